@@ -1,0 +1,70 @@
+# `make run` and `make test` are all a newcomer needs; each sets up what is missing.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+KERNEL := src/ottla/records/kernel.py
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check lint types imports references docs bench soak format lock clean
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.built ## the virtual environment, the pinned tools, the compiled kernel
+
+$(VENV)/.installed: requirements/dev.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Ottla needs Python 3.11 or newer, $(PYTHON) is {v[0]}.{v[1]}; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+# Without a C compiler this step still succeeds: the kernel then runs as plain Python.
+$(VENV)/.built: $(VENV)/.installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.py=.pxd)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup ## start what there is and explain it
+	@$(BIN)/ottla version
+	@$(BIN)/python examples/first_look.py
+
+test: setup check ## every check and every test, with the kernel compiled and as plain Python
+	$(BIN)/python -m pytest -n 2
+	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/test_version.py
+
+check: lint types imports references ## ruff, pyright strict, import contracts, fresh references
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/pyright
+
+imports: setup
+	$(BIN)/lint-imports
+
+references: setup
+	$(BIN)/python docs/reference/generate.py --check
+
+docs: setup ## write docs/reference/ anew from the tables
+	$(BIN)/python docs/reference/generate.py
+
+bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/results/
+	$(BIN)/python benchmarks/protocol.py
+	$(BIN)/python benchmarks/records.py
+
+soak: setup ## the long tests: fuzzing for ten times the usual
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz
+
+format: setup ## put the source into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## resolve the pinned versions anew (needs uv)
+	uv pip compile --quiet pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header --allow-unsafe --output-file requirements/dev.lock
+	uv pip compile --quiet pyproject.toml --all-extras --constraint requirements/dev.lock --universal --python-version 3.11 --generate-hashes --no-header --output-file requirements/extras.lock
+
+clean: ## remove everything that setup and the tests made
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis src/ottla.egg-info
+	rm -f src/ottla/records/kernel.*.so

@@ -1,0 +1,1 @@
+"""Ottla: event streaming in Python, with the wire protocol and the files of Kafka."""
