@@ -1,0 +1,225 @@
+"""Both ends of a connection without the connection: bytes in, messages out, and the reverse.
+
+Invariants. On either end, answers are in the order of the requests: a server may finish requests
+in any order, but an answer leaves only when those before it have left, and a client takes an
+answer only for the oldest request that awaits one. A violation is final: the connection closes
+and nothing more is read from it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ottla.errors import ErrorCode, ProtocolViolation
+from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
+from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, frame_length
+from ottla.protocol.headers import (
+    RequestHeader,
+    header_tags_end,
+    read_request_header,
+    read_response_header,
+    response_body_position,
+    write_request_header,
+    write_response_header,
+)
+from ottla.protocol.message import OBJECTS_MAX, Message
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema import Versions
+
+RESPONSE_OBJECTS_MAX: Final = 20_000_000
+"""A client chose its broker, and a large cluster's metadata is large."""
+
+ALL_VERSIONS: Final[Mapping[int, Versions]] = {key: api.versions for key, api in API_OF_KEY.items()}
+
+Answer: TypeAlias = Message | Sequence[Buffer]
+"""A response to be written, or its body as it was written before."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request that a server received."""
+
+    api: Api
+    header: RequestHeader
+    message: Message
+    version: int
+    """The version to answer in: the header's, except for an ApiVersions that is too new."""
+
+    sequence: int
+    """Counts the requests of the connection."""
+
+    refused: ErrorCode = ErrorCode.NONE
+    """UNSUPPORTED_VERSION when the answer must say which versions of ApiVersions there are."""
+
+
+class ServerConversation:
+    """A server's side: requests come out in order, and so do the answers."""
+
+    def __init__(
+        self,
+        versions: Mapping[int, Versions] = ALL_VERSIONS,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        objects_max: int = OBJECTS_MAX,
+    ) -> None:
+        self.framer = Framer(frame_bytes_max)
+        self._versions = versions
+        self._objects_max = objects_max
+        self._received = 0
+        self._answered = 0  # how many answers have left
+        self._held: dict[int, list[Buffer]] = {}  # answers that wait for an earlier one
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for their answer to leave."""
+        return self._received - self._answered
+
+    def receive(self, data: Buffer) -> list[Request]:
+        """The requests that these bytes complete; ProtocolViolation ends the conversation."""
+        return self.requests(self.framer.receive(data))
+
+    def requests(self, frames: Iterable[memoryview]) -> list[Request]:
+        """The requests in frames; each of them now awaits an answer."""
+        return [self._request(frame) for frame in frames]
+
+    def send(self, request: Request, answer: Answer | None) -> list[Buffer]:
+        """What may leave now that `request` is answered; None for one without an answer."""
+        assert request.sequence >= self._answered, "a request is answered once"
+        assert request.sequence not in self._held, "a request is answered once"
+        buffers = [] if answer is None else _response_frame(request, answer)
+        if request.sequence != self._answered:
+            self._held[request.sequence] = buffers
+            return []
+        self._answered += 1
+        while self._held and self._answered in self._held:
+            buffers += self._held.pop(self._answered)
+            self._answered += 1
+        return buffers
+
+    def _request(self, frame: memoryview) -> Request:
+        header, position = read_request_header(frame)
+        api = API_OF_KEY.get(header.api_key)
+        supported = self._versions.get(header.api_key)
+        if api is None or supported is None:
+            raise ProtocolViolation(f"unknown API key {header.api_key}")
+        version = header.api_version
+        sequence = self._received
+        if version not in supported or version not in api.versions:
+            if api is not API_VERSIONS:
+                raise ProtocolViolation(f"{api.name} version {version} is not supported")
+            # The body of a version from the future cannot be read; the answer in version 0
+            # tells the client which versions it may use.
+            nothing = api.request.decode(b"", 0)
+            self._received += 1
+            return Request(api, header, nothing, 0, sequence, ErrorCode.UNSUPPORTED_VERSION)
+        if api.request_header_version(version) >= 2:
+            position = header_tags_end(frame, position)
+        message = api.request.decode(
+            frame, version, position=position, objects_max=self._objects_max
+        )
+        self._received += 1
+        return Request(api, header, message, version, sequence)
+
+
+def _response_frame(request: Request, answer: Answer) -> list[Buffer]:
+    header = write_response_header(
+        request.header.correlation_id, request.api.response_header_version(request.version)
+    )
+    body = answer.buffers(request.version) if isinstance(answer, Message) else answer
+    return _frame(header, body)
+
+
+def _frame(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
+    size = len(header) + sum(map(len, body))
+    return [frame_length(size) + header, *body]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request on its way, and what is needed to read its answer."""
+
+    api: Api
+    version: int
+    correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer that a client received."""
+
+    request: Sent
+    message: Message
+    version: int
+    """The version it was read in: the request's, except for a refused ApiVersions."""
+
+
+class ClientConversation:
+    """A client's side: requests may follow each other without waiting for answers."""
+
+    def __init__(
+        self, client_id: str | None = None, *, frame_bytes_max: int = FRAME_BYTES_MAX
+    ) -> None:
+        self.framer = Framer(frame_bytes_max)
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._awaited: deque[Sent] = deque()
+
+    @property
+    def awaited(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._awaited)
+
+    def send(
+        self, message: Message, version: int, *, answered: bool = True
+    ) -> tuple[Sent, list[Buffer]]:
+        """A request's bytes; `answered` is False for Produce with acks=0."""
+        api = message.API
+        assert api is not None, "a message of no API"
+        assert isinstance(message, api.request), "not a request"
+        body = message.buffers(version)
+        sent = Sent(api, version, self._correlation_id)
+        header = RequestHeader(api.key, version, sent.correlation_id, self._client_id)
+        raw = write_request_header(header, api.request_header_version(version))
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        if answered:
+            self._awaited.append(sent)
+        return sent, _frame(raw, body)
+
+    def receive(self, data: Buffer) -> list[Response]:
+        """The answers that these bytes complete; ProtocolViolation ends the conversation."""
+        return self.responses(self.framer.receive(data))
+
+    def responses(self, frames: Iterable[memoryview]) -> list[Response]:
+        """The answers in frames, each to the oldest request that awaited one."""
+        return [self._response(frame) for frame in frames]
+
+    def _response(self, frame: memoryview) -> Response:
+        correlation_id = read_response_header(frame)
+        if not self._awaited:
+            raise ProtocolViolation(f"answer {correlation_id} to no request")
+        sent = self._awaited.popleft()
+        if sent.correlation_id != correlation_id:
+            raise ProtocolViolation(
+                f"answer {correlation_id} where {sent.correlation_id} was awaited"
+            )
+        version = sent.version
+        position = response_body_position(frame, sent.api.response_header_version(version))
+        if sent.api is API_VERSIONS and _refused(frame, position):
+            version = 0
+        message = sent.api.response.decode(
+            frame, version, position=position, objects_max=RESPONSE_OBJECTS_MAX
+        )
+        return Response(sent, message, version)
+
+
+def _refused(frame: memoryview, position: int) -> bool:
+    """Whether an ApiVersions answer says that the version is unknown: it is in version 0 then."""
+    code = int.from_bytes(frame[position : position + 2], "big")
+    return code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def negotiate(ours: Versions, theirs: Versions) -> int | None:
+    """The newest version that both ends speak."""
+    newest = min(ours.high, theirs.high)
+    return newest if newest >= max(ours.low, theirs.low) else None

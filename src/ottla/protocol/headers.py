@@ -1,0 +1,81 @@
+"""The headers of requests and responses, by hand: they stand before every message.
+
+Invariant: a header is read without knowing whether the API is known; only the tagged fields at
+its end depend on that. The client id keeps its two-byte length in every version (KIP-511).
+"""
+
+from struct import Struct as Layout
+from typing import Final, NamedTuple
+
+from ottla.errors import ProtocolViolation
+from ottla.protocol.primitives import Buffer, skip_tags
+
+CLIENT_ID_BYTES_MAX: Final = 0x7FFF
+
+_REQUEST: Final = Layout(">hhih")
+_RESPONSE: Final = Layout(">i")
+
+
+class RequestHeader(NamedTuple):
+    """What a request says before its body."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """The header without tagged fields, and the position behind it."""
+    if len(frame) < _REQUEST.size:
+        raise ProtocolViolation(f"a request of {len(frame)} bytes has no header")
+    api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
+    position = _REQUEST.size
+    client_id = None
+    if length >= 0:
+        stop = position + length
+        if stop > len(frame):
+            raise ProtocolViolation("the client id ends behind the request")
+        try:
+            client_id = str(frame[position:stop], "utf-8")
+        except UnicodeDecodeError as error:
+            raise ProtocolViolation(f"the client id: {error.reason}") from None
+        position = stop
+    elif length != -1:
+        raise ProtocolViolation(f"the client id has length {length}")
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def write_request_header(header: RequestHeader, header_version: int) -> bytes:
+    """The bytes of a request header of version 1 or 2."""
+    raw = b"" if header.client_id is None else header.client_id.encode()
+    assert len(raw) <= CLIENT_ID_BYTES_MAX
+    length = -1 if header.client_id is None else len(raw)
+    fixed = _REQUEST.pack(header.api_key, header.api_version, header.correlation_id, length)
+    return fixed + raw + (b"\0" if header_version >= 2 else b"")
+
+
+def read_response_header(frame: Buffer) -> int:
+    """The correlation id, which tells which request is answered and so all else."""
+    if len(frame) < _RESPONSE.size:
+        raise ProtocolViolation(f"a response of {len(frame)} bytes has no header")
+    return _RESPONSE.unpack_from(frame)[0]
+
+
+def response_body_position(frame: Buffer, header_version: int) -> int:
+    """Where the body of a response begins."""
+    return header_tags_end(frame, _RESPONSE.size) if header_version >= 1 else _RESPONSE.size
+
+
+def write_response_header(correlation_id: int, header_version: int) -> bytes:
+    """The bytes of a response header of version 0 or 1."""
+    return _RESPONSE.pack(correlation_id) + (b"\0" if header_version >= 1 else b"")
+
+
+def header_tags_end(frame: Buffer, position: int) -> int:
+    """The position behind the tagged fields of a header; none has a meaning yet."""
+    try:
+        count = frame[position]
+        return skip_tags(frame, position + 1, count) if count else position + 1
+    except IndexError:
+        raise ProtocolViolation("the header is truncated") from None

@@ -1,0 +1,113 @@
+"""Messages: structures that stand alone on the wire, with their range of versions.
+
+Invariant: `decode(encode(m, v), v) == m` for every version that a message has and every value
+that the version can carry, and decode accepts nothing that encode could not have made, except
+tagged fields that the table does not know, which are skipped.
+"""
+
+import struct
+from typing import Any, ClassVar, Final, Self
+
+from ottla.errors import ProtocolViolation
+from ottla.protocol.apis import Api
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.reader import Reader, compile_reader, has_records
+from ottla.protocol.schema import NEVER, Struct, Versions
+from ottla.protocol.writer import Unwritable, Writer, compile_writer
+
+# How many objects one message may become. A request that names every partition of a large
+# cluster stays below; 100 MiB of array counts would become some gigabytes.
+OBJECTS_MAX: Final = 1_000_000
+
+
+class Message(Struct):
+    """A request, a response, or data that is embedded in one or in a topic."""
+
+    API: ClassVar[Api | None] = None
+    VERSIONS: ClassVar[Versions] = NEVER
+    FLEXIBLE: ClassVar[Versions] = NEVER
+    _readers: ClassVar[dict[int, Reader]]
+    _writers: ClassVar[dict[int, Writer]]
+    _has_records: ClassVar[bool]
+
+    def __init_subclass__(
+        cls, *, api: Api | None = None, versions: str = "none", flexible: str = "none"
+    ) -> None:
+        cls.API = api
+        cls.VERSIONS = api.versions if api else Versions.parse(versions)
+        cls.FLEXIBLE = api.flexible if api else Versions.parse(flexible)
+        cls._readers = {}
+        cls._writers = {}
+        cls._has_records = has_records(cls)
+
+    def encode(self, version: int) -> bytes:
+        """The bytes of this message in a version; Unwritable when the version lacks a field."""
+        return b"".join(self.buffers(version))
+
+    def buffers(self, version: int) -> list[Buffer]:
+        """The same bytes as buffers to be written one after the other, records not copied."""
+        writer = self._writers.get(version)
+        if writer is None:
+            self._check(version)
+            writer = self._writers[version] = compile_writer(type(self), version, self.FLEXIBLE)
+        out = bytearray()
+        records: list[Any] = []  # positions and records in turn; Any: the writer's protocol
+        try:
+            writer(out, self, records)
+        except (struct.error, AttributeError, TypeError, ValueError) as error:
+            raise Unwritable(f"{type(self).__name__} v{version}: {error}") from error
+        return [out] if not records else _interleaved(out, records)
+
+    @classmethod
+    def decode(
+        cls, data: Buffer, version: int, *, position: int = 0, objects_max: int = OBJECTS_MAX
+    ) -> Self:
+        """The message that fills `data` from `position` to the end."""
+        message, end = cls.decode_prefix(data, version, position, objects_max)
+        if end != len(data):
+            raise ProtocolViolation(
+                f"{cls.__name__} v{version}: {len(data) - end} bytes behind the message"
+            )
+        return message
+
+    @classmethod
+    def decode_prefix(
+        cls, data: Buffer, version: int, position: int = 0, objects_max: int = OBJECTS_MAX
+    ) -> tuple[Self, int]:
+        """The message at a position, and the position behind it."""
+        reader = cls._readers.get(version)
+        if reader is None:
+            cls._check(version)
+            reader = cls._readers[version] = compile_reader(cls, version, cls.FLEXIBLE)
+        if cls._has_records:
+            data = memoryview(data)
+        elif type(data) is not bytes:
+            data = bytes(data)
+        try:
+            message, end = reader(data, position, objects_max)
+        except (struct.error, IndexError):
+            raise ProtocolViolation(f"{cls.__name__} v{version}: truncated") from None
+        except UnicodeDecodeError as error:
+            raise ProtocolViolation(f"{cls.__name__} v{version}: {error.reason}") from None
+        except ProtocolViolation as error:
+            raise ProtocolViolation(f"{cls.__name__} v{version}: {error}") from None
+        assert isinstance(message, cls)
+        return message, end
+
+    @classmethod
+    def _check(cls, version: int) -> None:
+        if version not in cls.VERSIONS:
+            raise Unwritable(f"{cls.__name__} has versions {cls.VERSIONS}, not {version}")
+
+
+def _interleaved(out: bytearray, records: list[Any]) -> list[Buffer]:
+    """What was written, cut where records belong, with the records between."""
+    written = memoryview(out)
+    buffers: list[Buffer] = []
+    start = 0
+    for position, run in zip(records[::2], records[1::2], strict=True):
+        buffers += (written[start:position], run)
+        start = position
+    if start < len(written):
+        buffers.append(written[start:])
+    return buffers

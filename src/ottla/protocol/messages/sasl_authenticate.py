@@ -1,0 +1,16 @@
+"""SaslAuthenticate: one step of a login."""
+
+from ottla.protocol.apis import SASL_AUTHENTICATE
+from ottla.protocol.message import Message
+from ottla.protocol.schema import int16, int64, nullable_string, octets
+
+
+class SaslAuthenticateRequest(Message, api=SASL_AUTHENTICATE):
+    auth_bytes: bytes = octets("0+")
+
+
+class SaslAuthenticateResponse(Message, api=SASL_AUTHENTICATE):
+    error_code: int = int16("0+")
+    error_message: str | None = nullable_string("0+")
+    auth_bytes: bytes = octets("0+")
+    session_lifetime_ms: int = int64("1+", default=0, ignorable=True)

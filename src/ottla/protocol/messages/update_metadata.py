@@ -1,0 +1,76 @@
+"""UpdateMetadata: the controller tells brokers who leads which partition."""
+
+from collections.abc import Sequence
+
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.apis import UPDATE_METADATA
+from ottla.protocol.message import Message
+from ottla.protocol.schema import (
+    INT32S,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    string,
+    uuid,
+)
+
+
+class UpdateMetadataPartitionState(Struct):
+    topic_name: str = string("0-4", default="", ignorable=True)
+    partition_index: int = int32("0+")
+    controller_epoch: int = int32("0+")
+    leader: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    isr: Sequence[int] = array(INT32S, "0+")
+    zk_version: int = int32("0+")
+    replicas: Sequence[int] = array(INT32S, "0+")
+    offline_replicas: Sequence[int] = array(INT32S, "4+", default=(), ignorable=True)
+
+
+class UpdateMetadataTopicState(Struct):
+    topic_name: str = string("5+")
+    topic_id: Uuid = uuid("7+", default=ZERO_UUID, ignorable=True)
+    partition_states: Sequence[UpdateMetadataPartitionState] = array(
+        UpdateMetadataPartitionState, "5+"
+    )
+
+
+class UpdateMetadataEndpoint(Struct):
+    port: int = int32("1+")
+    host: str = string("1+")
+    listener: str = string("3+", default="", ignorable=True)
+    security_protocol: int = int16("1+")
+
+
+class UpdateMetadataBroker(Struct):
+    id: int = int32("0+")
+    v0_host: str = string("0", default="", ignorable=True)
+    v0_port: int = int32("0", default=0, ignorable=True)
+    endpoints: Sequence[UpdateMetadataEndpoint] = array(
+        UpdateMetadataEndpoint, "1+", default=(), ignorable=True
+    )
+    rack: str | None = nullable_string("2+", default="", ignorable=True)
+
+
+class UpdateMetadataRequest(Message, api=UPDATE_METADATA):
+    controller_id: int = int32("0+")
+    is_kraft_controller: bool = boolean("8+", default=False)
+    type: int = int8("8+", default=0, tag=0)
+    controller_epoch: int = int32("0+")
+    broker_epoch: int = int64("5+", default=-1, ignorable=True)
+    ungrouped_partition_states: Sequence[UpdateMetadataPartitionState] = array(
+        UpdateMetadataPartitionState, "0-4", default=()
+    )
+    topic_states: Sequence[UpdateMetadataTopicState] = array(
+        UpdateMetadataTopicState, "5+", default=()
+    )
+    live_brokers: Sequence[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
+
+
+class UpdateMetadataResponse(Message, api=UPDATE_METADATA):
+    error_code: int = int16("0+")

@@ -1,0 +1,68 @@
+"""The smallest things on the wire: unsigned varints, and the errors that reading them gives.
+
+Invariant: a reader takes the bytes that a writer would have made and no others. A varint that is
+longer than it must be, or that holds more than 32 bits, is a violation like a truncated one.
+"""
+
+from typing import TypeAlias
+
+from ottla.errors import ProtocolViolation
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint: seven bits a byte, the lowest first."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
+    """The varint at a position, and the position behind it."""
+    first = data[position]
+    if first < 0x80:
+        return first, position + 1
+    return read_uvarint_rest(first, data, position + 1)
+
+
+def read_uvarint_rest(first: int, data: Buffer, position: int) -> tuple[int, int]:
+    """The varint whose first byte has been read and says that more follow."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if byte == 0:
+                raise ProtocolViolation("a varint is longer than its value needs")
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise ProtocolViolation("a varint holds more than 32 bits")
+
+
+def skip_tags(data: Buffer, position: int, count: int) -> int:
+    """The position behind a section of tagged fields of which none is known."""
+    end = len(data)
+    if count >= 0x80:
+        count, position = read_uvarint_rest(count, data, position)
+    # A tag and its size take a byte each at least, so a count that lies ends here.
+    if count * 2 > end - position:
+        raise ProtocolViolation(f"{count} tagged fields in {end - position} bytes")
+    last = -1
+    for _ in range(count):
+        tag, position = read_uvarint(data, position)
+        if tag <= last:
+            raise ProtocolViolation(f"tag {tag} after tag {last}")
+        last = tag
+        size, position = read_uvarint(data, position)
+        position += size
+        if position > end:
+            raise ProtocolViolation(f"tag {tag} ends {position - end} bytes behind the message")
+    return position
