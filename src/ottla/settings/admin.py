@@ -1,0 +1,21 @@
+"""The admin client's settings: what it shares with the other clients, with its own defaults.
+
+Invariant: no row is declared here; connection.py has them all.
+"""
+
+from typing import Final
+
+from ottla.settings import connection, refused, without_effect
+from ottla.settings.table import Table
+
+ADMIN: Final = Table(
+    "admin",
+    (
+        *connection.ROWS,
+        connection.RETRIES,
+        connection.DEFAULT_API_TIMEOUT_MS,
+        connection.CONNECTIONS_MAX_IDLE_MS.but(300_000),
+    ),
+    without_effect=without_effect.ADMIN,
+    refused=refused.ADMIN,
+)

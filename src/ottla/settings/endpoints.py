@@ -1,0 +1,99 @@
+"""Listeners: addresses with a name, and the protocol each speaks.
+
+Invariant: in a configuration that was resolved every listener has a protocol, a port of its own
+and, if advertised, an address that others can use. Names are upper case, as Kafka has them.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.settings import broker, security
+from ottla.settings.config import Config
+from ottla.settings.values import BadValue
+
+_ENDPOINT: Final = r"([^:/\s]+)://(?:\[([0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|([^:/\[\]\s]*)):([0-9]{1,5})"
+
+
+class Endpoint(NamedTuple):
+    """One listener. An empty host is every interface."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+    @property
+    def tls(self) -> bool:
+        """True when bytes are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def sasl(self) -> bool:
+        """True when a client has to log in."""
+        return self.protocol.startswith("SASL")
+
+
+def protocols(config: Config) -> Mapping[str, str]:
+    """The protocol of each listener name in listener.security.protocol.map."""
+    protocol_of: dict[str, str] = {}
+    for pair in config[broker.LISTENER_SECURITY_PROTOCOL_MAP].split(","):
+        name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
+        if protocol not in security.PROTOCOLS:
+            raise BadValue(f"{protocol} is none of {', '.join(security.PROTOCOLS)}")
+        if protocol_of.setdefault(name, protocol) != protocol:
+            raise BadValue(f"{name} has two protocols")
+    return protocol_of
+
+
+def parse_endpoint(text: str, protocol_of: Mapping[str, str]) -> Endpoint:
+    """The endpoint of name://host:port. Raises BadValue."""
+    found = re.fullmatch(_ENDPOINT, text)
+    if found is None or int(found[4]) > 65_535:
+        raise BadValue("not name://host:port")
+    name = found[1].upper()
+    if name not in protocol_of:
+        raise BadValue(f"{name} is not in {broker.LISTENER_SECURITY_PROTOCOL_MAP.name}")
+    return Endpoint(name, found[2] or found[3], int(found[4]), protocol_of[name])
+
+
+def listeners(config: Config) -> tuple[Endpoint, ...]:
+    """Where the broker listens. Listeners of a KRaft controller are not opened."""
+    return _endpoints(config, config[broker.LISTENERS])
+
+
+def advertised_listeners(config: Config) -> tuple[Endpoint, ...]:
+    """What clients and other brokers are told; `listeners` when nothing is advertised."""
+    return _endpoints(config, config[broker.ADVERTISED_LISTENERS] or config[broker.LISTENERS])
+
+
+def inter_broker_listener(config: Config) -> Endpoint | None:
+    """The listener between brokers; None when no listener fits, which no resolved one has."""
+    name = config[broker.INTER_BROKER_LISTENER_NAME]
+    protocol = config[broker.SECURITY_INTER_BROKER_PROTOCOL]
+    endpoints = listeners(config)
+    for endpoint in endpoints:
+        if endpoint.name == name.upper() if name else endpoint.protocol == protocol:
+            return endpoint
+    told = name or config.is_set(broker.SECURITY_INTER_BROKER_PROTOCOL)
+    return endpoints[0] if len(endpoints) == 1 and not told else None
+
+
+def inter_broker_mechanism(config: Config, listener: str) -> str | None:
+    """How brokers log in to each other on a SASL listener; None when that is not clear."""
+    own = config.listener(listener)
+    if mechanism := own[broker.SASL_MECHANISM_INTER_BROKER_PROTOCOL]:
+        return mechanism
+    enabled = own[broker.SASL_ENABLED_MECHANISMS]
+    return enabled[0] if len(enabled) == 1 else None
+
+
+def _endpoints(config: Config, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
+    protocol_of = protocols(config)
+    controllers = {name.upper() for name in config[broker.CONTROLLER_LISTENER_NAMES]}
+    kept = (text for text in texts if text.partition(":")[0].upper() not in controllers)
+    return tuple(parse_endpoint(text, protocol_of) for text in kept)

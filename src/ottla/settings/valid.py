@@ -1,0 +1,249 @@
+"""Which values of a type a setting takes: ranges, choices, formats.
+
+Invariant: a Valid prints itself as Kafka's documentation does, and `admit` returns the one
+spelling the rest of Ottla compares with, or raises BadValue; admit(admit(v)) == admit(v).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Generic, TypeVar
+
+from ottla.settings.values import BadValue
+
+T = TypeVar("T")
+N = TypeVar("N", int, float)
+
+
+class Valid(Generic[T]):
+    """The values a setting takes. Printed it is the text of the reference and of messages."""
+
+    __slots__ = ("_printed",)
+
+    def __init__(self, printed: str) -> None:
+        self._printed: Final = printed
+
+    def admit(self, value: T) -> T:
+        """The value in its usual spelling; BadValue when it is not a valid one."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self._printed
+
+
+class _Range(Valid[N]):
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: N, high: N | None) -> None:
+        super().__init__(f"[{low},...]" if high is None else f"[{low},...,{high}]")
+        self.low: Final = low
+        self.high: Final = high
+
+    def admit(self, value: N) -> N:
+        if value < self.low or (self.high is not None and value > self.high):
+            raise BadValue
+        return value
+
+
+class _RangeOr(Valid[int]):
+    """A range and one number outside it that means "off" or "let the library choose"."""
+
+    __slots__ = ("range", "special")
+
+    def __init__(self, inside: Valid[int], special: int) -> None:
+        super().__init__(f"{inside} or {special}")
+        self.range: Final = inside
+        self.special: Final = special
+
+    def admit(self, value: int) -> int:
+        return value if value == self.special else self.range.admit(value)
+
+
+class _Choice(Valid[str]):
+    __slots__ = ("any_case", "choices")
+
+    def __init__(
+        self, names: tuple[str, ...], aliases: Mapping[str, str], *, any_case: bool
+    ) -> None:
+        printed = ", ".join(name or "(empty)" for name in names)
+        super().__init__(f"(case insensitive) [{printed}]" if any_case else f"[{printed}]")
+        spelled = {name: name for name in names} | dict(aliases)
+        self.any_case: Final = any_case
+        self.choices: Final[Mapping[str, str]] = (
+            {name.lower(): usual for name, usual in spelled.items()} if any_case else spelled
+        )
+
+    def admit(self, value: str) -> str:
+        try:
+            return self.choices[value.lower() if self.any_case else value]
+        except KeyError:
+            raise BadValue from None
+
+
+class _ListOf(Valid[tuple[str, ...]]):
+    __slots__ = ("each", "empty_allowed")
+
+    def __init__(self, each: Valid[str], *, empty_allowed: bool) -> None:
+        super().__init__(str(each))
+        self.each: Final = each
+        self.empty_allowed: Final = empty_allowed
+
+    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value and not self.empty_allowed:
+            raise BadValue("no entry")
+        return tuple(dict.fromkeys(self.each.admit(entry) for entry in value))
+
+
+class _NonEmptyString(Valid[str]):
+    __slots__ = ()
+
+    def admit(self, value: str) -> str:
+        if not value:
+            raise BadValue
+        return value
+
+
+class _ListSize(Valid[tuple[str, ...]]):
+    __slots__ = ("high", "low")
+
+    def __init__(self, printed: str, low: int, high: int | None = None) -> None:
+        super().__init__(printed)
+        self.low: Final = low
+        self.high: Final = high
+
+    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) < self.low or (self.high is not None and len(value) > self.high):
+            raise BadValue
+        return value
+
+
+class _Including(Valid[tuple[str, ...]]):
+    __slots__ = ("inner", "member")
+
+    def __init__(self, member: str, inner: Valid[tuple[str, ...]]) -> None:
+        super().__init__(f"{inner} with {member}")
+        self.member: Final = member
+        self.inner: Final = inner
+
+    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
+        admitted = self.inner.admit(value)
+        if self.member not in admitted:
+            raise BadValue
+        return admitted
+
+
+class _Matching(Valid[str]):
+    __slots__ = ("pattern",)
+
+    def __init__(self, pattern: str, printed: str) -> None:
+        super().__init__(printed)
+        self.pattern: Final = pattern  # compiled when first used: most never are
+
+    def admit(self, value: str) -> str:
+        if re.fullmatch(self.pattern, value) is None:
+            raise BadValue
+        return value
+
+
+class _ThrottledReplicas(Valid[tuple[str, ...]]):
+    __slots__ = ()
+
+    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value != ("*",) and not all(re.fullmatch("[0-9]+:[0-9]+", each) for each in value):
+            raise BadValue
+        return value
+
+
+class _OffsetReset(Valid[str]):
+    __slots__ = ()
+
+    def admit(self, value: str) -> str:
+        lowered = value.lower()
+        if lowered in ("latest", "earliest", "none"):
+            return lowered
+        if not lowered.startswith(BY_DURATION):
+            raise BadValue
+        duration = value[len(BY_DURATION) :]
+        duration_ms(duration)
+        return BY_DURATION + duration
+
+
+BY_DURATION: Final = "by_duration:"
+
+_DURATION: Final = r"P(?:(\d+)D)?(T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?"
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of a duration such as PT1H or P1DT0.5S, whole ones; BadValue when it is none."""
+    found = re.fullmatch(_DURATION, text, re.IGNORECASE | re.ASCII)
+    if found is None or text[-1] in "PpTt":
+        raise BadValue("a duration is written like PT1H or P1DT12H")
+    days, _, hours, minutes, seconds, fraction = found.groups()
+    whole_seconds = (
+        int(days or 0) * 86_400
+        + int(hours or 0) * 3600
+        + int(minutes or 0) * 60
+        + int(seconds or 0)
+    )
+    total_ms = whole_seconds * 1000 + int((fraction or "").ljust(3, "0")[:3])
+    if total_ms >= 1 << 63:
+        raise BadValue("the duration is too long")
+    return total_ms
+
+
+def at_least(low: N) -> Valid[N]:
+    """Every number from `low` on."""
+    return _Range(low, None)
+
+
+def between(low: N, high: N) -> Valid[N]:
+    """Every number from `low` to `high`, both included."""
+    return _Range(low, high)
+
+
+def either(inside: Valid[int], special: int) -> Valid[int]:
+    """The range, or the one special number."""
+    return _RangeOr(inside, special)
+
+
+def one_of(
+    *names: str, any_case: bool = False, aliases: Mapping[str, str] | None = None
+) -> Valid[str]:
+    """One of the names; an alias is read as the name it stands for."""
+    return _Choice(names, aliases or {}, any_case=any_case)
+
+
+def some_of(
+    *names: str,
+    any_case: bool = False,
+    aliases: Mapping[str, str] | None = None,
+    empty_allowed: bool = True,
+) -> Valid[tuple[str, ...]]:
+    """A list of which each entry is one of the names."""
+    choice = one_of(*names, any_case=any_case, aliases=aliases)
+    return _ListOf(choice, empty_allowed=empty_allowed)
+
+
+def list_of(each: Valid[str]) -> Valid[tuple[str, ...]]:
+    """A list of which each entry is valid; it may be empty."""
+    return _ListOf(each, empty_allowed=True)
+
+
+def including(member: str, inner: Valid[tuple[str, ...]]) -> Valid[tuple[str, ...]]:
+    """A list that `inner` admits and that has `member` in it."""
+    return _Including(member, inner)
+
+
+def matching(pattern: str, printed: str) -> Valid[str]:
+    """A text of a form, with the form as people write it."""
+    return _Matching(pattern, printed)
+
+
+NON_EMPTY: Final[Valid[str]] = _NonEmptyString("non-empty string")
+NON_EMPTY_LIST: Final[Valid[tuple[str, ...]]] = _ListSize("non-empty list", 1)
+AT_MOST_ONE: Final[Valid[tuple[str, ...]]] = _ListSize("at most one entry", 0, 1)
+THROTTLED_REPLICAS: Final[Valid[tuple[str, ...]]] = _ThrottledReplicas(
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+)
+OFFSET_RESET: Final[Valid[str]] = _OffsetReset(
+    f"[latest, earliest, none, {BY_DURATION}PnDTnHnMn.nS]"
+)

@@ -1,0 +1,356 @@
+# ruff: noqa: E501 - messages are compared as they are printed.
+import pytest
+
+from ottla.settings.admin import ADMIN
+from ottla.settings.broker import BROKER
+from ottla.settings.checks import CHECKS, findings
+from ottla.settings.config import Config, Given
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.producer import PRODUCER
+from ottla.settings.properties import read_properties
+from ottla.settings.resolution import TABLES, broker_config, client_config, topic_overrides
+from ottla.settings.table import Table
+
+SASL = "sasl.enabled.mechanisms=PLAIN"
+
+
+def broker_problems(*lines: str) -> list[str]:
+    try:
+        broker_config(read_properties("\n".join(lines), "f"))
+    except InvalidSettings as error:
+        return str(error).splitlines()
+    return []
+
+
+def broker_notices(*lines: str) -> list[str]:
+    return [str(each) for each in broker_config(read_properties("\n".join(lines), "f")).notices]
+
+
+def client_problems(table: Table, **given: object) -> list[str]:
+    try:
+        client_config(table, bootstrap_servers="a:1", **given)
+    except InvalidSettings as error:
+        return str(error).splitlines()
+    return []
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.scope)
+def test_the_defaults_go_together(table: Table) -> None:
+    given = {"bootstrap.servers": Given(("a:1",))} if "bootstrap.servers" in table.settings else {}
+    assert not list(findings(Config(table, given)))
+    assert CHECKS[table.scope]
+
+
+def test_two_ids_have_to_agree() -> None:
+    assert broker_problems("node.id=1", "broker.id=2") == [
+        'f:2: broker.id: found "2", valid: the same as node.id, which is 1'
+    ]
+    assert not broker_problems("node.id=2", "broker.id=2")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "strict"),
+    [
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms", False),
+        ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms", False),
+        ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms", False),
+        ("group.share.assignment.interval.ms", "group.share.max.assignment.interval.ms", False),
+        ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms", False),
+        ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms", False),
+        ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", False),
+        ("connection.failed.authentication.delay.ms", "connections.max.idle.ms", True),
+    ],
+)
+def test_limits_have_an_order(low: str, high: str, strict: bool) -> None:
+    # Values that hold for whatever else the two are compared with, so one problem stands out.
+    wrong = broker_problems(f"{low}=12000", f"{high}=11000")
+    relation = "below" if strict else "at most"
+    assert f'f:1: {low}: found "12000", valid: {relation} {high}, which is 11000' in wrong
+    equal = broker_problems(f"{low}=11000", f"{high}=11000")
+    assert any(f"f:1: {low}:" in each and high in each for each in equal) is strict
+
+
+def test_the_line_is_that_of_the_setting_somebody_set() -> None:
+    assert broker_problems("# max only", "group.max.session.timeout.ms=100") == [
+        (
+            'f:2: group.max.session.timeout.ms: found "100", valid: at least '
+            "group.min.session.timeout.ms, which is 6000"
+        )
+    ]
+
+
+def test_a_broken_value_is_not_reported_twice() -> None:
+    assert broker_problems(
+        "group.max.session.timeout.ms=x", "group.min.session.timeout.ms=1900000"
+    ) == ['f:1: group.max.session.timeout.ms: found "x", valid: int, [1,...]']
+
+
+def test_each_cleaner_has_memory_to_work_with() -> None:
+    assert broker_problems("log.cleaner.dedupe.buffer.size=1048575") == [
+        (
+            'f:1: log.cleaner.dedupe.buffer.size: found "1048575", valid: at least 1048576 for each of '
+            "log.cleaner.threads, which makes 1048576"
+        )
+    ]
+    assert broker_problems("log.cleaner.dedupe.buffer.size=1048576", "log.cleaner.threads=2")
+    assert not broker_problems("log.cleaner.dedupe.buffer.size=2097152", "log.cleaner.threads=2")
+    assert not broker_problems("log.cleaner.dedupe.buffer.size=1", "log.cleaner.threads=0")
+
+
+def test_more_in_sync_than_there_are_is_told() -> None:
+    (notice,) = broker_notices("min.insync.replicas=2")
+    assert notice.startswith("f:1: min.insync.replicas: 2 replicas in sync are never reached")
+    assert not broker_notices("min.insync.replicas=2", "default.replication.factor=3")
+
+
+def test_super_users_without_acls_are_told() -> None:
+    (notice,) = broker_notices("super.users=User:admin")
+    assert notice == (
+        "f:1: super.users: everyone may do everything, because authorizer.class.name is empty"
+    )
+    assert not broker_notices("super.users=User:admin", "authorizer.class.name=acl")
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (
+            ["listeners=nonsense"],
+            'f:1: listeners: found "nonsense" (not name://host:port), valid: name://host:port,...',
+        ),
+        (
+            ["listeners=INTERNAL://a:1"],
+            (
+                'f:1: listeners: found "INTERNAL://a:1" (INTERNAL is not in '
+                "listener.security.protocol.map), valid: name://host:port,..."
+            ),
+        ),
+        (
+            ["listener.security.protocol.map=A:TLS"],
+            (
+                'f:1: listener.security.protocol.map: found "A:TLS" (TLS is none of PLAINTEXT, SSL, '
+                "SASL_PLAINTEXT, SASL_SSL), valid: name:protocol,name:protocol,..."
+            ),
+        ),
+        (
+            ["listener.security.protocol.map=A:SSL,A:PLAINTEXT"],
+            (
+                'f:1: listener.security.protocol.map: found "A:SSL,A:PLAINTEXT" (A has two protocols), '
+                "valid: name:protocol,name:protocol,..."
+            ),
+        ),
+        (
+            ["listeners=PLAINTEXT://a:1,plaintext://a:2"],
+            "f:1: listeners: the name PLAINTEXT stands there twice",
+        ),
+        (
+            ["listeners=PLAINTEXT://a:1,SASL_PLAINTEXT://:1", SASL],
+            "f:1: listeners: PLAINTEXT://a:1 and SASL_PLAINTEXT://:1 cannot listen on the same port",
+        ),
+        (
+            [
+                "listeners=PLAINTEXT://0.0.0.0:1,SASL_PLAINTEXT://127.0.0.1:1",
+                "advertised.listeners=PLAINTEXT://a:1",
+                SASL,
+            ],
+            "f:1: listeners: PLAINTEXT://0.0.0.0:1 and SASL_PLAINTEXT://127.0.0.1:1 cannot listen on the same port",
+        ),
+        (
+            ["listeners=PLAINTEXT://0.0.0.0:1"],
+            (
+                "f:1: listeners: PLAINTEXT://0.0.0.0:1 is an address nobody can connect to; set "
+                "advertised.listeners to the name or address by which others reach this broker"
+            ),
+        ),
+        (
+            ["listeners=PLAINTEXT://:1", "advertised.listeners=PLAINTEXT://[::]:1"],
+            (
+                "f:2: advertised.listeners: PLAINTEXT://[::]:1 is an address nobody can connect to; set "
+                "advertised.listeners to the name or address by which others reach this broker"
+            ),
+        ),
+        (
+            ["advertised.listeners=SASL_PLAINTEXT://a:1"],
+            "f:1: advertised.listeners: SASL_PLAINTEXT is not one of listeners",
+        ),
+        (
+            ["advertised.listeners=a:1"],
+            'f:1: advertised.listeners: found "a:1" (not name://host:port), valid: name://host:port,...',
+        ),
+        (
+            ["controller.listener.names=PLAINTEXT"],
+            "f:1: listeners: no listener is left for the broker: controller.listener.names has all",
+        ),
+        (
+            ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],
+            (
+                "f:1: inter.broker.listener.name: set together with security.inter.broker.protocol; "
+                "give only one of them"
+            ),
+        ),
+        (
+            ["inter.broker.listener.name=INTERNAL"],
+            (
+                "f:1: inter.broker.listener.name: no listener is for the brokers themselves, valid: one "
+                "of [PLAINTEXT]"
+            ),
+        ),
+        (
+            ["listeners=SASL_PLAINTEXT://a:1"],
+            "f:1: listeners: SASL_PLAINTEXT speaks SASL_PLAINTEXT and needs sasl.enabled.mechanisms",
+        ),
+        (
+            ["listeners=SSL://a:1"],
+            "f:1: listeners: SSL speaks SSL and needs ssl.keystore.location or ssl.keystore.key",
+        ),
+        (
+            ["listeners=SASL_PLAINTEXT://a:1", "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER"],
+            (
+                "f:2: sasl.mechanism.inter.broker.protocol: not set, valid: one that "
+                "sasl.enabled.mechanisms has: [PLAIN, OAUTHBEARER]"
+            ),
+        ),
+        (
+            [
+                "listeners=SASL_PLAINTEXT://a:1",
+                SASL,
+                "sasl.mechanism.inter.broker.protocol=OAUTHBEARER",
+            ],
+            (
+                'f:3: sasl.mechanism.inter.broker.protocol: found "OAUTHBEARER", valid: one that '
+                "sasl.enabled.mechanisms has: [PLAIN]"
+            ),
+        ),
+        (
+            ["ssl.keystore.key=k"],
+            "f:1: ssl.keystore.key: set without ssl.keystore.certificate.chain, which belongs to it",
+        ),
+        (
+            ["ssl.keystore.certificate.chain=c"],
+            "f:1: ssl.keystore.certificate.chain: set without ssl.keystore.key, which belongs to it",
+        ),
+        (
+            ["ssl.truststore.certificates=c", "ssl.truststore.location=/t.pem"],
+            (
+                "f:1: ssl.truststore.certificates: set together with ssl.truststore.location; give only "
+                "one of them"
+            ),
+        ),
+    ],
+)
+def test_listeners_that_cannot_work(lines: list[str], problem: str) -> None:
+    assert broker_problems(*lines) == [problem]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["listeners=PLAINTEXT://a:0,SASL_PLAINTEXT://a:0", SASL],
+        ["listeners=PLAINTEXT://127.0.0.1:1,SASL_PLAINTEXT://[::1]:1", SASL],
+        ["listeners=PLAINTEXT://a:1,SASL_PLAINTEXT://b:1", SASL],
+        ["listeners=SSL://a:1", "ssl.keystore.location=/k.pem"],
+        ["listeners=SSL://a:1", "ssl.keystore.key=k", "ssl.keystore.certificate.chain=c"],
+        ["listeners=SSL://a:1", "listener.name.ssl.ssl.keystore.location=/k.pem"],
+        ["listeners=PLAINTEXT://0.0.0.0:1", "advertised.listeners=PLAINTEXT://a:1"],
+        [
+            "listeners=PLAINTEXT://0.0.0.0:1,SASL_PLAINTEXT://[::1]:1",
+            "advertised.listeners=PLAINTEXT://a:1",
+            SASL,
+        ],
+    ],
+)
+def test_listeners_that_work(lines: list[str]) -> None:
+    assert not broker_problems(*lines)
+
+
+def test_compaction_has_a_window() -> None:
+    with pytest.raises(InvalidSettings, match=r"at most max\.compaction\.lag\.ms, which is 5"):
+        topic_overrides({"min.compaction.lag.ms": 6, "max.compaction.lag.ms": 5})
+
+
+@pytest.mark.parametrize("table", [PRODUCER, CONSUMER, ADMIN], ids=lambda table: table.scope)
+def test_a_login_needs_a_mechanism(table: Table) -> None:
+    assert client_problems(table, security_protocol="sasl_ssl") == [
+        (
+            "sasl.mechanism: missing, because security.protocol is SASL_SSL, valid: (case insensitive) "
+            "[PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER]"
+        )
+    ]
+    assert not client_problems(table, security_protocol="SASL_SSL", sasl_mechanism="plain")
+    assert client_problems(table, ssl_keystore_key="k")
+
+
+def test_idempotence_that_was_asked_for_has_to_be_possible() -> None:
+    assert client_problems(PRODUCER, enable_idempotence=True, acks=1) == [
+        "enable.idempotence: not possible when acks is 1"
+    ]
+    assert client_problems(PRODUCER, transactional_id="t", acks=0) == [
+        "enable.idempotence: not possible when acks is 0"
+    ]
+    assert client_problems(PRODUCER, transactional_id="t", enable_idempotence=False) == [
+        'enable.idempotence: found "false", valid: true, because transactional.id is set'
+    ]
+    config = client_config(PRODUCER, bootstrap_servers="a:1", acks=1)
+    assert [str(each) for each in config.notices] == ["enable.idempotence: off, because acks is 1"]
+
+
+def test_delivery_takes_at_least_one_request() -> None:
+    assert client_problems(PRODUCER, delivery_timeout_ms=30_004) == [
+        (
+            'delivery.timeout.ms: found "30004", valid: at least linger.ms and request.timeout.ms '
+            "together, which is 30005"
+        )
+    ]
+    assert not client_problems(PRODUCER, delivery_timeout_ms=30_005)
+    config = client_config(PRODUCER, bootstrap_servers="a:1", request_timeout_ms=200_000)
+    assert "raised to 200005" in str(config.notices[0])
+
+
+def test_two_phase_transactions_have_no_time_limit() -> None:
+    two_phase = {"transactional_id": "t", "transaction_two_phase_commit_enable": True}
+    assert not client_problems(PRODUCER, **two_phase)
+    assert client_problems(PRODUCER, **two_phase, transaction_timeout_ms=5) == [
+        (
+            "transaction.timeout.ms: set together with transaction.two.phase.commit.enable, whose "
+            "transactions have no time limit"
+        )
+    ]
+
+
+def test_heartbeats_come_before_the_session_ends() -> None:
+    assert client_problems(CONSUMER, heartbeat_interval_ms=45_000) == [
+        'heartbeat.interval.ms: found "45000", valid: below session.timeout.ms, which is 45000'
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"session_timeout_ms": 10_000},
+        {"heartbeat_interval_ms": 1000},
+        {"partition_assignment_strategy": "range"},
+    ],
+)
+def test_under_the_new_protocol_the_broker_decides(given: dict[str, object]) -> None:
+    (problem,) = client_problems(CONSUMER, group_protocol="consumer", **given)
+    assert "the broker decides it when group.protocol is consumer" in problem
+    assert not client_problems(CONSUMER, group_protocol="classic", **given)
+
+
+def test_the_brokers_assignor_is_for_the_new_protocol() -> None:
+    assert client_problems(CONSUMER, group_remote_assignor="range")
+    assert not client_problems(CONSUMER, group_remote_assignor="range", group_protocol="consumer")
+
+
+def test_commits_belong_to_a_group() -> None:
+    assert client_problems(CONSUMER, enable_auto_commit=True) == [
+        'enable.auto.commit: found "true", valid: false, because group.id is not set'
+    ]
+    assert not client_problems(CONSUMER, enable_auto_commit=True, group_id="g")
+    assert not client_problems(CONSUMER)
+
+
+def test_no_check_shows_a_secret() -> None:
+    config = Config(BROKER, {"ssl.keystore.key": Given("hunter2")})
+    assert all("hunter2" not in each.what for each in findings(config))

@@ -1,0 +1,191 @@
+import pytest
+
+from ottla.settings import broker, security, topic
+from ottla.settings.layers import Described, Layers, Source
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.properties import read_properties
+from ottla.settings.resolution import broker_config, dynamic_config, topic_overrides
+from ottla.settings.table import CLUSTER_WIDE, PER_BROKER
+
+TOPIC, BROKER, CLUSTER, STATIC, DEFAULT = Source
+
+
+def layers(
+    static: str = "", cluster: dict[str, str] | None = None, own: dict[str, str] | None = None
+) -> Layers:
+    return Layers(
+        broker_config(read_properties(static, "f")),
+        cluster=dynamic_config(cluster or {}, CLUSTER_WIDE).given,
+        broker=dynamic_config(own or {}, PER_BROKER).given,
+    )
+
+
+def described(layers: Layers, name: str, overrides: dict[str, str] | None = None) -> Described:
+    found = layers.describe_topic(topic_overrides(overrides or {}))
+    return next(each for each in found if each.name == name)
+
+
+def of_broker(layers: Layers, name: str) -> Described:
+    return next(each for each in layers.describe_broker() if each.name == name)
+
+
+def sources(each: Described) -> list[tuple[str, str | None, Source]]:
+    return [(synonym.name, synonym.text, synonym.source) for synonym in each.synonyms]
+
+
+def test_sources_have_the_numbers_of_the_protocol() -> None:
+    assert [(each.name, each.value) for each in Source] == [
+        ("DYNAMIC_TOPIC_CONFIG", 1),
+        ("DYNAMIC_BROKER_CONFIG", 2),
+        ("DYNAMIC_DEFAULT_BROKER_CONFIG", 3),
+        ("STATIC_BROKER_CONFIG", 4),
+        ("DEFAULT_CONFIG", 5),
+    ]
+
+
+def test_every_source_is_listed_strongest_first() -> None:
+    all_of_them = layers(
+        "log.segment.bytes=4000000",
+        {"log.segment.bytes": "3000000"},
+        {"log.segment.bytes": "2000000"},
+    )
+    each = described(all_of_them, "segment.bytes", {"segment.bytes": "1048576"})
+    assert (each.text, each.source) == ("1048576", TOPIC)
+    assert sources(each) == [
+        ("segment.bytes", "1048576", TOPIC),
+        ("log.segment.bytes", "2000000", BROKER),
+        ("log.segment.bytes", "3000000", CLUSTER),
+        ("log.segment.bytes", "4000000", STATIC),
+        ("log.segment.bytes", "1073741824", DEFAULT),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("static", "cluster", "own", "overrides", "value", "source"),
+    [
+        ("", {}, {}, {}, 604_800_000, DEFAULT),
+        ("log.retention.hours=1", {}, {}, {}, 3_600_000, STATIC),
+        ("log.retention.hours=1\nlog.retention.minutes=1", {}, {}, {}, 60_000, STATIC),
+        ("log.retention.ms=9\nlog.retention.minutes=1", {}, {}, {}, 9, STATIC),
+        ("log.retention.hours=-1", {}, {}, {}, -1, STATIC),
+        ("log.retention.ms=9", {"log.retention.ms": "8"}, {}, {}, 8, CLUSTER),
+        ("log.retention.hours=1", {"log.retention.ms": "8"}, {}, {}, 8, CLUSTER),
+        ("", {"log.retention.ms": "8"}, {"log.retention.ms": "7"}, {}, 7, BROKER),
+        ("", {"log.retention.ms": "8"}, {"log.retention.ms": "7"}, {"retention.ms": "6"}, 6, TOPIC),
+    ],
+)
+def test_the_strongest_source_decides(
+    static: str,
+    cluster: dict[str, str],
+    own: dict[str, str],
+    overrides: dict[str, str],
+    value: int,
+    source: Source,
+) -> None:
+    found = layers(static, cluster, own)
+    assert found.topic(topic_overrides(overrides))[topic.RETENTION_MS] == value
+    each = described(found, "retention.ms", overrides)
+    assert (each.text, each.source) == (str(value), source)
+
+
+def test_hours_are_told_as_they_are_and_converted() -> None:
+    found = layers("log.retention.hours=2\nlog.retention.minutes=5", {"log.retention.ms": "1"})
+    each = described(found, "retention.ms")
+    assert [(one.name, one.text, one.converted, one.source) for one in each.synonyms] == [
+        ("log.retention.ms", "1", "1", CLUSTER),
+        ("log.retention.minutes", "5", "300000", STATIC),
+        ("log.retention.hours", "2", "7200000", STATIC),
+        ("log.retention.hours", "168", "604800000", DEFAULT),
+    ]
+
+
+def test_a_setting_of_topics_alone() -> None:
+    each = described(layers(), "leader.replication.throttled.replicas")
+    assert (each.text, each.source, each.synonyms) == ("", DEFAULT, ())
+    each = described(layers(), each.name, {each.name: "0:1,1:2"})
+    assert (each.text, each.source) == ("0:1,1:2", TOPIC)
+
+
+def test_a_topic_is_described_in_full_and_can_be_changed() -> None:
+    found = layers().describe_topic(topic_overrides({}))
+    assert {each.name for each in found} == set(topic.TOPIC.settings)
+    assert not any(each.read_only for each in found)
+
+
+def test_every_default_of_a_topic_is_what_the_broker_gives() -> None:
+    config = layers().topic(topic_overrides({}))
+    for setting in topic.TOPIC.settings.values():
+        assert config[setting] == setting.default
+
+
+def test_a_topic_with_its_broker_has_to_make_sense() -> None:
+    found = layers("log.cleaner.max.compaction.lag.ms=10")
+    with pytest.raises(InvalidSettings, match=r"min.compaction.lag.ms: found \"11\""):
+        found.topic(topic_overrides({"min.compaction.lag.ms": "11"}))
+
+
+def test_a_dynamic_value_silences_what_means_the_same_below_it() -> None:
+    found = layers("log.retention.hours=1", {"log.retention.ms": "8"})
+    assert found.config[broker.LOG_RETENTION_MS] == 8
+    assert not found.config.is_set(broker.LOG_RETENTION_HOURS)
+
+
+def test_brokers_values_and_their_sources() -> None:
+    found = layers(
+        "num.partitions=3\nmin.insync.replicas=2\ndefault.replication.factor=3",
+        {"min.insync.replicas": "1"},
+    )
+    assert found.config[broker.MIN_INSYNC_REPLICAS] == 1
+    assert sources(of_broker(found, "min.insync.replicas")) == [
+        ("min.insync.replicas", "1", CLUSTER),
+        ("min.insync.replicas", "2", STATIC),
+        ("min.insync.replicas", "1", DEFAULT),
+    ]
+    each = of_broker(found, "num.partitions")
+    assert (each.text, each.source, each.read_only) == ("3", STATIC, True)
+    assert not of_broker(found, "min.insync.replicas").read_only
+
+
+def test_a_null_default_is_no_source() -> None:
+    each = of_broker(layers(), "log.retention.ms")
+    assert (each.text, each.source, each.synonyms) == (None, DEFAULT, ())
+    each = of_broker(layers(), "broker.rack")
+    assert (each.text, each.source, each.synonyms) == (None, DEFAULT, ())
+
+
+def test_synonyms_of_a_broker_begin_with_the_name_itself() -> None:
+    found = layers("log.retention.ms=9\nlog.retention.hours=2")
+    assert [one.name for one in of_broker(found, "log.retention.hours").synonyms] == [
+        "log.retention.hours",
+        "log.retention.hours",
+    ]
+    assert [one.text for one in of_broker(found, "log.retention.ms").synonyms] == ["9", "2", "168"]
+
+
+def test_a_listeners_own_setting_is_described_under_its_name() -> None:
+    name = "listener.name.plaintext.max.connections"
+    found = layers("max.connections=9", {}, {name: "7"})
+    each = of_broker(found, name)
+    assert sources(each) == [
+        (name, "7", BROKER),
+        ("max.connections", "9", STATIC),
+        ("max.connections", "2147483647", DEFAULT),
+    ]
+    assert found.config.listener("PLAINTEXT")[broker.MAX_CONNECTIONS] == 7
+    assert of_broker(found, "max.connections").text == "9"
+
+
+def test_a_secret_is_in_no_description() -> None:
+    found = layers("ssl.key.password=hunter2", {}, {"ssl.key.password": "hunter3"})
+    each = of_broker(found, "ssl.key.password")
+    assert (each.text, each.sensitive) == (None, True)
+    assert [one.text for one in each.synonyms] == [None, None]
+    assert "hunter" not in repr(found.describe_broker())
+    password = found.config[security.SSL_KEY_PASSWORD]
+    assert password is not None
+    assert password.reveal() == "hunter3"
+
+
+def test_all_layers_together_are_checked() -> None:
+    with pytest.raises(InvalidSettings, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        layers("log.cleaner.dedupe.buffer.size=1048576", {"log.cleaner.threads": "2"})

@@ -1,0 +1,51 @@
+import pickle
+
+import pytest
+
+from ottla.settings import InvalidSettings, Origin, Problem
+from ottla.settings.problems import invalid, quoted
+
+FILE = Origin("server.properties", 12)
+
+
+def test_a_problem_is_one_line_with_its_place() -> None:
+    problem = invalid("num.partitions", quoted("zero"), "int, [1,...]", FILE)
+    assert str(problem) == (
+        'server.properties:12: num.partitions: found "zero", valid: int, [1,...]'
+    )
+    assert str(problem._replace(origin=Origin("--override"))).startswith("--override: num")
+    assert str(problem._replace(origin=None)).startswith("num.partitions: ")
+    assert str(Problem("", "malformed", FILE)) == "server.properties:12: malformed"
+
+
+def test_a_note_follows_what_was_found() -> None:
+    problem = invalid("a", '"x"', "int", note="not a number")
+    assert str(problem) == 'a: found "x" (not a number), valid: int'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("é", '"é"'),
+        ("a\nb", '"a\\nb"'),
+        ("\x1b[31m", '"\\x1b[31m"'),
+        ("\u2028", '"\\u2028"'),
+        ("x" * 100, f'"{"x" * 100}"'),
+        ("x" * 101, f'"{"x" * 99}…"'),
+    ],
+)
+def test_quoting(text: str, shown: str) -> None:
+    assert quoted(text) == shown
+
+
+def test_the_exception_carries_all_and_prints_all() -> None:
+    error = InvalidSettings(iter([Problem("a", "x"), Problem("b", "y", FILE)]))
+    assert str(error) == "a: x\nserver.properties:12: b: y"
+    assert [each.name for each in error.problems] == ["a", "b"]
+    copy = pickle.loads(pickle.dumps(error))
+    assert copy.problems == error.problems
+
+
+def test_no_exception_without_a_problem() -> None:
+    with pytest.raises(AssertionError):
+        InvalidSettings([])

@@ -1,0 +1,65 @@
+"""The reference pages are those that the tables make."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "docs" / "reference" / "generate.py"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference_generate", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_fresh(generate: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_a_stale_a_missing_and_a_left_over_page_are_named(
+    generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generate.write(tmp_path)
+    assert generate.check(tmp_path) == 0
+    page = tmp_path / "settings-broker.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("`num.partitions`", "`num.parts`"))
+    (tmp_path / "settings-topic.md").unlink()
+    (tmp_path / "gone.md").write_text(generate.HEADER)
+    (tmp_path / "by-hand.md").write_text("# mine")
+    assert generate.check(tmp_path) == 1
+    printed = capsys.readouterr().out
+    assert "settings-broker.md is stale" in printed
+    assert "`num.parts`" in printed
+    assert "settings-topic.md is stale" in printed
+    assert "gone.md is stale" in printed
+    assert "settings-client.md" not in printed
+    assert "by-hand.md" not in printed
+    assert len(printed.splitlines()) < 60
+
+
+def test_pages_hold_every_setting(generate: ModuleType) -> None:
+    from ottla.settings.resolution import TABLES
+
+    text = "".join(generate.render(page) for _, page in generate.PAGES)
+    for table in TABLES:
+        for name in table.names:
+            assert f"`{name}`" in text
+
+
+def test_every_line_of_a_table_has_as_many_cells_as_its_head(generate: ModuleType) -> None:
+    for _, page in generate.PAGES:
+        width = 0
+        for line in generate.render(page).splitlines():
+            cells = line.replace("\\|", "").count("|")
+            if not line.startswith("|"):
+                width = 0
+            elif not width:
+                width = cells
+            assert cells == width or not line.startswith("|"), line

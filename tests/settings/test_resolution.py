@@ -1,0 +1,472 @@
+# ruff: noqa: E501 - messages are compared as they are printed.
+import pytest
+
+from ottla.settings import broker, connection, consumer, producer, security, topic
+from ottla.settings.admin import ADMIN
+from ottla.settings.config import Config
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.producer import PRODUCER
+from ottla.settings.properties import read_properties
+from ottla.settings.resolution import (
+    broker_config,
+    client_config,
+    dynamic_config,
+    resolve,
+    topic_overrides,
+)
+from ottla.settings.table import CLUSTER_WIDE, PER_BROKER
+from ottla.settings.values import Secret
+
+# What Kafka 4 ships as config/server.properties, without its comments.
+KAFKA_4_FILE = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+KAFKA_3_FILE = """\
+broker.id=0
+num.network.threads=3
+num.io.threads=8
+log.dirs=/tmp/kafka-logs
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def read(text: str, *overrides: str) -> Config:
+    return broker_config(read_properties(text, "server.properties"), overrides)
+
+
+def problems(text: str, *overrides: str) -> list[str]:
+    with pytest.raises(InvalidSettings) as caught:
+        read(text, *overrides)
+    assert str(caught.value).splitlines() == [str(each) for each in caught.value.problems]
+    return str(caught.value).splitlines()
+
+
+def client_problems(settings: dict[str, object], table: object = PRODUCER) -> list[str]:
+    assert table in (PRODUCER, CONSUMER, ADMIN)
+    with pytest.raises(InvalidSettings) as caught:
+        client_config(table, settings)  # pyright: ignore[reportArgumentType]
+    return str(caught.value).splitlines()
+
+
+def test_the_file_that_kafka_4_ships_works_with_warnings() -> None:
+    config = read(KAFKA_4_FILE)
+    assert config[broker.NODE_ID] == 1
+    assert [str(each).split(": accepted")[0] for each in config.notices] == [
+        "server.properties:1: process.roles",
+        "server.properties:3: controller.quorum.bootstrap.servers",
+        "server.properties:9: num.network.threads",
+        "server.properties:10: num.io.threads",
+    ]
+
+
+def test_the_file_that_kafka_3_ships_works_with_warnings() -> None:
+    config = read(KAFKA_3_FILE)
+    assert config[broker.ZOOKEEPER_CONNECT] == "localhost:2181"
+    assert [each.name for each in config.notices] == ["num.network.threads", "num.io.threads"]
+
+
+def test_nothing_given_is_all_defaults() -> None:
+    config = broker_config()
+    assert config[broker.LISTENERS] == ("PLAINTEXT://127.0.0.1:9092",)
+    assert config[broker.NUM_PARTITIONS] == 1
+    assert not config.notices
+
+
+def test_every_problem_of_a_file_is_reported_at_once() -> None:
+    assert problems(
+        "num.partitions=zero\n"
+        "\n"
+        "log.segment.bytes=5\n"
+        "auto.create.topics.enable=yes\n"
+        "num.partition=3\n"
+        "replica.lag.max.messages=4000\n"
+        "broker.rack=\\u12\n"
+        "offsets.topic.replication.factor=40000\n",
+        "compression.type=zip",
+        "nonsense",
+    ) == [
+        "server.properties:7: broker.rack: malformed \\uXXXX: four hexadecimal digits have to follow",
+        "--override: found no key=value",
+        'server.properties:1: num.partitions: found "zero", valid: int, [1,...]',
+        'server.properties:3: log.segment.bytes: found "5", valid: int, [1048576,...]',
+        'server.properties:4: auto.create.topics.enable: found "yes", valid: boolean, true or false',
+        "server.properties:5: num.partition: unknown setting, did you mean num.partitions?",
+        (
+            "server.properties:6: replica.lag.max.messages: not supported: counting messages takes a "
+            "burst for a lagging replica; use replica.lag.time.max.ms"
+        ),
+        (
+            'server.properties:8: offsets.topic.replication.factor: found "40000" (beyond the 16 bits '
+            "of a short), valid: short, [1,...]"
+        ),
+        (
+            '--override: compression.type: found "zip", valid: string, [uncompressed, zstd, lz4, '
+            "snappy, gzip, producer]"
+        ),
+    ]
+
+
+def test_an_override_wins_over_the_file() -> None:
+    config = read("num.partitions=zero", "num.partitions=3", "num.partitions = 4")
+    assert config[broker.NUM_PARTITIONS] == 4
+    assert str(config.origin(broker.NUM_PARTITIONS)) == "--override"
+
+
+def test_the_readers_warnings_are_passed_on() -> None:
+    config = read("num.partitions=2\nnum.partitions=3")
+    assert config[broker.NUM_PARTITIONS] == 3
+    assert [str(each) for each in config.notices] == [
+        "server.properties:2: num.partitions: set twice, in lines 1 and 2; the last one counts"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (
+            "retention.ms",
+            "a setting of the topic, not of the broker; here its default is log.retention.ms",
+        ),
+        ("linger.ms", "a setting of the producer, not of the broker"),
+        ("Num.Partitions", "unknown setting, did you mean num.partitions?"),
+        ("log_dirs", "unknown setting, did you mean log.dirs?"),
+        ("zookeeper.conect", "unknown setting, did you mean zookeeper.connect?"),
+        ("entirely.different", "unknown setting"),
+    ],
+)
+def test_unknown_names(name: str, hint: str) -> None:
+    assert problems(f"{name}=hunter2") == [f"server.properties:1: {name}: {hint}"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssl.key.passwrd=hunter2",
+        "ssl.keystore.password=hunter2",
+        "delegation.token.secret.key=hunter2",
+        "listener.name.plaintext.ssl.key.pasword=hunter2",
+        "zookeeper.ssl.keystore.password=hunter2",
+        "ssl.keystore.key=hunter2",  # without its certificate
+    ],
+)
+def test_a_secret_is_in_no_message(line: str) -> None:
+    assert problems(line)
+    assert "hunter2" not in "\n".join(problems(line))
+
+
+def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
+    found = client_problems({"bootstrap.servers": "a:1", "ssl.key.password": b"hunter2"})
+    assert found == ["ssl.key.password: found [hidden], valid: password"]
+
+
+def test_found_values_are_short_and_on_one_line() -> None:
+    (problem,) = problems("num.partitions=" + "a\\nb\\u001b" * 1000)
+    assert len(problem) < 300
+    assert "\n" not in problem
+    assert "\x1b" not in problem
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "remote.log.storage.system.enable=false",
+        "principal.builder.class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        "metric.reporters=",
+        "zookeeper.set.acl=false",
+        "log.local.retention.ms=-2",
+    ],
+)
+def test_asking_for_what_is_there_anyway_is_no_mistake(line: str) -> None:
+    config = read(line)
+    assert not config.notices
+    assert not config.given
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("remote.log.storage.system.enable=true", "no remote storage"),
+        ("metric.reporters=com.example.Reporter", "names a Java class"),
+        ("sasl.kerberos.service.name=kafka", "no Kerberos"),
+        ("zookeeper.ssl.client.enable=true", "TLS to ZooKeeper"),
+        ("zookeeper.ssl.truststore.type=PEM", "TLS to ZooKeeper"),
+        ("host.name=a", "write it into listeners"),
+        ("advertised.port=9092", "write it into advertised.listeners"),
+        ("controller.quorum.election.timeout.ms=5", "no KRaft quorum"),
+        ("group.streams.max.size=5", "no streams groups"),
+        ("rlmm.config.x=5", "no remote storage"),
+        ("create.topic.policy.class.name=a.B", "ottla.topic.name.policy"),
+    ],
+)
+def test_refusals_say_why(line: str, reason: str) -> None:
+    (problem,) = problems(line)
+    assert "not supported: " in problem
+    assert reason in problem
+
+
+def test_only_a_controller_is_not_a_broker() -> None:
+    (problem,) = problems("process.roles=controller")
+    assert 'process.roles: found "controller", valid: [broker, controller] with broker' in problem
+
+
+def test_several_voters_are_not_taken_for_one_broker() -> None:
+    (problem,) = problems("controller.quorum.voters=1@a:9093,2@b:9093,3@c:9093")
+    assert "several need zookeeper.connect" in problem
+    assert len(read("controller.quorum.voters=1@a:9093").notices) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "acl"),
+        ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "acl"),
+        ("authorizer.class.name=acl", "acl"),
+        ("authorizer.class.name=", ""),
+    ],
+)
+def test_kafkas_own_authorizers_are_understood(line: str, value: str) -> None:
+    assert read(line)[broker.AUTHORIZER_CLASS_NAME] == value
+
+
+def test_another_authorizer_is_refused() -> None:
+    assert problems("authorizer.class.name=com.example.AllowAll")
+
+
+def test_kafkas_own_replica_selector_is_understood() -> None:
+    line = "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    assert read(line)[broker.REPLICA_SELECTOR_CLASS] == "rack-aware"
+
+
+def test_assignors_by_short_and_by_java_names() -> None:
+    java = "org.apache.kafka.clients.consumer."
+    strategy = f"{java}CooperativeStickyAssignor,range,{java}RangeAssignor, roundrobin"
+    given = {"bootstrap.servers": "a:1", "partition.assignment.strategy": strategy}
+    config = client_config(CONSUMER, given)
+    assert config[consumer.PARTITION_ASSIGNMENT_STRATEGY] == (
+        "cooperative-sticky",
+        "range",
+        "roundrobin",
+    )
+    assert client_problems({**given, "partition.assignment.strategy": "com.example.Mine"}, CONSUMER)
+
+
+def test_settings_of_one_listener() -> None:
+    config = read(
+        "listeners=INTERNAL://127.0.0.1:9092,EXTERNAL://127.0.0.1:9093\n"
+        "listener.security.protocol.map=INTERNAL:SSL,EXTERNAL:SASL_SSL\n"
+        "inter.broker.listener.name=INTERNAL\n"
+        "ssl.keystore.location=/all.pem\n"
+        "listener.name.internal.ssl.keystore.location=/internal.pem\n"
+        "listener.name.EXTERNAL.sasl.enabled.mechanisms=plain,scram-sha-256\n"
+        "listener.name.external.sasl.jaas.config=listener\n"
+        "listener.name.external.scram-sha-256.sasl.jaas.config=mechanism\n"
+        "listener.name.external.max.connections=7\n"
+    )
+    assert config[security.SSL_KEYSTORE_LOCATION] == "/all.pem"
+    assert config.listener("INTERNAL")[security.SSL_KEYSTORE_LOCATION] == "/internal.pem"
+    external = config.listener("External")
+    assert external[security.SSL_KEYSTORE_LOCATION] == "/all.pem"
+    assert external[broker.SASL_ENABLED_MECHANISMS] == ("PLAIN", "SCRAM-SHA-256")
+    assert external[broker.MAX_CONNECTIONS] == 7
+    assert external[security.SASL_JAAS_CONFIG] == Secret("listener")
+    scram = config.listener("EXTERNAL", "SCRAM-SHA-256")
+    assert scram[security.SASL_JAAS_CONFIG] == Secret("mechanism")
+    assert config[security.SASL_JAAS_CONFIG] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (
+            "listener.name.plaintext.num.partitions",
+            "num.partitions is the broker's; no listener has its own",
+        ),
+        (
+            "listener.name.plaintext.ssl.keystore.loction",
+            "unknown setting of a listener, did you mean ssl.keystore.location?",
+        ),
+        ("listener.name.plaintext", "unknown setting"),
+        (
+            "listener.name.other.max.connections",
+            'there is no listener "other", valid: one of [plaintext]',
+        ),
+    ],
+)
+def test_wrong_settings_of_a_listener(name: str, what: str) -> None:
+    assert problems(f"{name}=1") == [f"server.properties:1: {name}: {what}"]
+
+
+def test_a_mechanism_has_only_what_is_about_logging_in() -> None:
+    (problem,) = problems("listener.name.plaintext.plain.ssl.key.password=hunter2")
+    assert problem.endswith("ssl.key.password is the listener's; no mechanism has its own")
+    config = read("listener.name.plaintext.plain.connections.max.reauth.ms=5")
+    assert config.listener("PLAINTEXT", "PLAIN")[broker.CONNECTIONS_MAX_REAUTH_MS] == 5
+    assert config.listener("PLAINTEXT")[broker.CONNECTIONS_MAX_REAUTH_MS] == 0
+
+
+def test_a_listeners_value_is_checked_and_told_under_its_full_name() -> None:
+    (problem,) = problems("listener.name.plaintext.max.connections=-5")
+    assert problem == (
+        'server.properties:1: listener.name.plaintext.max.connections: found "-5", valid: int, [0,...]'
+    )
+
+
+def test_what_has_no_effect_on_a_broker_has_none_on_a_listener() -> None:
+    (notice,) = read("listener.name.plaintext.num.network.threads=3").notices
+    assert notice.name == "listener.name.plaintext.num.network.threads"
+
+
+def test_clients_take_names_and_keywords() -> None:
+    config = client_config(
+        PRODUCER,
+        {"bootstrap.servers": ["a:1", "b:2"], "linger.ms": "7"},
+        acks=1,
+        batch_size=10,
+        transactional_id=None,
+        enable_idempotence=False,
+    )
+    assert config[connection.BOOTSTRAP_SERVERS] == ("a:1", "b:2")
+    assert config[producer.LINGER_MS] == 7
+    assert config[producer.ACKS] == "1"
+    assert config[producer.BATCH_SIZE] == 10
+    assert config[producer.TRANSACTIONAL_ID] is None
+    assert config[producer.ENABLE_IDEMPOTENCE] is False
+
+
+def test_clients_name_the_nearest_setting() -> None:
+    assert client_problems({"bootstrap.servers": "a:1", "linger.msec": 5}) == [
+        "linger.msec: unknown setting, did you mean linger.ms?"
+    ]
+    assert client_problems({"bootstrap.servers": "a:1", "group.id": "g"}) == [
+        "group.id: a setting of the consumer, not of the producer"
+    ]
+    assert client_problems({"bootstrap.servers": "a:1", "sasl.mechanisms": "PLAIN"}) == [
+        "sasl.mechanisms: not supported: it is another library's name; use sasl.mechanism"
+    ]
+
+
+def test_a_required_setting_is_asked_for() -> None:
+    assert client_problems({}) == ["bootstrap.servers: missing, valid: list, non-empty list"]
+    assert client_problems({"bootstrap.servers": ""}) == [
+        'bootstrap.servers: found "", valid: list, non-empty list'
+    ]
+
+
+def test_a_setting_given_by_name_and_by_keyword() -> None:
+    with pytest.raises(
+        InvalidSettings, match=r"linger\.ms: given twice, the second time as linger_ms="
+    ):
+        client_config(PRODUCER, {"linger.ms": 5}, linger_ms=6, bootstrap_servers="a:1")
+
+
+def test_none_is_no_value_where_null_is_none() -> None:
+    assert client_problems({"bootstrap.servers": "a:1", "linger.ms": None}) == [
+        'linger.ms: found "None", valid: long, [0,...]'
+    ]
+
+
+def test_serializers_are_python() -> None:
+    name = "org.apache.kafka.common.serialization.StringSerializer"
+    (problem,) = client_problems({"bootstrap.servers": "a:1", "key.serializer": name})
+    assert "hand the producer a Python function" in problem
+
+
+def test_a_client_reads_a_file_too() -> None:
+    entries = read_properties("bootstrap.servers=a:1\nlinger.ms=x", "client.properties").entries
+    with pytest.raises(InvalidSettings, match=r'client.properties:2: linger.ms: found "x"'):
+        resolve(PRODUCER, entries)
+
+
+def test_topics_check_what_they_are_given() -> None:
+    overrides = topic_overrides({"retention.ms": "-1", "cleanup.policy": "compact,delete"})
+    assert overrides[topic.RETENTION_MS] == -1
+    assert overrides[topic.CLEANUP_POLICY] == ("compact", "delete")
+    with pytest.raises(
+        InvalidSettings, match=r"retention\.ms: found \"-2\", valid: long, \[-1,...\]"
+    ):
+        topic_overrides({"retention.ms": "-2"})
+    with pytest.raises(InvalidSettings, match=r"remote\.storage\.enable: not supported"):
+        topic_overrides({"remote.storage.enable": "true"})
+    assert not topic_overrides({"remote.storage.enable": "false"}).given
+
+
+def test_a_brokers_name_leads_to_the_topics() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        topic_overrides({"log.retention.hours": "1"})
+    assert str(caught.value) == (
+        "log.retention.hours: a setting of the broker, not of the topic; here it is retention.ms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "valid"),
+    [
+        ("ottla.topic.name.policy={env}.{team}.{name},test-{name}", True),
+        ("ottla.topic.name.policy=", True),
+        ("ottla.topic.name.policy={env.{team}", False),
+        ("ottla.topic.name.policy={env} {team}", False),
+        ("sasl.oauthbearer.jwks.endpoint.url=https://keys.example/jwks", True),
+        ("sasl.oauthbearer.jwks.endpoint.url=file:///etc/passwd", False),
+        ("zookeeper.connect=a:2181, b:2181/kafka/one", True),
+        ("zookeeper.connect=a:2181,,b:2181", False),
+        ("max.connections.per.ip.overrides=a:1, [::1]:2", True),
+        ("max.connections.per.ip.overrides=a", False),
+        ("super.users=User:a;User:CN=b,O=c", True),
+        ("super.users=a", False),
+        ("listener.security.protocol.map=PLAINTEXT", False),
+        ("ssl.keystore.type=JKS", False),
+        ("ssl.enabled.protocols=TLSv1.1,TLSv1.2", False),
+        ("sasl.enabled.mechanisms=GSSAPI", False),
+        ("group.coordinator.rebalance.protocols=classic,consumer,share", True),
+        ("group.coordinator.rebalance.protocols=classic,streams", False),
+        ("log.retention.hours=0", False),
+        ("log.cleanup.policy=", True),
+    ],
+)
+def test_forms_of_single_settings(line: str, valid: bool) -> None:
+    if valid:
+        assert line.partition("=")[0] in read(line).given
+    else:
+        (problem,) = problems(line)
+        assert problem.startswith(f"server.properties:1: {line.partition('=')[0]}: found ")
+
+
+def test_a_running_broker_takes_what_is_dynamic() -> None:
+    assert dynamic_config({"log.retention.ms": "5"}, CLUSTER_WIDE)[broker.LOG_RETENTION_MS] == 5
+    assert dynamic_config({"log.retention.ms": "5"}, PER_BROKER)[broker.LOG_RETENTION_MS] == 5
+    own = dynamic_config({"listener.name.a.ssl.keystore.location": "/a.pem"}, PER_BROKER)
+    assert own.listener("a")[security.SSL_KEYSTORE_LOCATION] == "/a.pem"
+    with pytest.raises(InvalidSettings, match="one broker at a time"):
+        dynamic_config({"ssl.keystore.location": "/a.pem"}, CLUSTER_WIDE)
+    with pytest.raises(InvalidSettings, match="restart"):
+        dynamic_config({"num.partitions": "5"}, PER_BROKER)
+    with pytest.raises(
+        InvalidSettings, match=r'log\.retention\.ms: found "0", valid: long, \[1,...\] or -1'
+    ):
+        dynamic_config({"log.retention.ms": "0"}, CLUSTER_WIDE)

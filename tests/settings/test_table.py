@@ -1,0 +1,311 @@
+"""The tables against Kafka's own, and the rules that every row keeps."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.settings import (
+    admin,
+    broker,
+    compression,
+    connection,
+    consumer,
+    producer,
+    security,
+    topic,
+)
+from ottla.settings.resolution import TABLES
+from ottla.settings.table import (
+    Refused,
+    Required,
+    Setting,
+    Table,
+    WithoutEffect,
+    in_hours,
+    in_minutes,
+    settings_in,
+)
+from ottla.settings.valid import at_least
+from ottla.settings.values import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, BadValue, Secret
+
+
+class KafkaSetting(NamedTuple):
+    scope: str
+    name: str
+    kind: str
+    default: str
+    valid: str
+    mode: str
+
+
+LINE = re.compile(
+    r"(\S+)  (\S+)  default (.*?)(?:  valid (.*?))?(?:  (read-only|per-broker|cluster-wide))?"
+)
+DATA = Path(__file__).with_name("kafka-4.3-settings.txt").read_text(encoding="utf-8")
+SCOPES = {table.scope: table for table in TABLES}
+
+
+def kafka_settings() -> Iterator[KafkaSetting]:
+    scope = ""
+    for line in DATA.splitlines():
+        if line.startswith("# "):
+            scope = line[2:]
+        elif line and scope in SCOPES:
+            found = LINE.fullmatch(line)
+            assert found, line
+            name, kind, default, valid, mode = found.groups(default="")
+            yield KafkaSetting(scope, name, kind, default.strip(), valid, mode)
+
+
+def kafka_fallbacks() -> dict[str, tuple[str, ...]]:
+    section = DATA.split("# topic setting = broker settings it falls back to\n")[1].split("\n\n")[0]
+    split = (line.split(" = ") for line in section.splitlines())
+    return {name: tuple(fallbacks.split()) for name, fallbacks in split}
+
+
+KAFKA = list(kafka_settings())
+HONOURED = [each for each in KAFKA if each.name in SCOPES[each.scope].settings]
+ROWS = [
+    pytest.param(table, row, id=f"{table.scope}-{row.name}")
+    for table in TABLES
+    for row in table.settings.values()
+]
+
+# Where Ottla knows the values better than Kafka's documentation, or takes fewer.
+OTHER_VALID = {
+    "acks",  # -1 is read as all
+    "authorizer.class.name",
+    "group.coordinator.rebalance.protocols",  # no streams
+    "share.acquire.mode",  # in any case, as its default is in capitals
+}
+# Where the default only looks different.
+OTHER_DEFAULT = {
+    "bootstrap.servers",  # Kafka's admin could do with controllers alone
+    "partition.assignment.strategy",  # short names instead of classes
+    "share.acquire.mode",  # lower case
+}
+
+
+def kafka_list(default: str) -> str:
+    return default.removeprefix("[").removesuffix("]").replace(", ", ",")
+
+
+def test_the_data_is_all_of_it() -> None:
+    counts = {scope: sum(each.scope == scope for each in KAFKA) for scope in SCOPES}
+    assert counts == {"broker": 340, "topic": 33, "producer": 113, "consumer": 115, "admin": 91}
+
+
+@pytest.mark.parametrize("kafka", KAFKA, ids=lambda each: f"{each.scope}-{each.name}")
+def test_every_setting_of_kafka_has_one_place(kafka: KafkaSetting) -> None:
+    table = SCOPES[kafka.scope]
+    places = [
+        kafka.name in table.settings,
+        kafka.name in {row.name for row in table.without_effect},
+        kafka.name in {row.name for row in table.refused},
+    ]
+    assert places.count(True) == 1
+
+
+@pytest.mark.parametrize("kafka", HONOURED, ids=lambda each: f"{each.scope}-{each.name}")
+def test_an_honoured_setting_is_the_same_as_in_kafka(kafka: KafkaSetting) -> None:
+    row = SCOPES[kafka.scope].settings[kafka.name]
+    assert row.kind.name == kafka.kind
+    if kafka.mode:
+        assert row.dynamic.value == kafka.mode
+    if kafka.valid and kafka.name not in OTHER_VALID:
+        assert row.range_text.lower() == kafka.valid.lower()
+    theirs = kafka_list(kafka.default) if kafka.kind == "list" else kafka.default
+    if row.kafka_default is not None:
+        assert row.kafka_default == theirs
+        assert isinstance(row.default, Required) or row.default_text != theirs
+    elif isinstance(row.default, Required):
+        assert theirs == "(required)" or kafka.name in OTHER_DEFAULT
+    elif kafka.name not in OTHER_DEFAULT:
+        assert ("null" if row.default_text is None else row.default_text) == theirs
+
+
+def test_only_these_settings_are_not_kafkas_of_4_3() -> None:
+    kafka_names = {(each.scope, each.name) for each in KAFKA}
+    ours = {(table.scope, name) for table in TABLES for name in table.settings}
+    assert ours - kafka_names == {
+        ("broker", "zookeeper.connect"),
+        ("broker", "zookeeper.session.timeout.ms"),
+        ("broker", "zookeeper.connection.timeout.ms"),
+        ("broker", "super.users"),
+        ("broker", "allow.everyone.if.no.acl.found"),
+        ("broker", "ottla.topic.name.policy"),
+    }
+
+
+def test_only_these_defaults_differ_from_kafkas() -> None:
+    differing = {
+        row.name for table in TABLES for row in table.settings.values() if row.kafka_default
+    }
+    assert differing == {
+        "controller.listener.names",
+        "group.coordinator.rebalance.protocols",
+        "listeners",
+        "log.dir",
+        "node.id",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.keystore.type",
+        "ssl.truststore.type",
+    }
+
+
+def test_topics_fall_back_as_in_kafka() -> None:
+    ours = {
+        row.name: tuple(each.setting.name for each in row.falls_back)
+        for row in topic.TOPIC.settings.values()
+        if row.falls_back
+    }
+    honoured = {name: row for name, row in kafka_fallbacks().items() if name in ours}
+    refused = {row.name for row in topic.TOPIC.refused}
+    assert ours == honoured
+    assert set(kafka_fallbacks()) - set(ours) <= refused
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_a_fallback_is_of_the_brokers_table_and_of_the_same_default(
+    table: Table, row: Setting[Any]
+) -> None:
+    for fallback in row.falls_back:
+        assert broker.BROKER.settings[fallback.setting.name] is fallback.setting
+        assert fallback.setting.kind.name == row.kind.name or fallback.unit_ms > 1
+    defaults = [each for each in row.falls_back if each.setting.default is not None]
+    if defaults:
+        assert defaults[0].convert(defaults[0].setting.default) == row.default
+
+
+def test_units_of_fallbacks() -> None:
+    units = {
+        each.setting.name: each.unit_ms
+        for row in topic.TOPIC.settings.values()
+        for each in row.falls_back
+        if each.unit_ms > 1
+    }
+    assert units == {
+        "log.retention.minutes": 60_000,
+        "log.retention.hours": 3_600_000,
+        "log.roll.hours": 3_600_000,
+        "log.roll.jitter.hours": 3_600_000,
+    }
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_a_default_passes_its_own_row(table: Table, row: Setting[Any]) -> None:
+    if isinstance(row.default, Required):
+        return
+    assert row.convert(row.default) == row.default
+    if row.default_text is not None:
+        assert row.parse(row.default_text) == row.default
+
+
+# More values than the defaults, so that a row whose text loses something is found.
+SAMPLES: dict[str, list[Any]] = {
+    BOOLEAN.name: [True, False],
+    SHORT.name: [-1, 0, 1, 2, 5, 100, 2**15 - 1],
+    INT.name: [-1, 0, 1, 2, 5, 9, 100, 500, 2000, 5000, 30_000, 2**31 - 1],
+    LONG.name: [-2, -1, 0, 1, 5, 5000, 2**31, 2**63 - 1],
+    DOUBLE.name: [0.0, 0.05, 0.5, 0.75, 1.0, 1e-5, 1.5e300],
+    STRING.name: ["", "a", "all", "none", "PLAIN", "lz4", "latest", "a:1", "User:a;User:b"],
+    LIST.name: [(), ("a",), ("PLAIN",), ("delete", "compact"), ("0:1", "2:3"), ("*",)],
+}
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_a_value_survives_its_text(table: Table, row: Setting[Any]) -> None:
+    if row.sensitive:
+        assert row.parse(Secret("a b").reveal()) == Secret("a b")
+        return
+    for sample in SAMPLES[row.kind.name]:
+        try:
+            value = row.convert(sample)
+        except BadValue:
+            continue
+        text = row.format(value)
+        assert text is not None
+        assert row.parse(text) == value
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_null_is_for_settings_whose_default_is_null(table: Table, row: Setting[Any]) -> None:
+    if row.nullable:
+        assert row.convert(None) is None
+        assert row.format(None) is None
+    else:
+        with pytest.raises(BadValue):
+            row.convert(None)
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_a_row_explains_itself(table: Table, row: Setting[Any]) -> None:
+    assert row.doc[0].isupper() or row.doc[0] == "`"
+    assert row.doc.endswith(".")
+    assert "  " not in row.doc
+    assert 20 <= len(row.doc) <= 320
+
+
+def test_shared_rows_are_declared_once() -> None:
+    declared = [
+        row
+        for module in (broker, compression, connection, consumer, producer, security, topic)
+        for row in settings_in(vars(module))
+    ]
+    docs = [row.doc for row in declared if not row.falls_back]
+    assert len(docs) == len(set(docs))
+    for table in (producer.PRODUCER, consumer.CONSUMER, admin.ADMIN):
+        assert {row.name for row in connection.ROWS} <= set(table.settings)
+
+
+def test_a_constant_is_named_after_its_setting() -> None:
+    for module in (broker, compression, connection, consumer, producer, security, topic):
+        for row in settings_in(vars(module)):
+            assert vars(module)[row.name.upper().replace(".", "_")] is row
+
+
+def test_keywords_lead_back_to_names() -> None:
+    for table in TABLES:
+        for row in table.settings.values():
+            assert row.keyword.isidentifier()
+            assert row.keyword.replace("_", ".") == row.name
+
+
+def test_clients_differ_only_where_they_say_so() -> None:
+    receive, idle = connection.RECEIVE_BUFFER_BYTES, connection.CONNECTIONS_MAX_IDLE_MS
+    assert producer.PRODUCER.settings[receive.name].default == 32_768
+    assert consumer.CONSUMER.settings[receive.name].default == 65_536
+    assert admin.ADMIN.settings[idle.name].default == 300_000
+    assert producer.PRODUCER.settings[idle.name].default == 540_000
+
+
+def test_a_name_may_stand_in_a_table_once() -> None:
+    row = Setting("a", INT, 1, at_least(1), doc="A.")
+    Table("broker", [row], without_effect=[], refused=[])
+    with pytest.raises(AssertionError):
+        Table("broker", [row], without_effect=[WithoutEffect("a", "x")], refused=[])
+    with pytest.raises(AssertionError):
+        Table("broker", [], without_effect=[], refused=[Refused("a", "x"), Refused("a", "y")])
+
+
+def test_a_family_is_found_by_its_prefix() -> None:
+    row = broker.BROKER.find("rsm.config.bucket")
+    assert isinstance(row, Refused)
+    assert broker.BROKER.find("rsm.configuration") is None
+
+
+def test_negative_time_is_no_limit_in_any_unit() -> None:
+    assert in_hours(broker.LOG_RETENTION_HOURS).convert(-1) == -1
+    assert in_minutes(broker.LOG_RETENTION_MINUTES).convert(2) == 120_000
+    assert in_hours(broker.LOG_RETENTION_HOURS).convert(0) == 0
+
+
+def test_no_honoured_value_is_a_class_to_load() -> None:
+    classes = [each for each in KAFKA if each.kind == "class"]
+    assert classes
+    assert not [each for each in classes if each.name in SCOPES[each.scope].settings]

@@ -1,0 +1,141 @@
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.settings.valid import (
+    AT_MOST_ONE,
+    NON_EMPTY,
+    NON_EMPTY_LIST,
+    OFFSET_RESET,
+    THROTTLED_REPLICAS,
+    Valid,
+    at_least,
+    between,
+    duration_ms,
+    either,
+    including,
+    matching,
+    one_of,
+    some_of,
+)
+from ottla.settings.values import BadValue
+
+ROLES = including("broker", some_of("broker", "controller"))
+
+
+@pytest.mark.parametrize(
+    ("valid", "printed"),
+    [
+        (at_least(0), "[0,...]"),
+        (between(0, 1), "[0,...,1]"),
+        (between(0.5, 1.0), "[0.5,...,1.0]"),
+        (either(between(1, 9), -1), "[1,...,9] or -1"),
+        (one_of("uncompressed", "zstd"), "[uncompressed, zstd]"),
+        (one_of("A", "B", any_case=True), "(case insensitive) [A, B]"),
+        (one_of("https", ""), "[https, (empty)]"),
+        (some_of("compact", "delete"), "[compact, delete]"),
+        (NON_EMPTY, "non-empty string"),
+        (THROTTLED_REPLICAS, "[partitionId]:[brokerId],[partitionId]:[brokerId],..."),
+        (OFFSET_RESET, "[latest, earliest, none, by_duration:PnDTnHnMn.nS]"),
+    ],
+)
+def test_valid_values_print_as_in_kafka(valid: Valid[Any], printed: str) -> None:
+    assert str(valid) == printed
+
+
+@pytest.mark.parametrize(
+    ("valid", "given", "admitted"),
+    [
+        (at_least(1), 1, 1),
+        (between(0, 1), 0, 0),
+        (between(0, 1), 1, 1),
+        (either(between(1, 9), -1), -1, -1),
+        (one_of("PLAINTEXT", any_case=True), "plaintext", "PLAINTEXT"),
+        (one_of("all", aliases={"-1": "all"}), "-1", "all"),
+        (some_of("a", "b", aliases={"long.name.A": "a"}), ("long.name.A", "a", "b"), ("a", "b")),
+        (some_of("a"), (), ()),
+        (ROLES, ("controller", "broker"), ("controller", "broker")),
+        (AT_MOST_ONE, ("1@host:9093",), ("1@host:9093",)),
+        (matching("[0-9]+", "digits"), "12", "12"),
+        (THROTTLED_REPLICAS, ("*",), ("*",)),
+        (THROTTLED_REPLICAS, (), ()),
+        (THROTTLED_REPLICAS, ("0:1", "10:22"), ("0:1", "10:22")),
+        (OFFSET_RESET, "EARLIEST", "earliest"),
+        (OFFSET_RESET, "by_duration:PT1H", "by_duration:PT1H"),
+        (OFFSET_RESET, "BY_DURATION:p1d", "by_duration:p1d"),
+    ],
+)
+def test_admitted_values(valid: Valid[Any], given: object, admitted: object) -> None:
+    assert valid.admit(given) == admitted
+    assert valid.admit(admitted) == admitted
+
+
+@pytest.mark.parametrize(
+    ("valid", "value"),
+    [
+        (at_least(1), 0),
+        (between(0, 1), 1.01),
+        (between(0, 1), -0.01),
+        (either(between(1, 9), -1), 0),
+        (either(between(1, 9), -1), -2),
+        (one_of("CreateTime"), "createtime"),
+        (one_of("a"), ""),
+        (some_of("a"), ("a", "b")),
+        (some_of("a", empty_allowed=False), ()),
+        (ROLES, ("controller",)),
+        (ROLES, ()),
+        (AT_MOST_ONE, ("a", "b")),
+        (NON_EMPTY, ""),
+        (NON_EMPTY_LIST, ()),
+        (matching("[0-9]+", "digits"), "12\n"),
+        (THROTTLED_REPLICAS, ("*", "0:1")),
+        (THROTTLED_REPLICAS, ("0",)),
+        (THROTTLED_REPLICAS, ("0:1:2",)),
+        (THROTTLED_REPLICAS, ("-1:1",)),
+        (OFFSET_RESET, "smallest"),
+        (OFFSET_RESET, "by_duration:"),
+        (OFFSET_RESET, "by_duration:-PT1H"),
+        (OFFSET_RESET, "by_duration:1h"),
+    ],
+)
+def test_refused_values(valid: Valid[Any], value: object) -> None:
+    with pytest.raises(BadValue):
+        valid.admit(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("PT1H", 3_600_000),
+        ("P1DT2H3M4.5S", 93_784_500),
+        ("PT0.0019S", 1),
+        ("PT1,5S", 1500),
+        ("pt90m", 5_400_000),
+        ("P2D", 172_800_000),
+        ("PT0S", 0),
+    ],
+)
+def test_durations(text: str, ms: int) -> None:
+    assert duration_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "P", "PT", "P1DT", "1H", "PT1", "PT1H ", "P1Y", "PT\u0663H", "-PT1H"]
+)
+def test_texts_that_are_no_durations(text: str) -> None:
+    with pytest.raises(BadValue):
+        duration_ms(text)
+
+
+def test_a_duration_fits_a_long() -> None:
+    with pytest.raises(BadValue):
+        duration_ms("P999999999999D")
+
+
+@given(st.text(alphabet="PTDHMS0123456789.,-", max_size=30))
+def test_no_text_breaks_the_reading_of_durations(text: str) -> None:
+    with contextlib.suppress(BadValue):
+        assert duration_ms(text) >= 0
