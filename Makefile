@@ -30,7 +30,7 @@ run: setup ## start what there is and explain it
 
 test: setup check ## every check and every test, with the kernel compiled and as plain Python
 	$(BIN)/python -m pytest -n 2
-	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/test_version.py
+	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
 
 check: lint types imports references ## ruff, pyright strict, import contracts, fresh references
 
@@ -53,6 +53,7 @@ docs: setup ## write docs/reference/ anew from the tables
 bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/results/
 	$(BIN)/python benchmarks/protocol.py
 	$(BIN)/python benchmarks/records.py
+	$(BIN)/python benchmarks/batch_compression.py
 
 soak: setup ## the long tests: fuzzing for ten times the usual
 	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz

@@ -1,0 +1,112 @@
+"""How fast we pack and unpack the records of a batch, beside the other Python clients.
+
+Invariant: in a case all candidates get the same bytes and, where a codec has levels, the same
+level. Ours also enforces a limit on the output when unpacking; the peers have none.
+
+The name is not `compression.py`, because the standard library has a package of that name from
+Python 3.14 on, and the folder of a script comes first in the search for modules.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import aiokafka.codec
+import kafka.codec
+
+from harness import Candidate, Case, run
+from ottla.records.compression import Compression, compress, decompress
+
+PAYLOAD_BYTES = 1_000_000
+LIMIT_BYTES = 8_000_000
+
+# Two of the codecs are the same library as a peer's, so equal is the best there is; a tenth is
+# noise on a shared machine.
+TARGET_RATIO = 0.9
+
+
+def records() -> bytes:
+    """One megabyte of records like JSON, 100 bytes each or a little more."""
+    chance = random.Random(20250101)
+    cities = ["Lisbon", "Nairobi", "Osaka", "Toronto", "Quito"]
+    payload = bytearray()
+    number = 0
+    while len(payload) < PAYLOAD_BYTES:
+        number += 1
+        payload += (
+            f'{{"id":{number},"user":"{chance.getrandbits(48):012x}",'
+            f'"city":"{chance.choice(cities)}","amount":{chance.randrange(100_000) / 100},'
+            f'"ts":{1_735_689_600_000 + number * 17 + chance.randrange(17)}}}'
+        ).encode()
+    return bytes(payload[:PAYLOAD_BYTES])
+
+
+class Peer(NamedTuple):
+    """A peer's two functions for one codec, at the level of the case."""
+
+    name: str
+    pack: Callable[[bytes], object]
+    unpack: Callable[[bytes], object]
+
+
+_kafka_python = cast("Any", kafka.codec)  # comes without types
+
+# kafka-python's snappy needs a further library and is left out.
+PEERS: dict[Compression, list[Peer]] = {
+    Compression.GZIP: [
+        # Level 6 is what zlib's default stands for.
+        Peer(
+            "aiokafka",
+            partial(aiokafka.codec.gzip_encode, compresslevel=6),
+            aiokafka.codec.gzip_decode,
+        ),
+        Peer(
+            "kafka-python",
+            partial(_kafka_python.gzip_encode, compresslevel=6),
+            _kafka_python.gzip_decode,
+        ),
+    ],
+    Compression.SNAPPY: [
+        Peer("aiokafka", aiokafka.codec.snappy_encode, aiokafka.codec.snappy_decode),
+    ],
+    Compression.LZ4: [
+        # Level 0 is the fast compressor, which Kafka's default stands for.
+        Peer("aiokafka", partial(aiokafka.codec.lz4_encode, level=0), aiokafka.codec.lz4_decode),
+        Peer("kafka-python", _kafka_python.lz4_encode, _kafka_python.lz4_decode),
+    ],
+    Compression.ZSTD: [
+        Peer("aiokafka", aiokafka.codec.zstd_encode, aiokafka.codec.zstd_decode),
+        Peer("kafka-python", _kafka_python.zstd_encode, _kafka_python.zstd_decode),
+    ],
+}
+
+
+def cases() -> Iterator[Case]:
+    payload = records()
+    for size in (PAYLOAD_BYTES, 16_000):
+        for kind, peers in PEERS.items():
+            yield from pair(kind, peers, payload[:size])
+
+
+def pair(kind: Compression, peers: list[Peer], payload: bytes) -> Iterator[Case]:
+    packed = compress(kind, payload)
+    packing: dict[str, Candidate] = {"ottla": partial(compress, kind, payload)}
+    unpacking: dict[str, Candidate] = {"ottla": partial(decompress, kind, packed, LIMIT_BYTES)}
+    for peer in peers:
+        packing[peer.name] = partial(peer.pack, payload)
+        unpacking[peer.name] = partial(peer.unpack, packed)
+    size = f"{len(payload) // 1000}K"
+    megabytes = len(payload) / 1e6
+    yield Case(f"{kind.label} pack {size}", packing, megabytes, TARGET_RATIO)
+    yield Case(f"{kind.label} unpack {size}", unpacking, megabytes, TARGET_RATIO)
+
+
+if __name__ == "__main__":
+    run(
+        __file__,
+        "MB of records packed and unpacked a second",
+        cases(),
+        "MB",
+        ("aiokafka", "kafka-python", "cramjam", "lz4", "zstandard"),
+    )

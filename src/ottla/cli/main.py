@@ -1,0 +1,29 @@
+"""The `ottla` command: it gathers the commands and turns outcomes into exit codes.
+
+Invariant: 0 is success, 1 a failure that was explained on stderr, 2 a wrong use. With `-o json`
+stdout carries one JSON object and nothing else.
+"""
+
+import typer
+
+from ottla.cli import version
+
+app = typer.Typer(
+    name="ottla",
+    help="Event streaming in Python, with the wire protocol and the files of Kafka.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # locals may hold secrets
+    rich_markup_mode="markdown",
+)
+app.command("version")(version.show)
+
+
+@app.callback()
+def ottla() -> None:
+    """Event streaming in Python, with the wire protocol and the files of Kafka."""
+
+
+def run() -> None:
+    """The console script."""
+    app()

@@ -1,0 +1,178 @@
+"""Columns to and from pyarrow, which is imported when first needed.
+
+Invariant: buffers pass without a copy wherever pyarrow holds them as we do: binary, string and
+their large forms, sliced or not. Other types are cast to binary by pyarrow first.
+"""
+
+import sys
+from typing import Any, Final
+
+from ottla.protocol.primitives import Buffer
+from ottla.records.columns import Column, Columns, Headers
+
+_EMPTY_OFFSETS: Final = bytes(8)  # of an array without rows, for which pyarrow may have none
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError(
+            "columns as Arrow need pyarrow: pip install ottla[arrow]", name="pyarrow"
+        ) from None
+    return pyarrow
+
+
+def to_arrow(columns: Columns) -> Any:
+    """A RecordBatch over the same buffers: offset (if known), timestamp, key, value, headers."""
+    pa = _pyarrow()
+    rows = columns.rows
+    names: list[str] = []
+    arrays: list[Any] = []
+    if columns.offsets is not None:
+        names.append("offset")
+        arrays.append(
+            pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)])
+        )
+    names += ("timestamp", "key", "value", "headers")
+    arrays.append(
+        pa.Array.from_buffers(
+            pa.timestamp("ms", tz="UTC"), rows, [None, pa.py_buffer(columns.timestamps)]
+        )
+    )
+    arrays.append(_binary(pa, columns.keys, rows))
+    arrays.append(_binary(pa, columns.values, rows))
+    arrays.append(_header_lists(pa, columns.headers, rows))
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _binary(pa: Any, column: Column | None, rows: int, *, text: bool = False) -> Any:
+    if column is None:
+        return pa.nulls(rows, pa.binary())
+    narrow, wide = (pa.utf8(), pa.large_utf8()) if text else (pa.binary(), pa.large_binary())
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    return pa.Array.from_buffers(
+        wide if column.wide else narrow,
+        column.length,
+        [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)],
+        offset=column.start,
+    )
+
+
+def _header_lists(pa: Any, headers: Headers | None, rows: int) -> Any:
+    if headers is None:
+        empty = Column(_EMPTY_OFFSETS, b"", None, 0)
+        headers = Headers(bytes(4 * rows + 4), None, empty, empty, rows)
+    keys = _binary(pa, headers.keys, headers.keys.length, text=True)
+    values = _binary(pa, headers.values, headers.values.length)
+    fields = [pa.field("key", keys.type, nullable=False), pa.field("value", values.type)]
+    pairs = pa.StructArray.from_arrays([keys, values], fields=fields)
+    validity = None if headers.validity is None else pa.py_buffer(headers.validity)
+    return pa.Array.from_buffers(
+        (pa.large_list if headers.wide else pa.list_)(pairs.type),
+        headers.length,
+        [validity, pa.py_buffer(headers.offsets)],
+        offset=headers.start,
+        children=[pairs],
+    )
+
+
+def from_arrow(batch: Any, *, now_ms: int | None = None) -> Columns:
+    """Columns over a RecordBatch that has some of: timestamp, key, value, headers.
+
+    `now_ms` is the timestamp of rows that have none. Headers are lists of structs of a key and a
+    value, or maps. ValueError for what is not so.
+    """
+    pa = _pyarrow()
+    by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return Columns(
+        batch.num_rows,
+        _timestamps(pa, by_name.get("timestamp"), batch.num_rows, now_ms),
+        _column(pa, by_name.get("key")),
+        _column(pa, by_name.get("value")),
+        _headers(pa, by_name.get("headers")),
+    )
+
+
+def key_column(array: Any) -> Column:
+    """One array of keys as a column, such as `partitions` takes."""
+    column = _column(_pyarrow(), array)
+    if column is None:
+        return Column(bytes(4 * len(array) + 4), b"", bytes((len(array) + 7) // 8), len(array))
+    return column
+
+
+def _flat(array: Any) -> Any:
+    """One array of what may be in chunks or in a dictionary."""
+    if hasattr(array, "combine_chunks"):
+        array = array.combine_chunks()
+    return array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
+
+
+def _timestamps(pa: Any, array: Any, rows: int, now_ms: int | None) -> Buffer:
+    if array is None or pa.types.is_null(array.type):
+        if now_ms is None:
+            raise ValueError("there is no timestamp column, nor a time to use instead")
+        return now_ms.to_bytes(8, sys.byteorder, signed=True) * rows
+    array = _flat(array)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
+    elif not pa.types.is_int64(array.type):
+        raise ValueError(f"timestamps are int64 or timestamp, not {array.type}")
+    if array.null_count:
+        if now_ms is None:
+            raise ValueError("a row has no timestamp, and there is no time to use instead")
+        array = array.cast(pa.int64()).fill_null(now_ms)
+    values = array.buffers()[1]
+    if values is None:
+        return b""
+    return memoryview(values)[array.offset * 8 : (array.offset + len(array)) * 8]
+
+
+def _column(pa: Any, array: Any) -> Column | None:
+    if array is None or pa.types.is_null(array.type):
+        return None
+    array = _flat(array)
+    kind = array.type
+    wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not (wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        try:
+            array = array.cast(pa.binary())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise ValueError(f"keys, values and headers are binary or string, not {kind}") from None
+    validity, offsets, data = array.buffers()
+    return Column(
+        memoryview(offsets) if offsets else _EMPTY_OFFSETS,
+        memoryview(data) if data else b"",
+        memoryview(validity) if validity and array.null_count else None,
+        len(array),
+        array.offset,
+        wide,
+    )
+
+
+def _headers(pa: Any, array: Any) -> Headers | None:
+    if array is None or pa.types.is_null(array.type):
+        return None
+    array = _flat(array)
+    kind = array.type
+    wide = pa.types.is_large_list(kind)
+    if pa.types.is_map(kind):
+        keys, values = array.keys, array.items
+    elif (wide or pa.types.is_list(kind)) and pa.types.is_struct(kind.value_type):
+        pairs = array.values
+        if pairs.type.num_fields != 2:
+            raise ValueError(f"a header is a struct of key and value, not {pairs.type}")
+        keys, values = pairs.flatten()  # a header that is null has a null key, and is refused
+    else:
+        raise ValueError(f"headers are lists of structs, or maps, not {kind}")
+    validity, offsets = array.buffers()[:2]
+    return Headers(
+        memoryview(offsets) if offsets else _EMPTY_OFFSETS,
+        memoryview(validity) if validity and array.null_count else None,
+        key_column(keys),
+        key_column(values),
+        len(array),
+        array.offset,
+        wide,
+    )

@@ -1,0 +1,361 @@
+"""One record batch: a header of 61 bytes and its records, possibly compressed (magic 2).
+
+Invariant: a Batch covers exactly the bytes that its header declares. Nothing is decoded before it
+is asked for. The CRC is over everything from the attributes on, so that a broker may write base
+offset and leader epoch, which come before them, without computing it anew.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from ottla.ids import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+)
+from ottla.protocol.primitives import Buffer
+from ottla.records.compression import Compression, decompress
+from ottla.records.errors import CorruptRecords, UnsupportedMagic
+from ottla.records.kernel import HEADER_SIZE, RecordReader
+
+MAGIC: Final = 2
+NO_TIMESTAMP: Final = -1
+
+# What a reader decompresses at most unless it says otherwise: more than a request may carry.
+DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
+
+# The header, once: the fields of BatchHeader in their order.
+HEADER: Final = Struct(">qiibIhiqqqhii")
+assert HEADER.size == HEADER_SIZE
+
+LENGTH_END: Final = 12  # base offset and length; the length counts what follows it
+_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16  # in all three formats
+_BASE_OFFSET: Final = Struct(">q")
+_LEADER_EPOCH: Final = Struct(">i")
+_LEADER_EPOCH_AT: Final = 12
+_CRC: Final = Struct(">I")
+_CRC_AT: Final = 17
+CRC_END: Final = 21  # the CRC is over everything from here on
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP: Final = Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
+
+# Bits of the attributes. Those above are unused: Kafka ignores them, so does everything here.
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps: the producer when it made the records, or the broker's append."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+# By number; an enum takes ten times as long to look one up.
+_CODECS: Final = tuple(Compression)
+_TIMESTAMP_TYPES: Final = tuple(TimestampType)
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a header as they are on disk. A tuple: made by one struct unpack."""
+
+    base_offset: Offset
+    length: int  # bytes after this field
+    leader_epoch: LeaderEpoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int  # of the first record; the delete horizon when that flag is set
+    max_timestamp: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    base_sequence: Sequence
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LENGTH_END + self.length
+
+    @property
+    def last_offset(self) -> Offset:
+        """The offset of the last record, also when compaction has removed it."""
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> Offset:
+        """Where the next batch may begin."""
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def last_sequence(self) -> Sequence:
+        """The sequence of the last record; after 2**31 - 1 follows 0."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return Sequence((self.base_sequence + self.last_offset_delta) & _SEQUENCE_MASK)
+
+    @property
+    def compression(self) -> Compression:
+        """The codec; CorruptRecords for a number that stands for none."""
+        code = self.attributes & COMPRESSION_MASK
+        if code >= len(_CODECS):
+            raise CorruptRecords(f"unknown compression {code}")
+        return _CODECS[code]
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps."""
+        return _TIMESTAMP_TYPES[bool(self.attributes & LOG_APPEND_TIME)]
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are markers of the broker, which no consumer sees."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_producer(self) -> bool:
+        """Whether an idempotent or transactional producer wrote it."""
+        return self.producer_id >= 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the tombstones or markers in it; None before it saw them."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def append_timestamp(self) -> int | None:
+        """The timestamp of every record under LogAppendTime; None when each has its own."""
+        return self.max_timestamp if self.attributes & LOG_APPEND_TIME else None
+
+
+class Batch:
+    """A header and the bytes that it heads; the bytes are the caller's, not a copy."""
+
+    __slots__ = ("data", "header")
+
+    def __init__(self, data: Buffer, header: BatchHeader | None = None) -> None:
+        self.data = memoryview(data)
+        self.header = read_header(data) if header is None else header
+        if self.header.size != len(self.data):
+            raise CorruptRecords(f"a batch of {self.header.size} bytes in {len(self.data)}")
+
+    def __repr__(self) -> str:
+        return f"Batch({self.header})"
+
+    @property
+    def crc_ok(self) -> bool:
+        """Whether the bytes are those that the CRC was computed of."""
+        return crc32c(self.data[CRC_END:]) == self.header.crc
+
+    def section(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+        """The encoded records, decompressed where needed, under a limit."""
+        raw = self.data[HEADER_SIZE:]
+        compression = self.header.compression
+        # A batch that compaction has emptied may keep its codec and has nothing to decompress.
+        if compression is Compression.NONE or not (raw or self.header.record_count):
+            return raw
+        return decompress(compression, raw, decompressed_bytes_max)
+
+    def records(
+        self,
+        *,
+        from_offset: int = 0,
+        decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    ) -> RecordReader:
+        """Iterate over the records, or take all with `read_all`.
+
+        CorruptRecords comes up at the record that is at fault, after those before it.
+        """
+        header = self.header
+        return RecordReader(
+            self.section(decompressed_bytes_max),
+            header.record_count,
+            header.last_offset_delta,
+            header.base_offset,
+            header.base_timestamp,
+            header.append_timestamp,
+            from_offset,
+        )
+
+
+def read_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at a position; CorruptRecords unless it heads a record batch of a log.
+
+    Whether the batch is all there, and its CRC right, is for the caller to check.
+    """
+    header = unpack_header(data, position)
+    if header.last_offset_delta < 0 or not (
+        0 <= header.base_offset <= _INT64_MAX - header.last_offset_delta - 1
+    ):
+        raise CorruptRecords(
+            f"a batch from offset {header.base_offset} with {header.last_offset_delta} more"
+        )
+    return header
+
+
+def unpack_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at a position, by one unpack, of which only magic and length are looked at."""
+    if len(data) - position < HEADER_SIZE:
+        if 0 <= _peek_magic(data, position) < MAGIC:
+            raise UnsupportedMagic(_peek_magic(data, position))
+        raise CorruptRecords("a batch header is cut off")
+    header = BatchHeader._make(HEADER.unpack_from(data, position))
+    if header.magic != MAGIC:
+        raise _wrong_magic(header.magic)
+    if header.length < HEADER_SIZE - LENGTH_END:
+        raise CorruptRecords(f"a batch of {header.length} bytes is smaller than its header")
+    return header
+
+
+def _peek_magic(data: Buffer, position: int) -> int:
+    """The format of what begins at a position; -1 when too little is there to tell."""
+    at = position + _MAGIC_AT
+    return data[at] if at < len(data) else -1
+
+
+def _wrong_magic(magic: int) -> CorruptRecords:
+    if 0 <= magic < MAGIC:
+        return UnsupportedMagic(magic)
+    return CorruptRecords(f"unknown message format {magic}")
+
+
+def batches(data: Buffer, *, lenient: bool = False) -> Iterator[Batch]:
+    """Split a run of batches, one at a time.
+
+    A batch that is cut off at the end is an error, or in lenient mode the end: a fetch is answered
+    with as many bytes as were asked for. What cannot be a batch is an error in both.
+    """
+    view = memoryview(data)
+    position, end = 0, len(view)
+    while position < end:
+        left = end - position
+        if left < HEADER_SIZE or left < LENGTH_END + _length(view, position):
+            if lenient and _may_go_on(view, position):
+                return
+            read_header(view, position)
+            raise CorruptRecords("a batch is cut off")
+        header = read_header(view, position)
+        size = header.size
+        yield Batch(view[position : position + size], header)
+        position += size
+
+
+def _length(view: memoryview, position: int) -> int:
+    return _LENGTH.unpack_from(view, position + _LENGTH_AT)[0]
+
+
+def _may_go_on(view: memoryview, position: int) -> bool:
+    """Whether what is left is the beginning of a batch, as far as it can be told."""
+    left = len(view) - position
+    if left >= LENGTH_END and _length(view, position) < HEADER_SIZE - LENGTH_END:
+        return False
+    return left <= _MAGIC_AT or _peek_magic(view, position) == MAGIC
+
+
+def assign_offset(
+    buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
+) -> None:
+    """Write where the leader puts the batch, and in which epoch; the CRC does not cover it."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
+
+
+def assign_timestamp(
+    buffer: bytearray | memoryview,
+    timestamp_type: TimestampType,
+    max_timestamp: int,
+    position: int = 0,
+) -> bool:
+    """Write the timestamp's type and maximum, and the CRC if one of them was another before."""
+    header = read_header(buffer, position)
+    if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
+        return False
+    attributes = header.attributes & ~LOG_APPEND_TIME
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(buffer, position + CRC_END, attributes)
+    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
+    with memoryview(buffer) as whole, whole[position : position + header.size] as batch:
+        _CRC.pack_into(buffer, position + _CRC_AT, crc32c(batch[CRC_END:]))
+    return True
+
+
+def seal(
+    buffer: bytearray,
+    *,
+    record_count: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    attributes: int = 0,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> None:
+    """Write a header over the first 61 bytes of a buffer that holds the records after them."""
+    HEADER.pack_into(
+        buffer,
+        0,
+        base_offset,
+        len(buffer) - LENGTH_END,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    with memoryview(buffer) as whole, whole[CRC_END:] as covered:
+        crc = crc32c(covered)
+    _CRC.pack_into(buffer, _CRC_AT, crc)
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """What compaction leaves of a batch without records: its offsets and its producer's state."""
+    buffer = bytearray(HEADER_SIZE)
+    seal(
+        buffer,
+        record_count=0,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=header.max_timestamp,
+        attributes=header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL),
+        base_offset=header.base_offset,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+    return bytes(buffer)

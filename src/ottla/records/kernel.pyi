@@ -1,0 +1,192 @@
+"""The kernel's types, for everybody who calls it; see kernel.py for what it does."""
+
+from collections.abc import Iterable
+from typing import Final, Self, TypeAlias, final
+
+from ottla.protocol.primitives import Buffer
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+COMPILED: Final[bool]
+HEADER_SIZE: Final = 61
+REASONS: Final[tuple[str, ...]]
+
+def read_varint(data: Buffer, pos: int = 0) -> tuple[int, int]: ...
+def read_varlong(data: Buffer, pos: int = 0) -> tuple[int, int]: ...
+def write_varint(value: int) -> bytes: ...
+def write_varlong(value: int) -> bytes: ...
+def check(
+    data: Buffer, count: int, base_timestamp: int, timestamp_min: int, timestamp_max: int
+) -> tuple[int, int, int, int, int, int]: ...
+def offenders(
+    data: Buffer,
+    count: int,
+    base_timestamp: int,
+    timestamp_min: int,
+    timestamp_max: int,
+    key_required: bool,
+    most: int,
+) -> list[tuple[int, int | None]]: ...
+
+@final
+class Record:
+    def __init__(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> None: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class RecordReader:
+    def __init__(
+        self,
+        data: Buffer,
+        count: int,
+        last_delta: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_timestamp: int | None = None,
+        from_offset: int = 0,
+    ) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Record: ...
+    def read_all(self) -> list[Record]: ...
+
+@final
+class ColumnWriter:
+    def __init__(self, rows_expected: int = 0, bytes_expected: int = 0) -> None: ...
+    def add(
+        self,
+        data: Buffer,
+        count: int,
+        last_delta: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_timestamp: int | None = None,
+        from_offset: int = 0,
+        to_offset: int = ...,
+    ) -> None: ...
+    def finish(self) -> None: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def key_nulls(self) -> int: ...
+    @property
+    def value_nulls(self) -> int: ...
+    @property
+    def headers(self) -> int: ...
+    @property
+    def header_value_nulls(self) -> int: ...
+    @property
+    def offsets(self) -> bytearray: ...
+    @property
+    def timestamps(self) -> bytearray: ...
+    @property
+    def key_offsets(self) -> bytearray: ...
+    @property
+    def key_data(self) -> bytearray: ...
+    @property
+    def key_validity(self) -> bytearray: ...
+    @property
+    def value_offsets(self) -> bytearray: ...
+    @property
+    def value_data(self) -> bytearray: ...
+    @property
+    def value_validity(self) -> bytearray: ...
+    @property
+    def header_offsets(self) -> bytearray: ...
+    @property
+    def header_key_offsets(self) -> bytearray: ...
+    @property
+    def header_key_data(self) -> bytearray: ...
+    @property
+    def header_value_offsets(self) -> bytearray: ...
+    @property
+    def header_value_data(self) -> bytearray: ...
+    @property
+    def header_value_validity(self) -> bytearray: ...
+
+@final
+class BinaryColumn:
+    def __init__(
+        self,
+        offsets: Buffer,
+        data: Buffer,
+        validity: Buffer | None,
+        length: int,
+        start: int = 0,
+        wide: bool = False,
+    ) -> None: ...
+    @property
+    def length(self) -> int: ...
+
+@final
+class HeaderColumn:
+    def __init__(
+        self,
+        offsets: Buffer,
+        validity: Buffer | None,
+        keys: BinaryColumn,
+        values: BinaryColumn,
+        length: int,
+        start: int = 0,
+        wide: bool = False,
+    ) -> None: ...
+    @property
+    def length(self) -> int: ...
+
+@final
+class TimestampColumn:
+    def __init__(self, values: Buffer, length: int) -> None: ...
+    @property
+    def length(self) -> int: ...
+
+def encode_rows(
+    keys: BinaryColumn | None,
+    values: BinaryColumn | None,
+    headers: HeaderColumn | None,
+    timestamps: TimestampColumn | None,
+    timestamp: int,
+    start: int,
+    stop: int,
+    limit: int,
+) -> tuple[bytearray, int, int, int]: ...
+
+class RecordAppender:
+    def __init__(self, limit: int) -> None: ...
+    def append(
+        self,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Iterable[tuple[str, Buffer | None]] = (),
+    ) -> bool: ...
+    def encoded(self) -> bytearray: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+
+def murmur2(data: Buffer) -> int: ...
+def partitions(keys: BinaryColumn, count: int) -> bytearray: ...

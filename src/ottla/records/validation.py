@@ -1,0 +1,232 @@
+"""What a broker checks before it appends a produced batch: Kafka's rules, with Kafka's codes.
+
+Invariant: `validate` changes nothing, and returns only when every rule below holds. Every record is
+walked by the kernel, compressed or not; nothing is allocated per record.
+
+| rule | breaks it | code |
+|---|---|---|
+| one | no batch, a cut-off one, or anything after the first | INVALID_RECORD |
+| size | more bytes than max.message.bytes | MESSAGE_TOO_LARGE |
+| shape | a length smaller than a header, a magic above 2 | CORRUPT_MESSAGE |
+| magic | message format 0 or 1 | INVALID_RECORD |
+| crc | bytes that the CRC was not computed of | CORRUPT_MESSAGE |
+| base | a base offset other than 0 | INVALID_RECORD |
+| count | a count that is not lastOffsetDelta + 1, or not above 0 | INVALID_RECORD |
+| control | a control batch | INVALID_RECORD |
+| producer | a producer id with a negative epoch or sequence | INVALID_RECORD |
+| transaction | transactional without a producer id | INVALID_RECORD |
+| codec | a number that is no codec; zstd before Produce 7 | UNSUPPORTED_COMPRESSION_TYPE |
+| append time | LogAppendTime, which only the broker sets | INVALID_TIMESTAMP |
+| bomb | more decompressed bytes than allowed | MESSAGE_TOO_LARGE |
+| stream | compressed bytes that do not decompress | INVALID_RECORD |
+| records | records that do not parse, fill the batch, or count from 0 to n-1 | INVALID_RECORD |
+| key | a record without a key for a compacted topic | INVALID_RECORD, per record |
+| clock | CreateTime too far from the broker's clock, -1 excepted | INVALID_TIMESTAMP, per record |
+
+A wrong maximum timestamp in the header is no error: the caller is told the true one and writes it.
+A base sequence without a producer id is ignored, for some clients leave zero there. Attribute bits
+without a meaning and the attributes of a record are ignored.
+
+Stricter than Kafka: it cuts off trailing bytes where we refuse them (one), numbers records anew
+where we refuse the numbering (records), and takes a null length below -1 (records), a negative
+epoch (producer) and LogAppendTime that a client set on a CreateTime topic (append time). What does
+not decompress and a number that is no codec are a server error there.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.errors import ErrorCode
+from ottla.protocol.primitives import Buffer
+from ottla.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL,
+    DECOMPRESSED_BYTES_MAX,
+    LENGTH_END,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Batch,
+    BatchHeader,
+    TimestampType,
+    unpack_header,
+)
+from ottla.records.builder import MAX_MESSAGE_BYTES
+from ottla.records.compression import Compression
+from ottla.records.errors import (
+    CorruptCompression,
+    CorruptRecords,
+    DecompressionLimitExceeded,
+    InvalidRecords,
+    UnsupportedMagic,
+)
+from ottla.records.kernel import HEADER_SIZE, REASONS, check, offenders
+
+ZSTD_PRODUCE_VERSION_MIN: Final = 7  # KIP-110
+
+# A response names so many records at fault: a batch of 1 MB could have 150,000 of them.
+RECORD_ERRORS_MAX: Final = 1000
+
+_INT64_MIN: Final = -0x8000000000000000
+_INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """What a topic demands of the batches produced to it; the defaults are Kafka's."""
+
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    compacted: bool = False
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = _INT64_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+
+class ValidBatch(NamedTuple):
+    """A batch that may be appended, and what the broker has to write into its header."""
+
+    header: BatchHeader
+    timestamp_type: TimestampType
+    max_timestamp: int  # the true one; under LogAppendTime the broker's clock
+    max_timestamp_delta: int  # offset delta of the record that has it; -1: no record has any
+    patch: bool  # whether `assign_timestamp` has something to change
+
+    @property
+    def record_count(self) -> int:
+        """How many records there are."""
+        return self.header.record_count
+
+
+def validate(data: Buffer, rules: TopicRules, *, now_ms: int, produce_version: int) -> ValidBatch:
+    """Check the records that a produce request has for one partition.
+
+    InvalidRecords tells the code, a message, and where single records are at fault which ones.
+    """
+    batch = _only_batch(memoryview(data), rules.max_message_bytes)
+    header = batch.header
+    _check_header(header, produce_version)
+    append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    # Under LogAppendTime a record's own timestamp is overridden, so any will do.
+    earliest = (
+        _INT64_MIN if append_time else max(now_ms - rules.timestamp_before_max_ms, _INT64_MIN)
+    )
+    latest = _INT64_MAX if append_time else min(now_ms + rules.timestamp_after_max_ms, _INT64_MAX)
+    section = _section(batch, rules.decompressed_bytes_max)
+    reason, record, max_timestamp, max_delta, without_key, out_of_bounds = check(
+        section, header.record_count, header.base_timestamp, earliest, latest
+    )
+    if reason:
+        where = f"record {record}: " if record >= 0 else ""
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, where + REASONS[reason])
+    if out_of_bounds >= 0 or (rules.compacted and without_key >= 0):
+        raise _refused_records(section, header, earliest, latest, rules.compacted)
+    if append_time:
+        max_timestamp, max_delta = now_ms, header.last_offset_delta
+    return ValidBatch(
+        header,
+        rules.timestamp_type,
+        max_timestamp,
+        max_delta,
+        patch=append_time or header.max_timestamp != max_timestamp,
+    )
+
+
+def _only_batch(view: memoryview, max_message_bytes: int) -> Batch:
+    """Rules one, size, shape, magic and crc."""
+    if not view:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, "there is no record batch")
+    try:
+        header = unpack_header(view)
+    except UnsupportedMagic as error:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
+    except CorruptRecords as error:
+        cut_off = len(view) < HEADER_SIZE
+        code = ErrorCode.INVALID_RECORD if cut_off else ErrorCode.CORRUPT_MESSAGE
+        raise InvalidRecords(code, str(error)) from None
+    size = LENGTH_END + header.length
+    if size > max_message_bytes:
+        raise InvalidRecords(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {size} bytes, the topic takes {max_message_bytes}",
+        )
+    if size > len(view):
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, "the record batch is cut off")
+    if size < len(view):
+        raise InvalidRecords(
+            ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request"
+        )
+    batch = Batch(view, header)
+    if not batch.crc_ok:
+        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match the batch")
+    return batch
+
+
+def _check_header(header: BatchHeader, produce_version: int) -> None:
+    """Rules base, count, control, producer, transaction, codec and append time."""
+    attributes = header.attributes
+    codec = attributes & COMPRESSION_MASK
+    problem = None
+    code = ErrorCode.INVALID_RECORD
+    if header.base_offset != 0:
+        problem = f"the base offset is {header.base_offset}, from a client it is 0"
+    elif header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        problem = (
+            f"the batch counts {header.record_count} records and "
+            f"{header.last_offset_delta + 1} offsets"
+        )
+    elif attributes & CONTROL:
+        problem = "a client may not write control records"
+    elif header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        problem = (
+            f"producer {header.producer_id} has epoch {header.producer_epoch} "
+            f"and sequence {header.base_sequence}"
+        )
+    elif attributes & TRANSACTIONAL and header.producer_id < 0:
+        problem = "a transactional batch without a producer id"
+    elif codec > Compression.ZSTD:
+        problem = f"unknown compression {codec}"
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    elif codec == Compression.ZSTD and produce_version < ZSTD_PRODUCE_VERSION_MIN:
+        problem = f"zstd needs Produce {ZSTD_PRODUCE_VERSION_MIN} or later"
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    elif attributes & LOG_APPEND_TIME:
+        problem = "a client may not set the timestamp type to LogAppendTime"
+        code = ErrorCode.INVALID_TIMESTAMP
+    if problem is not None:
+        raise InvalidRecords(code, problem)
+
+
+def _section(batch: Batch, decompressed_bytes_max: int) -> Buffer:
+    """Rules bomb and stream."""
+    try:
+        return batch.section(decompressed_bytes_max)
+    except DecompressionLimitExceeded as error:
+        raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+    except CorruptCompression as error:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
+
+
+def _refused_records(
+    section: Buffer, header: BatchHeader, earliest: int, latest: int, compacted: bool
+) -> InvalidRecords:
+    """Rules key and clock: the records at fault, one by one; the first one gives the code."""
+    found = offenders(
+        section,
+        header.record_count,
+        header.base_timestamp,
+        earliest,
+        latest,
+        compacted,
+        RECORD_ERRORS_MAX,
+    )
+    errors = [
+        (
+            index,
+            "a compacted topic takes no record without a key"
+            if timestamp is None
+            else f"timestamp {timestamp} is outside [{earliest}, {latest}]",
+        )
+        for index, timestamp in found
+    ]
+    code = ErrorCode.INVALID_RECORD if found[0][1] is None else ErrorCode.INVALID_TIMESTAMP
+    return InvalidRecords(code, f"refused for {len(errors)} of its records", errors)

@@ -1,0 +1,56 @@
+"""`ottla version`, in a process of its own as users run it."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from ottla.cli.main import app
+from ottla.records import kernel
+
+RUN = "from ottla.cli.main import run; run()"
+
+
+def ottla(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", RUN, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
+    )
+
+
+def test_json_is_one_object_with_stable_keys() -> None:
+    answer = ottla("version", "-o", "json")
+    assert answer.returncode == 0
+    facts = json.loads(answer.stdout)
+    assert set(facts) == {"ottla", "python", "kernel", "kernel_file"}
+    assert facts["ottla"] == metadata.version("ottla")
+    assert facts["python"] == platform.python_version()
+
+
+def test_yaml_has_the_keys_of_json() -> None:
+    lines = ottla("version", "-o", "yaml").stdout.splitlines()
+    yaml = {line.split(": ", 1)[0]: json.loads(line.split(": ", 1)[1]) for line in lines}
+    assert yaml == json.loads(ottla("version", "-o", "json").stdout)
+
+
+def test_the_table_names_the_kernel_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["version"])
+    assert ended.value.code == 0
+    words = capsys.readouterr().out.split()
+    assert ("compiled" in words) is kernel.COMPILED
+    assert ("python" in words[words.index("kernel") :]) is not kernel.COMPILED
+
+
+def test_a_wrong_use_ends_with_2() -> None:
+    answer = ottla("version", "--output", "xml")
+    assert answer.returncode == 2
+    assert "xml" in answer.stderr
+    assert answer.stdout == ""

@@ -1,0 +1,273 @@
+"""Columns and pyarrow: the same buffers on both sides."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.records.arrow import from_arrow, key_column
+from ottla.records.batch import Batch, batches
+from ottla.records.columns import Column, Columns, decode, encode, partitions
+from ottla.records.kernel import Record, murmur2
+from records.drawing import Drawn, build, drawn_batches
+
+pa = cast("Any", pyarrow)
+UNLIMITED = 2**31 - 1
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def table_of(drawn: list[Drawn]) -> Any:
+    """The records as pyarrow makes a batch of them."""
+    headers = [[{"key": k, "value": v} for k, v in each.headers] for each in drawn]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([each.timestamp for each in drawn], pa.int64()),
+            pa.array([each.key for each in drawn], pa.binary()),
+            pa.array([each.value for each in drawn], pa.binary()),
+            pa.array(headers, PAIRS),
+        ],
+        names=["timestamp", "key", "value", "headers"],
+    )
+
+
+def drawn_of(columns: Columns) -> list[Drawn]:
+    records = [
+        record
+        for encoded in encode(columns, limit=UNLIMITED)
+        for record in Batch(encoded.data).records()
+    ]
+    return [Drawn(r.timestamp, r.key, r.value, r.headers) for r in records]
+
+
+@settings(deadline=None)
+@given(drawn_batches)
+def test_to_arrow(drawn: list[Drawn]) -> None:
+    arrow = decode(build(drawn, base_offset=4)).to_arrow()
+    arrow.validate(full=True)
+    assert arrow.schema.names == ["offset", "timestamp", "key", "value", "headers"]
+    assert arrow.column("offset").to_pylist() == list(range(4, 4 + len(drawn)))
+    expected = table_of(drawn)
+    assert arrow.column("timestamp").cast(pa.int64()).equals(expected.column("timestamp"))
+    for name in ("key", "value"):
+        assert arrow.column(name).equals(expected.column(name))
+    assert arrow.column("headers").to_pylist() == expected.column("headers").to_pylist()
+
+
+def test_to_arrow_copies_nothing() -> None:
+    columns = decode(build([Drawn(1, b"key", b"value", (("h", b"x"),))] * 20))
+    arrow = columns.to_arrow()
+    assert columns.values is not None
+    for buffer, ours in (
+        (arrow.column("offset").buffers()[1], columns.offsets),
+        (arrow.column("timestamp").buffers()[1], columns.timestamps),
+        (arrow.column("value").buffers()[1], columns.values.offsets),
+        (arrow.column("value").buffers()[2], columns.values.data),
+    ):
+        assert buffer.address == pa.py_buffer(ours).address
+
+
+def test_arrow_has_times_where_kafka_has_milliseconds() -> None:
+    arrow = decode(build([Drawn(1_700_000_000_123, None, None, ())])).to_arrow()
+    assert arrow.column("timestamp").type == pa.timestamp("ms", tz="UTC")
+    assert arrow.column("timestamp")[0].as_py() == datetime.fromtimestamp(1_700_000_000.123, UTC)
+
+
+@settings(deadline=None)
+@given(drawn_batches, st.data())
+def test_from_arrow(drawn: list[Drawn], data: st.DataObject) -> None:
+    whole = table_of(drawn)
+    assert drawn_of(from_arrow(whole)) == drawn
+    start = data.draw(st.integers(0, len(drawn)))
+    length = data.draw(st.integers(0, len(drawn) - start))
+    assert drawn_of(from_arrow(whole.slice(start, length))) == drawn[start : start + length]
+
+
+@settings(deadline=None)
+@given(drawn_batches)
+def test_arrow_and_back(drawn: list[Drawn]) -> None:
+    run = build(drawn)
+    assert drawn_of(from_arrow(decode(run).to_arrow())) == drawn
+    (again,) = encode(from_arrow(decode(run).to_arrow()), limit=UNLIMITED)
+    assert bytes(again.data) == run
+
+
+def test_from_arrow_copies_nothing() -> None:
+    values = pa.array([b"one", None, b"three"])
+    columns = from_arrow(pa.RecordBatch.from_arrays([values], names=["value"]), now_ms=5)
+    assert columns.values is not None
+    for ours, theirs in zip(
+        (columns.values.validity, columns.values.offsets, columns.values.data),
+        values.buffers(),
+        strict=True,
+    ):
+        assert pa.py_buffer(ours).address == theirs.address
+
+
+CELLS = [b"one", None, b"", b"four"]
+TEXT = [None if cell is None else cell.decode() for cell in CELLS]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pytest.param(pa.array(CELLS, pa.binary()), id="binary"),
+        pytest.param(pa.array(CELLS, pa.large_binary()), id="large_binary"),
+        pytest.param(pa.array(TEXT, pa.string()), id="string"),
+        pytest.param(pa.array(TEXT, pa.large_string()), id="large_string"),
+        pytest.param(pa.array(CELLS, pa.binary_view()), id="binary_view"),
+        pytest.param(pa.array(TEXT, pa.string_view()), id="string_view"),
+        pytest.param(pa.array(TEXT).dictionary_encode(), id="dictionary"),
+        pytest.param(pa.chunked_array([CELLS[:1], CELLS[1:]], pa.binary()), id="chunked"),
+    ],
+)
+def test_keys_and_values_of_many_types(array: Any) -> None:
+    for start in range(5):
+        part = array.slice(start)
+        flat = part.combine_chunks() if hasattr(part, "combine_chunks") else part
+        batch = pa.RecordBatch.from_arrays([flat, flat], names=["key", "value"])
+        read = drawn_of(from_arrow(batch, now_ms=9))
+        assert [each.value for each in read] == CELLS[start:]
+        assert [each.key for each in read] == CELLS[start:]
+        assert all(each.timestamp == 9 for each in read)
+        expected = [-1 if c is None else (murmur2(c) & 0x7FFFFFFF) % 7 for c in CELLS[start:]]
+        assert partitions(key_column(part), 7).tolist() == expected
+
+
+def test_fixed_size_keys() -> None:
+    array = pa.array([b"ab", None, b"cd"], pa.binary(2))
+    batch = pa.RecordBatch.from_arrays([array], names=["key"])
+    assert [each.key for each in drawn_of(from_arrow(batch, now_ms=1))] == [b"ab", None, b"cd"]
+
+
+def test_a_column_of_nothing_is_null() -> None:
+    batch = pa.RecordBatch.from_arrays(
+        [pa.nulls(2), pa.nulls(2), pa.nulls(2), pa.nulls(2)],
+        names=["timestamp", "key", "value", "headers"],
+    )
+    assert drawn_of(from_arrow(batch, now_ms=3)) == [Drawn(3, None, None, ())] * 2
+    assert partitions(key_column(pa.nulls(2)), 5).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Prague"])
+def test_timestamps_of_any_unit(unit: str, zone: str | None) -> None:
+    array = pa.array([1_700_000_000_000, None, 0], pa.timestamp("ms", tz="UTC"))
+    array = array.cast(pa.timestamp(unit, tz="UTC")).cast(pa.timestamp(unit, tz=zone))
+    for start in range(3):
+        batch = pa.RecordBatch.from_arrays([array.slice(start)], names=["timestamp"])
+        read = [each.timestamp for each in drawn_of(from_arrow(batch, now_ms=77))]
+        assert read == [1_700_000_000_000, 77, 0][start:]
+
+
+def test_a_timestamp_is_needed_for_every_row() -> None:
+    missing = pa.RecordBatch.from_arrays([pa.array([b"v"])], names=["value"])
+    null = pa.RecordBatch.from_arrays([pa.array([None], pa.int64())], names=["timestamp"])
+    for batch in (missing, null):
+        with pytest.raises(ValueError, match="timestamp"):
+            from_arrow(batch)
+
+
+def test_headers_may_be_maps_or_large_lists() -> None:
+    pairs = [[("a", b"1"), ("b", None)], None, [], [("c", b"")]]
+    structs = [None if p is None else [{"key": k, "value": v} for k, v in p] for p in pairs]
+    large = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+    expected = [(("a", b"1"), ("b", None)), (), (), (("c", b""),)]
+    for array in (
+        pa.array(pairs, pa.map_(pa.string(), pa.binary())),
+        pa.array(structs, large),
+        pa.array(structs, PAIRS),
+    ):
+        for start in range(5):
+            batch = pa.RecordBatch.from_arrays([array.slice(start)], names=["headers"])
+            read = [each.headers for each in drawn_of(from_arrow(batch, now_ms=1))]
+            assert read == expected[start:]
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("key", pa.array([1])),
+        ("value", pa.array([1.5])),
+        ("value", pa.array([["x"]])),
+        ("timestamp", pa.array([1], pa.int32())),
+        ("timestamp", pa.array(["now"])),
+        ("headers", pa.array([b"x"])),
+        ("headers", pa.array([["x"]])),
+        ("headers", pa.array([[{"key": "k"}]])),
+    ],
+)
+def test_what_is_no_column_of_records(name: str, array: Any) -> None:
+    batch = pa.RecordBatch.from_arrays([array], names=[name])
+    with pytest.raises(ValueError, match="not "):
+        from_arrow(batch, now_ms=1)
+
+
+@pytest.mark.parametrize("headers", [[None], [{"key": None, "value": b"x"}]])
+def test_a_header_has_a_key(headers: list[Any]) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([headers], PAIRS)], names=["headers"])
+    with pytest.raises(ValueError, match="header's key"):
+        encode(from_arrow(batch, now_ms=1), limit=UNLIMITED)
+
+
+def test_columns_that_are_not_there_become_nulls() -> None:
+    arrow = Columns(2, bytes(16), None, None).to_arrow()
+    arrow.validate(full=True)
+    assert arrow.schema.names == ["timestamp", "key", "value", "headers"]
+    assert arrow.column("key").to_pylist() == [None, None]
+    assert arrow.column("headers").to_pylist() == [[], []]
+
+
+def test_a_part_of_wide_columns_becomes_large_arrays() -> None:
+    wide = Column(
+        memoryview(pa.array([b"a", b"bc"], pa.large_binary()).buffers()[1]),
+        b"abc",
+        None,
+        1,
+        1,
+        True,
+    )
+    arrow = Columns(1, bytes(8), wide, None).to_arrow()
+    arrow.validate(full=True)
+    assert arrow.column("key").type == pa.large_binary()
+    assert arrow.column("key").to_pylist() == [b"bc"]
+
+
+def test_large_columns_are_split_by_size() -> None:
+    values = pa.array([bytes(100)] * 1000)
+    columns = from_arrow(pa.RecordBatch.from_arrays([values], names=["value"]), now_ms=1)
+    encoded = encode(columns, limit=16_384)
+    assert len(encoded) == 7
+    assert all(len(batch.data) <= 16_384 for batch in encoded)
+    read = [r for e in encoded for b in batches(e.data) for r in b.records()]
+    assert len(read) == 1000
+    assert read[0] == Record(0, 1, None, bytes(100))
+
+
+def test_without_pyarrow_the_error_says_what_to_install() -> None:
+    script = """
+import sys
+sys.modules["pyarrow"] = None
+from ottla.records import BatchBuilder, decode, from_arrow
+builder = BatchBuilder()
+builder.append(1, b"k", b"v")
+columns = decode(builder.build())
+assert columns.rows == 1
+for attempt in (columns.to_arrow, lambda: from_arrow(None)):
+    try:
+        attempt()
+    except ImportError as error:
+        assert "pip install ottla[arrow]" in str(error), error
+    else:
+        raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_nothing_imports_pyarrow_before_it_is_needed() -> None:
+    script = "import sys, ottla.records; assert 'pyarrow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,95 @@
+"""The builder: a batch a record at a time."""
+
+import pytest
+
+from ottla.records.batch import HEADER_SIZE, Batch, batches
+from ottla.records.builder import BatchBuilder
+from ottla.records.compression import Compression
+from ottla.records.kernel import Record
+
+
+def test_a_batch_is_what_was_appended() -> None:
+    builder = BatchBuilder()
+    assert builder.append(timestamp=8, key=b"k", value=None, headers=[("h", b"x"), ("h", None)])
+    assert builder.append(7, None, b"v")
+    assert (builder.count, builder.base_timestamp, builder.max_timestamp) == (2, 8, 8)
+    batch = Batch(builder.build())
+    assert batch.records().read_all() == [
+        Record(0, 8, b"k", None, (("h", b"x"), ("h", None))),
+        Record(1, 7, None, b"v"),
+    ]
+    assert builder.size == len(batch.data)
+
+
+def test_every_field_of_the_header_is_set() -> None:
+    builder = BatchBuilder(1000, Compression.LZ4)
+    builder.append(5, b"k", b"v")
+    header = Batch(
+        builder.build(
+            base_offset=1,
+            leader_epoch=2,
+            producer_id=3,
+            producer_epoch=4,
+            base_sequence=5,
+            transactional=True,
+            control=True,
+        )
+    ).header
+    assert (header.base_offset, header.leader_epoch, header.producer_id) == (1, 2, 3)
+    assert (header.producer_epoch, header.base_sequence) == (4, 5)
+    assert (header.is_transactional, header.is_control) == (True, True)
+    assert header.compression is Compression.LZ4
+
+
+def test_by_default_nobody_in_particular_wrote_it() -> None:
+    builder = BatchBuilder(1000)
+    builder.append(5, b"k", b"v")
+    header = Batch(builder.build()).header
+    assert (header.base_offset, header.leader_epoch, header.producer_id) == (0, -1, -1)
+    assert (header.producer_epoch, header.base_sequence, header.attributes) == (-1, -1, 0)
+
+
+def test_a_full_builder_says_so_and_goes_on() -> None:
+    builder = BatchBuilder(200)
+    appended = 0
+    while builder.append(appended, b"key", b"0123456789"):
+        appended += 1
+        assert builder.size <= 200
+    assert 0 < appended == builder.count
+    assert builder.append(0, None, None)
+    assert len(builder.build()) == builder.size <= 200
+
+
+def test_the_same_builder_builds_again() -> None:
+    builder = BatchBuilder(1000, Compression.GZIP)
+    builder.append(1, b"k", b"v")
+    first = builder.build()
+    assert builder.build() == first
+    builder.append(2, b"k", b"v")
+    (batch,) = batches(builder.build(base_offset=5))
+    assert [record.offset for record in batch.records()] == [5, 6]
+
+
+def test_compression_makes_it_smaller() -> None:
+    for compression in Compression:
+        builder = BatchBuilder(1_000_000, compression)
+        for _ in range(100):
+            builder.append(1, b"key", b"value" * 20)
+        built = builder.build()
+        assert (len(built) < builder.size) is (compression is not Compression.NONE)
+
+
+def test_a_level_is_handed_on() -> None:
+    sizes: list[int] = []
+    for level in (1, 19):
+        builder = BatchBuilder(1_000_000, Compression.ZSTD, level)
+        for number in range(2000):
+            builder.append(number, None, b"%d" % (number * number % 7919))
+        sizes.append(len(builder.build()))
+    assert sizes[0] != sizes[1]
+
+
+def test_a_batch_has_a_record() -> None:
+    with pytest.raises(ValueError, match="one record"):
+        BatchBuilder(1000).build()
+    assert BatchBuilder(1000).size == HEADER_SIZE

@@ -1,0 +1,132 @@
+"""Damaged batches: whatever is done to their bytes, only declared errors come up."""
+
+import contextlib
+import struct
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from fastcrc import crc32
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ottla.errors import OttlaError
+from ottla.protocol.primitives import Buffer
+from ottla.records.batch import Batch, batches, read_header
+from ottla.records.columns import decode
+from ottla.records.compression import Compression
+from ottla.records.control import EndTxnMarker, marker_batch, read_control, read_end_txn_marker
+from ottla.records.validation import TopicRules, validate
+from records.drawing import Drawn, build, damaged
+
+WHOLE = [
+    Drawn(1000 + i, b"key-%d" % i, b"value" * i, ((f"h{i}", b"x"), ("n", None))) for i in range(12)
+]
+ONE_KB = 1024
+
+
+def read_one_at_a_time(data: Buffer) -> None:
+    for batch in batches(data, lenient=True):
+        assert len(list(batch.records(decompressed_bytes_max=ONE_KB))) <= ONE_KB
+
+
+def read_columns(data: Buffer) -> None:
+    columns = decode(data, check_crc=False, lenient=True, decompressed_bytes_max=ONE_KB)
+    assert columns.rows <= ONE_KB
+
+
+def produce(data: Buffer) -> None:
+    rules = TopicRules(compacted=True, decompressed_bytes_max=ONE_KB)
+    validate(data, rules, now_ms=1000, produce_version=9)
+
+
+def read_markers(data: Buffer) -> None:
+    for batch in batches(data, lenient=True):
+        if batch.header.is_control:
+            record = read_control(batch)
+            if record is not None:
+                read_end_txn_marker(record)
+
+
+READERS = [read_one_at_a_time, read_columns, produce, read_markers]
+
+
+def with_crc(data: bytes) -> bytes:
+    """Damage that a CRC does not show, such as a faulty or hostile client's."""
+    if len(data) < 21:
+        return data
+    return data[:17] + struct.pack(">I", crc32.iscsi(data[21:])) + data[21:]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("compression", Compression)
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_only_declared_errors(
+    read: Callable[[Buffer], None], compression: Compression, data: st.DataObject
+) -> None:
+    hurt = data.draw(damaged(build(WHOLE, compression)))
+    for each in (hurt, with_crc(hurt)):
+        with contextlib.suppress(OttlaError):
+            read(each)
+
+
+@pytest.mark.parametrize("read", READERS)
+@given(data=st.data())
+def test_only_declared_errors_for_a_damaged_marker(
+    read: Callable[[Buffer], None], data: st.DataObject
+) -> None:
+    marker = marker_batch(EndTxnMarker(True, 3), producer_id=1, producer_epoch=2, timestamp=1000)
+    with contextlib.suppress(OttlaError):
+        read(with_crc(data.draw(damaged(marker))))
+
+
+@given(st.binary(max_size=300))
+def test_only_declared_errors_for_any_bytes(data: bytes) -> None:
+    for read in (*READERS, read_header, Batch):
+        with contextlib.suppress(OttlaError):
+            read(data)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_every_bit_flipped_and_every_length(read: Callable[[Buffer], None]) -> None:
+    whole = build(WHOLE[:2])
+    flipped = [bytearray(whole) for _ in range(len(whole) * 8)]
+    for bit, each in enumerate(flipped):
+        each[bit >> 3] ^= 1 << (bit & 7)
+    for each in (*map(bytes, flipped), *(whole[:size] for size in range(len(whole)))):
+        for form in (each, with_crc(each)):
+            with contextlib.suppress(OttlaError):
+                read(form)
+
+
+@pytest.mark.parametrize("compression", Compression)
+@given(data=st.data())
+def test_what_both_ways_of_reading_find_is_the_same(
+    compression: Compression, data: st.DataObject
+) -> None:
+    hurt = data.draw(damaged(build(WHOLE, compression)))
+    outcomes: list[object] = []
+    for read in (rows_of, values_of):
+        try:
+            outcomes.append(read(hurt))
+        except OttlaError as error:
+            outcomes.append((type(error), str(error)))
+    assert outcomes[0] == outcomes[1]
+
+
+def rows_of(data: bytes) -> list[bytes]:
+    found = [
+        record
+        for batch in list(batches(data, lenient=True))
+        if not batch.header.is_control and batch.header.next_offset > 0
+        for record in batch.records(decompressed_bytes_max=ONE_KB).read_all()
+    ]
+    return [record.value or b"" for record in found]
+
+
+def values_of(data: bytes) -> list[bytes]:
+    columns = decode(data, check_crc=False, lenient=True, decompressed_bytes_max=ONE_KB)
+    assert columns.values is not None
+    bounds = memoryview(columns.values.offsets).cast("B").cast("i").tolist()
+    return [bytes(columns.values.data[start:stop]) for start, stop in pairwise(bounds)]

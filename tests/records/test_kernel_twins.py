@@ -1,0 +1,250 @@
+"""The compiled kernel and its source: the same input, the same outcome."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import sys
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ottla.records
+from ottla.records.batch import HEADER_SIZE
+from ottla.records.errors import CorruptRecords
+from records.drawing import INT64, Drawn, build, damaged, drawn_batches
+
+FOLDER = Path(ottla.records.__file__).parent
+COMPILED = [p for s in importlib.machinery.EXTENSION_SUFFIXES for p in FOLDER.glob(f"kernel*{s}")]
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="there is no compiled kernel here")
+
+
+def load(path: Path, loader: Any) -> Any:
+    name = "ottla.records.kernel"
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    kept = sys.modules.get(name)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        if kept is not None:
+            sys.modules[name] = kept
+    return module
+
+
+SOURCE = load(FOLDER / "kernel.py", importlib.machinery.SourceFileLoader)
+MACHINE = cast(
+    "Any",
+    load(COMPILED[0], importlib.machinery.ExtensionFileLoader) if COMPILED else ModuleType("none"),
+)
+
+
+def outcome(work: Callable[[Any], object], kernel: Any) -> object:
+    """What came of it, in terms that both kernels share."""
+    try:
+        return work(kernel)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+def same(work: Callable[[Any], object]) -> None:
+    assert outcome(work, MACHINE) == outcome(work, SOURCE)
+
+
+def test_both_are_what_they_are_taken_for() -> None:
+    assert MACHINE.COMPILED is True
+    assert SOURCE.COMPILED is False
+    assert MACHINE.REASONS == SOURCE.REASONS
+
+
+sections = st.one_of(
+    drawn_batches.map(lambda drawn: build(drawn)[HEADER_SIZE:]),
+    drawn_batches.flatmap(lambda drawn: damaged(build(drawn)[HEADER_SIZE:])),
+    st.binary(max_size=200),
+    st.lists(st.sampled_from([0, 1, 2, 3, 14, 16, 0x7F, 0x80, 0xFF]), max_size=80).map(bytes),
+)
+counts = st.integers(0, 30) | st.integers(-(2**31), 2**31 - 1)
+
+
+@settings(max_examples=400)
+@given(sections, counts, INT64, INT64, INT64)
+def test_check(section: bytes, count: int, base: int, earliest: int, latest: int) -> None:
+    same(lambda kernel: kernel.check(section, count, base, earliest, latest))
+    for key_required in (False, True):
+        same(
+            lambda kernel, required=key_required: kernel.offenders(
+                section, count, base, earliest, latest, required, 10
+            )
+        )
+
+
+def told(record: Any) -> tuple[object, ...]:
+    return record.offset, record.timestamp, record.key, record.value, record.headers
+
+
+@settings(max_examples=400)
+@given(
+    sections,
+    counts,
+    st.integers(-1, 40) | st.integers(-(2**31), 2**31 - 1),
+    st.integers(0, 100) | INT64,
+    INT64,
+    st.none() | INT64,
+    st.integers(0, 40) | INT64,
+)
+def test_reading(
+    section: bytes, count: int, last: int, base: int, time: int, append: int | None, first: int
+) -> None:
+    def one_at_a_time(kernel: Any) -> object:
+        reader = kernel.RecordReader(section, count, last, base, time, append, first)
+        found: list[object] = []
+        try:
+            found.extend(told(record) for record in reader)
+        except Exception as error:
+            found.append((type(error).__name__, str(error)))
+        return found, list(reader)
+
+    def all_at_once(kernel: Any) -> object:
+        reader = kernel.RecordReader(section, count, last, base, time, append, first)
+        return [told(record) for record in reader.read_all()]
+
+    def columns(kernel: Any) -> object:
+        writer = kernel.ColumnWriter(min(abs(count), 100), len(section))
+        for _ in range(2):
+            with contextlib.suppress(CorruptRecords):
+                writer.add(section, count, last, base, time, append, first, first + 20)
+        writer.finish()
+        return buffers(writer)
+
+    same(one_at_a_time)
+    same(all_at_once)
+    if -(2**63) <= first + 20 < 2**63:
+        same(columns)
+
+
+BUFFERS = [name for name in dir(MACHINE.ColumnWriter) if name[0] != "_"] if COMPILED else []
+
+
+def buffers(writer: Any) -> list[object]:
+    fields = [getattr(writer, name) for name in BUFFERS]
+    return [field for field in fields if not callable(field)]
+
+
+@given(drawn_batches, st.integers(0, 3000))
+def test_appending(drawn: list[Drawn], limit: int) -> None:
+    def append(kernel: Any) -> object:
+        appender = kernel.RecordAppender(limit)
+        taken = [appender.append(*each) for each in drawn]
+        return (
+            taken,
+            bytes(appender.encoded()),
+            appender.size,
+            appender.count,
+            appender.base_timestamp,
+            appender.max_timestamp,
+        )
+
+    same(append)
+
+
+@given(st.integers(-(2**65), 2**65), st.binary(max_size=12), st.integers(-2, 12))
+def test_numbers(value: int, data: bytes, pos: int) -> None:
+    same(lambda kernel: kernel.write_varint(value))
+    same(lambda kernel: kernel.write_varlong(value))
+    same(lambda kernel: kernel.read_varint(data, pos))
+    same(lambda kernel: kernel.read_varlong(data, pos))
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]), max_size=12).map(bytes))
+def test_numbers_at_the_edges(data: bytes) -> None:
+    same(lambda kernel: kernel.read_varint(data))
+    same(lambda kernel: kernel.read_varlong(data))
+
+
+@given(st.binary(max_size=70))
+def test_murmur2(data: bytes) -> None:
+    same(lambda kernel: kernel.murmur2(data))
+
+
+offsets = st.lists(st.integers(-1, 12) | st.integers(-(2**31), 2**31 - 1), max_size=8)
+narrow = offsets.map(lambda numbers: (array("i", numbers).tobytes(), False))
+wide = st.lists(st.integers(-1, 12) | INT64, max_size=8).map(
+    lambda numbers: (array("q", numbers).tobytes(), True)
+)
+columns = st.tuples(
+    narrow | wide | st.tuples(st.binary(max_size=40), st.booleans()),
+    st.binary(max_size=12),
+    st.none() | st.binary(max_size=2),
+    st.integers(-1, 9),
+    st.integers(-1, 3),
+)
+
+
+def column_of(kernel: Any, drawn: Any) -> Any:
+    (raw, is_wide), data, validity, length, start = drawn
+    return kernel.BinaryColumn(raw, data, validity, length, start, is_wide)
+
+
+@settings(max_examples=400)
+@given(columns, columns, st.integers(0, 9), st.integers(0, 200), INT64)
+def test_columns_that_may_lie(keys: Any, values: Any, stop: int, limit: int, time: int) -> None:
+    def encode(kernel: Any) -> object:
+        own = column_of(kernel, keys), column_of(kernel, values)
+        buffer, *rest = kernel.encode_rows(*own, None, None, time, 0, stop, limit)
+        return bytes(buffer[HEADER_SIZE:]), rest
+
+    def header_lists(kernel: Any) -> object:
+        (raw, is_wide), _, validity, length, start = keys
+        own = column_of(kernel, values)
+        lists = kernel.HeaderColumn(raw, validity, own, own, length, start, is_wide)
+        buffer, *rest = kernel.encode_rows(None, own, lists, None, time, 0, stop, limit)
+        return bytes(buffer[HEADER_SIZE:]), rest
+
+    same(encode)
+    same(header_lists)
+    same(lambda kernel: kernel.partitions(column_of(kernel, keys), 7))
+    same(lambda kernel: kernel.TimestampColumn(keys[1], keys[3]).length)
+
+
+@given(
+    st.lists(st.tuples(INT64, st.none() | st.binary(max_size=40)), min_size=1), st.integers(0, 500)
+)
+def test_sound_columns(cells: list[tuple[int, bytes | None]], limit: int) -> None:
+    data, bounds, validity = b"", [0], bytearray((len(cells) + 7) // 8)
+    for row, (_, cell) in enumerate(cells):
+        data += cell or b""
+        bounds.append(len(data))
+        validity[row >> 3] |= (cell is not None) << (row & 7)
+    times = array("q", [timestamp for timestamp, _ in cells]).tobytes()
+
+    def encode(kernel: Any) -> object:
+        column = kernel.BinaryColumn(array("i", bounds), data, validity, len(cells))
+        timestamps = kernel.TimestampColumn(times, len(cells))
+        row, found = 0, list[object]()
+        while row < len(cells):
+            buffer, row, *rest = kernel.encode_rows(
+                column, column, None, timestamps, 0, row, len(cells), limit
+            )
+            found.append((bytes(buffer[HEADER_SIZE:]), row, rest))
+        return found
+
+    same(encode)
+
+
+@pytest.mark.parametrize("wrong", [None, "text", 5, [1], memoryview(b"abcd")[::2]])
+def test_what_is_no_buffer(wrong: object) -> None:
+    def kind_of_error(kernel: Any) -> object:
+        try:
+            return kernel.check(wrong, 0, 0, 0, 0)
+        except (TypeError, BufferError) as error:
+            return type(error).__name__
+
+    same(kind_of_error)

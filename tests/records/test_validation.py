@@ -1,0 +1,402 @@
+"""What a broker refuses: a test per rule, each failing when its rule is dropped."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from fastcrc import crc32
+from hypothesis import given
+
+from ottla.errors import ErrorCode
+from ottla.protocol.primitives import Buffer
+from ottla.records.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Batch,
+    TimestampType,
+    assign_timestamp,
+    seal,
+)
+from ottla.records.builder import BatchBuilder
+from ottla.records.compression import Compression, compress
+from ottla.records.errors import InvalidRecords
+from ottla.records.validation import RECORD_ERRORS_MAX, TopicRules, ValidBatch, validate
+from records.drawing import Drawn, build, drawn_batches
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+RULES = TopicRules(max_message_bytes=2**31 - 1)
+
+PRODUCED = build([Drawn(NOW + i, b"k", b"v", ()) for i in range(3)])
+
+
+def produce(
+    data: Buffer, rules: TopicRules = RULES, *, now_ms: int = NOW, produce_version: int = 9
+) -> ValidBatch:
+    return validate(data, rules, now_ms=now_ms, produce_version=produce_version)
+
+
+def refused(data: Buffer, code: ErrorCode, match: str, *, produce_version: int = 9) -> None:
+    with pytest.raises(InvalidRecords, match=match) as failure:
+        produce(data, produce_version=produce_version)
+    assert failure.value.code is code
+
+
+def patched(at: int, layout: str, *values: int, data: bytes = PRODUCED) -> bytearray:
+    """The batch with another value in its header, and a CRC that matches."""
+    batch = bytearray(data)
+    struct.pack_into(layout, batch, at, *values)
+    struct.pack_into(">I", batch, 17, crc32.iscsi(bytes(batch[21:])))
+    return batch
+
+
+def with_section(section: bytes, count: int = 1, attributes: int = 0) -> bytes:
+    """A batch around any bytes, with everything in its header right."""
+    buffer = bytearray(HEADER_SIZE) + section
+    seal(
+        buffer,
+        record_count=count,
+        last_offset_delta=count - 1,
+        base_timestamp=NOW,
+        max_timestamp=NOW,
+        attributes=attributes,
+    )
+    return bytes(buffer)
+
+
+def test_a_sound_batch_passes_as_it_is() -> None:
+    valid = produce(PRODUCED)
+    assert valid.header == Batch(PRODUCED).header
+    assert (valid.max_timestamp, valid.max_timestamp_delta) == (NOW + 2, 2)
+    assert (valid.record_count, valid.patch) == (3, False)
+    assert valid.timestamp_type is TimestampType.CREATE_TIME
+
+
+@pytest.mark.parametrize("compression", Compression)
+@given(drawn=drawn_batches)
+def test_every_batch_of_ours_passes(compression: Compression, drawn: list[Drawn]) -> None:
+    anytime = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert produce(build(drawn, compression), anytime).record_count == len(drawn)
+
+
+# one
+
+
+def test_one_no_batch() -> None:
+    refused(b"", ErrorCode.INVALID_RECORD, "no record batch")
+
+
+@pytest.mark.parametrize("size", range(1, len(PRODUCED)))
+def test_one_a_batch_that_is_cut_off(size: int) -> None:
+    refused(PRODUCED[:size], ErrorCode.INVALID_RECORD, "cut off")
+
+
+@pytest.mark.parametrize("more", [b"\0", PRODUCED, PRODUCED[:30]])
+def test_one_something_after_the_batch(more: bytes) -> None:
+    refused(PRODUCED + more, ErrorCode.INVALID_RECORD, "exactly one")
+
+
+# size
+
+
+def test_size_the_topics_limit_is_exact() -> None:
+    size = len(PRODUCED)
+    assert produce(PRODUCED, TopicRules(max_message_bytes=size))
+    with pytest.raises(
+        InvalidRecords, match=f"{size} bytes, the topic takes {size - 1}"
+    ) as failure:
+        produce(PRODUCED, TopicRules(max_message_bytes=size - 1))
+    assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_size_by_default_a_topic_takes_what_kafkas_do() -> None:
+    assert TopicRules().max_message_bytes == 1_048_588
+
+
+# shape and magic
+
+
+@pytest.mark.parametrize("length", [48, 0, -1, -(2**31)])
+def test_shape_a_length_smaller_than_a_header(length: int) -> None:
+    refused(patched(8, ">i", length), ErrorCode.CORRUPT_MESSAGE, "smaller than its header")
+
+
+@pytest.mark.parametrize("magic", [3, 127, -1])
+def test_shape_a_format_that_nobody_knows(magic: int) -> None:
+    refused(patched(16, ">b", magic), ErrorCode.CORRUPT_MESSAGE, "unknown message format")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("size", [20, len(PRODUCED)])
+def test_magic_an_older_format(magic: int, size: int) -> None:
+    data = patched(16, ">b", magic)[:size]
+    refused(data, ErrorCode.INVALID_RECORD, f"message format {magic} is not supported")
+
+
+# crc
+
+
+def test_crc_a_flipped_bit() -> None:
+    for at in range(21, len(PRODUCED)):
+        data = bytearray(PRODUCED)
+        data[at] ^= 0x10
+        refused(data, ErrorCode.CORRUPT_MESSAGE, "CRC")
+
+
+# base, count
+
+
+@pytest.mark.parametrize("base_offset", [1, 2**40, 2**63 - 1, -1, -(2**63)])
+def test_base_an_offset_from_a_client(base_offset: int) -> None:
+    refused(patched(0, ">q", base_offset), ErrorCode.INVALID_RECORD, "base offset")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1, 2, 4, 2**31 - 1])
+def test_count_against_the_offsets(count: int) -> None:
+    refused(patched(57, ">i", count), ErrorCode.INVALID_RECORD, f"counts {count} records")
+
+
+@pytest.mark.parametrize("delta", [0, 1, 3, 2**31 - 1, -1, -(2**31)])
+def test_count_offsets_against_it(delta: int) -> None:
+    refused(patched(23, ">i", delta), ErrorCode.INVALID_RECORD, f"and {delta + 1} offsets")
+
+
+def test_count_of_an_empty_batch() -> None:
+    refused(with_section(b"", 0), ErrorCode.INVALID_RECORD, "counts 0 records and 0 offsets")
+    refused(with_section(b"", -1), ErrorCode.INVALID_RECORD, "counts -1 records")
+
+
+# control, producer, transaction
+
+
+def test_control_from_a_client() -> None:
+    refused(patched(21, ">h", CONTROL), ErrorCode.INVALID_RECORD, "control")
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, -1), (-1, 0), (0, -(2**31)), (-5, -5)])
+def test_producer_an_id_without_epoch_or_sequence(epoch: int, sequence: int) -> None:
+    data = patched(43, ">qhi", 7, epoch, sequence)
+    refused(data, ErrorCode.INVALID_RECORD, "producer 7 has epoch")
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, 0), (-1, 5), (3, 2**31 - 1)])
+def test_producer_without_an_id_the_rest_is_ignored(epoch: int, sequence: int) -> None:
+    assert produce(patched(43, ">qhi", -1, epoch, sequence))
+
+
+def test_producer_with_all_three_passes() -> None:
+    assert produce(patched(43, ">qhi", 0, 0, 0))
+
+
+def test_transaction_without_a_producer() -> None:
+    refused(patched(21, ">h", TRANSACTIONAL), ErrorCode.INVALID_RECORD, "transactional")
+    data = patched(43, ">qhi", 7, 0, 0)
+    assert produce(patched(21, ">h", TRANSACTIONAL, data=bytes(data)))
+
+
+# codec
+
+
+@pytest.mark.parametrize("code", [5, 6, 7])
+def test_codec_that_nobody_knows(code: int) -> None:
+    data = patched(21, ">h", code)
+    refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression {code}")
+
+
+@pytest.mark.parametrize("version", [3, 6])
+def test_codec_zstd_before_its_time(version: int) -> None:
+    data = build([Drawn(NOW, b"k", b"v", ())], Compression.ZSTD)
+    refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Produce 7", produce_version=version)
+    assert produce(data, produce_version=7)
+    for other in Compression:
+        if other is not Compression.ZSTD:
+            assert produce(build([Drawn(NOW, b"k", b"v", ())], other), produce_version=version)
+
+
+@pytest.mark.parametrize("bits", [0x40, 0x80, 0x4000, -0x8000])
+def test_codec_and_flags_are_all_that_counts_of_the_attributes(bits: int) -> None:
+    assert produce(patched(21, ">h", bits))
+
+
+# append time
+
+
+@pytest.mark.parametrize("timestamp_type", TimestampType)
+def test_append_time_from_a_client(timestamp_type: TimestampType) -> None:
+    data = patched(21, ">h", LOG_APPEND_TIME)
+    with pytest.raises(InvalidRecords, match="LogAppendTime") as failure:
+        produce(data, replace(RULES, timestamp_type=timestamp_type))
+    assert failure.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+# bomb, stream
+
+
+@pytest.mark.parametrize("compression", [c for c in Compression if c])
+def test_bomb_more_than_may_be_decompressed(compression: Compression) -> None:
+    data = build([Drawn(NOW, b"k", bytes(100_000), ())], compression)
+    assert produce(data, replace(RULES, decompressed_bytes_max=100_100))
+    with pytest.raises(InvalidRecords, match="more than 100000 bytes") as failure:
+        produce(data, replace(RULES, decompressed_bytes_max=100_000))
+    assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("compression", [c for c in Compression if c])
+@pytest.mark.parametrize("section", [b"", b"not compressed", bytes(100)])
+def test_stream_that_does_not_decompress(compression: Compression, section: bytes) -> None:
+    data = with_section(section, attributes=compression)
+    refused(data, ErrorCode.INVALID_RECORD, compression.label)
+
+
+# records
+
+SOUND = PRODUCED[HEADER_SIZE:]
+LONGER = build([Drawn(NOW, b"k", b"a longer value", ())] * 3)[HEADER_SIZE:]
+UNSOUND: Sequence[tuple[bytes, int, str]] = [
+    (LONGER, 4, "record 3: its length"),
+    (SOUND, 4, "declares more records"),
+    (SOUND, 2, "bytes follow the last record"),
+    (SOUND + b"\0", 3, "bytes follow the last record"),
+    (SOUND[:-1], 3, "record 2: its length"),
+    (SOUND[:9] * 3, 3, "record 1: its offset"),
+    (SOUND[9:] + SOUND[:9], 3, "record 0: its offset"),
+    (SOUND[:1], 1, "declares more records"),
+    (SOUND, 2**30, "declares more records"),
+    (bytes([16, 0, 0, 0, 2, 107, 3, 0, 0]), 1, "record 0: its value"),
+]
+
+
+@pytest.mark.parametrize("compression", Compression)
+@pytest.mark.parametrize(("section", "count", "message"), UNSOUND)
+def test_records_that_are_not_sound(
+    section: bytes, count: int, message: str, compression: Compression
+) -> None:
+    data = with_section(compress(compression, section), count, attributes=compression)
+    refused(data, ErrorCode.INVALID_RECORD, message)
+
+
+def test_records_header_keys_may_be_any_bytes() -> None:
+    section = bytes([20, 0, 0, 0, 1, 1, 2, 4, 0xFF, 0xFE, 1])
+    assert produce(with_section(section))
+
+
+# key
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_key_is_needed_where_the_topic_is_compacted(compression: Compression) -> None:
+    keys = [b"k", None, b"", None]
+    data = build([Drawn(NOW, key, b"v", ()) for key in keys], compression)
+    assert produce(data)
+    with pytest.raises(InvalidRecords, match="2 of its records") as failure:
+        produce(data, replace(RULES, compacted=True))
+    assert failure.value.code is ErrorCode.INVALID_RECORD
+    message = "a compacted topic takes no record without a key"
+    assert failure.value.record_errors == ((1, message), (3, message))
+
+
+# clock
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_clock_a_timestamp_too_far_from_ours(compression: Compression) -> None:
+    rules = replace(RULES, timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
+    times = [NOW, NOW - HOUR, NOW + HOUR, -1, NOW - HOUR - 1, NOW + HOUR + 1]
+    sound = build([Drawn(each, b"k", b"v", ()) for each in times[:4]], compression)
+    assert produce(sound, rules)
+    data = build([Drawn(each, b"k", b"v", ()) for each in times], compression)
+    with pytest.raises(InvalidRecords, match="2 of its records") as failure:
+        produce(data, rules)
+    assert failure.value.code is ErrorCode.INVALID_TIMESTAMP
+    bounds = f"[{NOW - HOUR}, {NOW + HOUR}]"
+    assert failure.value.record_errors == (
+        (4, f"timestamp {NOW - HOUR - 1} is outside {bounds}"),
+        (5, f"timestamp {NOW + HOUR + 1} is outside {bounds}"),
+    )
+
+
+def test_clock_by_default_an_hour_ahead_and_anything_before() -> None:
+    assert produce(build([Drawn(0, b"k", b"v", ())]), TopicRules())
+    with pytest.raises(InvalidRecords):
+        produce(build([Drawn(NOW + HOUR + 1, b"k", b"v", ())]), TopicRules())
+
+
+def test_clock_does_not_matter_where_the_broker_sets_the_time() -> None:
+    rules = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert produce(build([Drawn(2**62, b"k", b"v", ()), Drawn(-(2**62), b"k", b"v", ())]), rules)
+
+
+def test_clock_and_key_the_first_record_gives_the_code() -> None:
+    rules = replace(RULES, compacted=True)
+    late, keyless = Drawn(2**62, b"k", b"v", ()), Drawn(NOW, None, b"v", ())
+    for drawn, code in (
+        ([late, keyless], ErrorCode.INVALID_TIMESTAMP),
+        ([keyless, late], ErrorCode.INVALID_RECORD),
+        ([Drawn(2**62, None, b"v", ())], ErrorCode.INVALID_RECORD),
+    ):
+        with pytest.raises(InvalidRecords) as failure:
+            produce(build(drawn), rules)
+        assert failure.value.code is code
+        assert [index for index, _ in failure.value.record_errors] == list(range(len(drawn)))
+
+
+def test_a_response_names_so_many_records_at_most() -> None:
+    data = build([Drawn(NOW, None, None, ())] * (RECORD_ERRORS_MAX + 5))
+    with pytest.raises(InvalidRecords) as failure:
+        produce(data, replace(RULES, compacted=True))
+    assert len(failure.value.record_errors) == RECORD_ERRORS_MAX
+
+
+# What the caller has to patch
+
+
+@pytest.mark.parametrize("claimed", [NOW - 1, NOW + 3, -1, 2**63 - 1])
+@pytest.mark.parametrize("compression", Compression)
+def test_a_wrong_maximum_timestamp_is_corrected(claimed: int, compression: Compression) -> None:
+    times = [NOW, NOW + 2, NOW + 2, NOW + 1]
+    whole = build([Drawn(each, b"k", b"v", ()) for each in times], compression)
+    data = patched(35, ">q", claimed, data=whole)
+    valid = produce(data)
+    assert (valid.max_timestamp, valid.max_timestamp_delta, valid.patch) == (NOW + 2, 1, True)
+    assert assign_timestamp(data, valid.timestamp_type, valid.max_timestamp)
+    assert bytes(data) == whole
+
+
+def test_records_without_any_timestamp_have_no_maximum() -> None:
+    valid = produce(build([Drawn(-1, b"k", b"v", ())]))
+    assert (valid.max_timestamp, valid.max_timestamp_delta, valid.patch) == (-1, -1, False)
+
+
+def test_under_log_append_time_the_maximum_is_now() -> None:
+    valid = produce(PRODUCED, replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME))
+    assert (valid.max_timestamp, valid.max_timestamp_delta, valid.patch) == (NOW, 2, True)
+    data = bytearray(PRODUCED)
+    assert assign_timestamp(data, valid.timestamp_type, valid.max_timestamp)
+    assert [record.timestamp for record in Batch(data).records()] == [NOW] * 3
+
+
+def test_under_log_append_time_the_type_has_to_be_written_whatever_the_maximum_is() -> None:
+    data = build([Drawn(NOW, b"k", b"v", ())])
+    valid = produce(data, replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME))
+    assert (valid.max_timestamp, valid.patch) == (NOW, True)
+
+
+def test_any_buffer_can_be_validated() -> None:
+    for data in (bytearray(PRODUCED), memoryview(PRODUCED), memoryview(b"x" + PRODUCED)[1:]):
+        assert produce(data).record_count == 3
+
+
+def test_nothing_is_changed_by_looking() -> None:
+    data = bytearray(PRODUCED)
+    produce(data, replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME))
+    assert data == PRODUCED
+
+
+def test_a_builder_that_is_full_makes_a_batch_that_is_accepted() -> None:
+    builder = BatchBuilder()
+    while builder.append(NOW, b"k", bytes(10_000)):
+        pass
+    assert produce(builder.build(), TopicRules())

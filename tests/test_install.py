@@ -1,0 +1,82 @@
+"""Installing from source, with a C compiler and without one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Runs where neither Cython nor a compiled kernel is to be had.
+WITHOUT_CYTHON = """
+import sys
+sys.modules["cython"] = sys.modules["Cython"] = None
+from ottla.records import Batch, BatchBuilder, kernel
+builder = BatchBuilder()
+assert builder.append(timestamp=1, key=b"k", value=b"v")
+batch = Batch(builder.build())
+assert [(r.key, r.value) for r in batch.records()] == [(b"k", b"v")]
+from ottla.cli.main import run
+sys.argv = ["ottla", "version", "-o", "json"]
+run()
+"""
+
+
+def build_wheel(folder: Path, environment: Mapping[str, str]) -> Path:
+    """Build a wheel of a copy of the source, without what earlier builds left beside it."""
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    ignored = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
+    arguments = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder)]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *arguments, str(source)],
+        check=True,
+        env={**os.environ, **environment},
+    )
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def kernels_in(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return [name for name in archive.namelist() if "/records/kernel." in name]
+
+
+def test_without_a_compiler_the_kernel_runs_as_python(tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path, {"CC": "/bin/false", "CXX": "/bin/false"})
+    assert not any(name.endswith((".so", ".pyd")) for name in kernels_in(wheel))
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile",
+         "--target", str(site), str(wheel)],
+        check=True,
+    )  # fmt: skip
+    answer = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CYTHON],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(site)},
+    )
+    facts = json.loads(answer.stdout)
+    assert facts["kernel"] == "python"
+    assert Path(facts["kernel_file"]).is_relative_to(site)
+
+
+def test_with_a_compiler_the_kernel_is_compiled(tmp_path: Path) -> None:
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no C compiler ({compiler}) on this machine")
+    names = kernels_in(build_wheel(tmp_path, {}))
+    assert any(name.endswith(sysconfig.get_config_var("EXT_SUFFIX")) for name in names)
+    assert {"ottla/records/kernel.py", "ottla/records/kernel.pyi"} <= set(names)
