@@ -52,7 +52,6 @@ class Peer(NamedTuple):
 
 _kafka_python = cast("Any", kafka.codec)  # comes without types
 
-# kafka-python's snappy needs a further library and is left out.
 PEERS: dict[Compression, list[Peer]] = {
     Compression.GZIP: [
         # Level 6 is what zlib's default stands for.
@@ -69,6 +68,7 @@ PEERS: dict[Compression, list[Peer]] = {
     ],
     Compression.SNAPPY: [
         Peer("aiokafka", aiokafka.codec.snappy_encode, aiokafka.codec.snappy_decode),
+        Peer("kafka-python", _kafka_python.snappy_encode, _kafka_python.snappy_decode),
     ],
     Compression.LZ4: [
         # Level 0 is the fast compressor, which Kafka's default stands for.

@@ -191,7 +191,7 @@ class Peer(NamedTuple):
     read: Callable[[bytes], bytes]
 
 
-_kafka_python = cast("Any", kafka.codec)  # without types; its snappy needs one more library
+_kafka_python = cast("Any", kafka.codec)  # without types
 
 PEERS: Mapping[str, Peer] = {
     "gzip-stdlib": Peer(Compression.GZIP, gzip.compress, gzip.decompress),
@@ -201,6 +201,9 @@ PEERS: Mapping[str, Peer] = {
     ),
     "snappy-aiokafka": Peer(
         Compression.SNAPPY, aiokafka.codec.snappy_encode, aiokafka.codec.snappy_decode
+    ),
+    "snappy-kafka-python": Peer(
+        Compression.SNAPPY, _kafka_python.snappy_encode, _kafka_python.snappy_decode
     ),
     "lz4-aiokafka": Peer(Compression.LZ4, aiokafka.codec.lz4_encode, aiokafka.codec.lz4_decode),
     "lz4-kafka-python": Peer(Compression.LZ4, _kafka_python.lz4_encode, _kafka_python.lz4_decode),

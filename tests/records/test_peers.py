@@ -98,8 +98,7 @@ PEERS = [
         "kafka-python",
         cast("Any", kafka.record.memory_records).MemoryRecords,
         cast("Any", kafka.record.default_records).DefaultRecordBatchBuilder,
-        # Its snappy needs a library that is not installed.
-        tuple(kind for kind in Compression if kind is not Compression.SNAPPY),
+        tuple(Compression),
     ),
 ]
 PAIRS = [
