@@ -2,14 +2,14 @@
 
 Invariants. On either end, answers are in the order of the requests: a server may finish requests
 in any order, but an answer leaves only when those before it have left, and a client takes an
-answer only for the oldest request that awaits one. A violation is final: the connection closes
-and nothing more is read from it.
+answer only for the oldest request that awaits one. A violation is final: what came before it is
+handed out, it is in `violation` and raised by the next call, and nothing behind it is read.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
@@ -27,6 +27,8 @@ from ottla.protocol.message import OBJECTS_MAX, Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 
+T = TypeVar("T")
+
 RESPONSE_OBJECTS_MAX: Final = 20_000_000
 """A client chose its broker, and a large cluster's metadata is large."""
 
@@ -34,6 +36,34 @@ ALL_VERSIONS: Final[Mapping[int, Versions]] = {key: api.versions for key, api in
 
 Answer: TypeAlias = Message | Sequence[Buffer]
 """A response to be written, or its body as it was written before."""
+
+
+class _Conversation:
+    """What both ends share: frames come in, and the first violation ends it."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.framer = Framer(frame_bytes_max)
+        self._violation: ProtocolViolation | None = None
+
+    @property
+    def violation(self) -> ProtocolViolation | None:
+        """What the other end did wrong; the connection is to be closed when it is set."""
+        return self._violation or self.framer.violation
+
+    def _read(self, frames: Iterable[memoryview], read: Callable[[memoryview], T]) -> list[T]:
+        """Read frames up to the first violation, or raise it when it is the first of them."""
+        if self._violation is not None:
+            raise self._violation
+        taken: list[T] = []
+        for frame in frames:
+            try:
+                taken.append(read(frame))
+            except ProtocolViolation as violation:
+                self._violation = violation
+                if not taken:
+                    raise
+                break
+        return taken
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +83,7 @@ class Request:
     """UNSUPPORTED_VERSION when the answer must say which versions of ApiVersions there are."""
 
 
-class ServerConversation:
+class ServerConversation(_Conversation):
     """A server's side: requests come out in order, and so do the answers."""
 
     def __init__(
@@ -63,7 +93,7 @@ class ServerConversation:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         objects_max: int = OBJECTS_MAX,
     ) -> None:
-        self.framer = Framer(frame_bytes_max)
+        super().__init__(frame_bytes_max)
         self._versions = versions
         self._objects_max = objects_max
         self._received = 0
@@ -76,12 +106,12 @@ class ServerConversation:
         return self._received - self._answered
 
     def receive(self, data: Buffer) -> list[Request]:
-        """The requests that these bytes complete; ProtocolViolation ends the conversation."""
+        """The requests that these bytes complete, up to a violation."""
         return self.requests(self.framer.receive(data))
 
     def requests(self, frames: Iterable[memoryview]) -> list[Request]:
         """The requests in frames; each of them now awaits an answer."""
-        return [self._request(frame) for frame in frames]
+        return self._read(frames, self._request)
 
     def send(self, request: Request, answer: Answer | None) -> list[Buffer]:
         """What may leave now that `request` is answered; None for one without an answer."""
@@ -154,13 +184,13 @@ class Response:
     """The version it was read in: the request's, except for a refused ApiVersions."""
 
 
-class ClientConversation:
+class ClientConversation(_Conversation):
     """A client's side: requests may follow each other without waiting for answers."""
 
     def __init__(
         self, client_id: str | None = None, *, frame_bytes_max: int = FRAME_BYTES_MAX
     ) -> None:
-        self.framer = Framer(frame_bytes_max)
+        super().__init__(frame_bytes_max)
         self._client_id = client_id
         self._correlation_id = 0
         self._awaited: deque[Sent] = deque()
@@ -187,12 +217,12 @@ class ClientConversation:
         return sent, _frame(raw, body)
 
     def receive(self, data: Buffer) -> list[Response]:
-        """The answers that these bytes complete; ProtocolViolation ends the conversation."""
+        """The answers that these bytes complete, up to a violation."""
         return self.responses(self.framer.receive(data))
 
     def responses(self, frames: Iterable[memoryview]) -> list[Response]:
         """The answers in frames, each to the oldest request that awaited one."""
-        return [self._response(frame) for frame in frames]
+        return self._read(frames, self._response)
 
     def _response(self, frame: memoryview) -> Response:
         correlation_id = read_response_header(frame)

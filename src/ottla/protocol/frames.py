@@ -1,12 +1,13 @@
 """Frames: a length of four bytes, then that many bytes.
 
 Invariant: a frame that was handed out is never written to again, so what refers to it may keep
-it. A length is judged before anything is allocated for it, and allocated memory is touched only
-as bytes arrive.
+it. A length is judged before anything is allocated for it, and a frame that is only claimed costs
+no more than 32 KiB: beyond that, memory is at most four times what has arrived. Frames that came
+before a violation are handed out, however the stream was cut; the violation is raised after them.
 
 Bytes come in two ways. `receive(data)` takes what somebody else read. `buffer()` and `filled(n)`
 let the transport read into the framer's own memory: a frame larger than the scratch buffer gets
-memory of its own, and its bytes beyond the first read are not copied.
+memory of its own, which grows fourfold as it fills, so that at most a third of it is copied.
 """
 
 from struct import Struct as Layout
@@ -18,7 +19,12 @@ from ottla.protocol.primitives import Buffer
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """The default of socket.request.max.bytes."""
 
-SCRATCH_BYTES: Final = 64 * 1024
+# A connection that says nothing costs little; larger frames get memory of their own.
+SCRATCH_BYTES: Final = 8 * 1024
+
+# Python writes zeros into a new bytearray, so its pages are real from the start. Memory that the
+# system maps at the first touch would do without growing, but is 8 times as slow to fill.
+GROWTH: Final = 4
 
 _LENGTH: Final = Layout(">i")
 
@@ -32,6 +38,8 @@ class Framer:
         self._scratch_used = 0
         self._frame: bytearray | None = None  # a frame that needs more than the scratch
         self._frame_used = 0
+        self._frame_length = 0
+        self.violation: ProtocolViolation | None = None
 
     @property
     def partial(self) -> bool:
@@ -45,12 +53,25 @@ class Framer:
         return memoryview(self._scratch)[self._scratch_used :]
 
     def filled(self, count: int) -> list[memoryview]:
-        """Take note that `count` bytes of buffer() were filled; returns the frames now whole."""
+        """Take note that `count` bytes of buffer() were filled; returns the frames now whole.
+
+        A violation behind them is kept in `violation`, and raised by the next call.
+        """
+        frames = self._filled(count)
+        if self.violation is not None and not frames:
+            raise self.violation
+        return frames
+
+    def _filled(self, count: int) -> list[memoryview]:
+        if self.violation is not None:
+            return []
         if self._frame is None:
             self._scratch_used += count
             return self._cut()
         self._frame_used += count
-        if self._frame_used < len(self._frame):
+        if self._frame_used < self._frame_length:
+            if self._frame_used == len(self._frame):
+                self._frame = self._grown(self._frame)
             return []
         frame, self._frame = self._frame, None
         return [memoryview(frame).toreadonly()]
@@ -59,12 +80,14 @@ class Framer:
         """Take the next bytes of the stream; returns the frames that they complete."""
         frames: list[memoryview] = []
         rest = memoryview(data)
-        while len(rest):
+        while len(rest) and self.violation is None:
             room = self.buffer()
             count = min(len(room), len(rest))
             room[:count] = rest[:count]
             rest = rest[count:]
-            frames += self.filled(count)
+            frames += self._filled(count)
+        if self.violation is not None and not frames:
+            raise self.violation
         return frames
 
     def _cut(self) -> list[memoryview]:
@@ -74,9 +97,10 @@ class Framer:
         while used - start >= 4:
             (length,) = _LENGTH.unpack_from(scratch, start)
             if not 0 <= length <= self.frame_bytes_max:
-                raise ProtocolViolation(
+                self.violation = ProtocolViolation(
                     f"a frame of {length} bytes; at most {self.frame_bytes_max} are allowed"
                 )
+                return frames
             stop = start + 4 + length
             if stop > used:
                 if stop - start > len(scratch):
@@ -92,12 +116,21 @@ class Framer:
     def _begin(self, length: int, start: int) -> None:
         """Give a large frame memory of its own, with what has arrived of it."""
         arrived = memoryview(self._scratch)[start : self._scratch_used]
-        # bytearray(n) maps zero pages without touching them: a length that is only claimed
-        # costs address space, not memory.
-        self._frame = bytearray(length)
+        # A size that grows fourfold into exactly the length: so a third of it is copied at most.
+        size = length
+        while size > GROWTH * SCRATCH_BYTES:
+            size = -(-size // GROWTH)
+        self._frame = bytearray(size)
         self._frame[: len(arrived)] = arrived
         self._frame_used = len(arrived)
+        self._frame_length = length
         self._scratch_used = 0
+
+    def _grown(self, frame: bytearray) -> bytearray:
+        """More memory for a large frame, with what has arrived of it."""
+        larger = bytearray(min(GROWTH * len(frame), self._frame_length))
+        larger[: len(frame)] = frame
+        return larger
 
 
 def frame_length(size: int) -> bytes:

@@ -11,6 +11,7 @@ from ottla.errors import ProtocolViolation
 from ottla.protocol.primitives import Buffer, skip_tags
 
 CLIENT_ID_BYTES_MAX: Final = 0x7FFF
+HEADER_TAGS_MAX: Final = 1000
 
 _REQUEST: Final = Layout(">hhih")
 _RESPONSE: Final = Layout(">i")
@@ -76,6 +77,8 @@ def header_tags_end(frame: Buffer, position: int) -> int:
     """The position behind the tagged fields of a header; none has a meaning yet."""
     try:
         count = frame[position]
-        return skip_tags(frame, position + 1, count) if count else position + 1
+        if count == 0:
+            return position + 1
+        return skip_tags(frame, position + 1, count, HEADER_TAGS_MAX)[0]
     except IndexError:
         raise ProtocolViolation("the header is truncated") from None

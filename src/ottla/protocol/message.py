@@ -1,8 +1,9 @@
 """Messages: structures that stand alone on the wire, with their range of versions.
 
 Invariant: `decode(encode(m, v), v) == m` for every version that a message has and every value
-that the version can carry, and decode accepts nothing that encode could not have made, except
-tagged fields that the table does not know, which are skipped.
+that the version can carry, and decode accepts nothing that encode could not have made, with three
+exceptions that Kafka makes too: tagged fields that the table does not know are skipped, a tagged
+field may be sent though it holds its default, and a boolean may be any byte.
 """
 
 import struct
@@ -15,9 +16,10 @@ from ottla.protocol.reader import Reader, compile_reader, has_records
 from ottla.protocol.schema import NEVER, Struct, Versions
 from ottla.protocol.writer import Unwritable, Writer, compile_writer
 
-# How many objects one message may become. A request that names every partition of a large
-# cluster stays below; 100 MiB of array counts would become some gigabytes.
-OBJECTS_MAX: Final = 1_000_000
+# How many elements of arrays and unknown tags one message may have. Requests of large clusters
+# stay far below; a hostile one of so many structures becomes some 60 MB, and 100 MiB of them would
+# become gigabytes. Whoever trusts the other end allows more.
+OBJECTS_MAX: Final = 200_000
 
 
 class Message(Struct):

@@ -47,14 +47,20 @@ def read_uvarint_rest(first: int, data: Buffer, position: int) -> tuple[int, int
     raise ProtocolViolation("a varint holds more than 32 bits")
 
 
-def skip_tags(data: Buffer, position: int, count: int) -> int:
-    """The position behind a section of tagged fields of which none is known."""
+def skip_tags(data: Buffer, position: int, count: int, budget: int) -> tuple[int, int]:
+    """Go past tagged fields of which none is known.
+
+    `count` is the first byte of their number, and each costs one of `budget`; returns the
+    position behind them and what is left of it.
+    """
     end = len(data)
     if count >= 0x80:
         count, position = read_uvarint_rest(count, data, position)
     # A tag and its size take a byte each at least, so a count that lies ends here.
     if count * 2 > end - position:
         raise ProtocolViolation(f"{count} tagged fields in {end - position} bytes")
+    if count > budget:
+        raise ProtocolViolation(f"{count} tagged fields are more than a message may have")
     last = -1
     for _ in range(count):
         tag, position = read_uvarint(data, position)
@@ -65,4 +71,4 @@ def skip_tags(data: Buffer, position: int, count: int) -> int:
         position += size
         if position > end:
             raise ProtocolViolation(f"tag {tag} ends {position - end} bytes behind the message")
-    return position
+    return position, budget - count

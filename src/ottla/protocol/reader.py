@@ -284,9 +284,13 @@ class _ReaderSource:
             source.line(f"{value} = {layouts}[{count}](data, pos)")
         with source.block("else:"):
             self._charge(field, count, size)
-            repeated = f'"{field.element.value}" * {count}' if size == 16 else None
-            formats = f'">" + {repeated}' if repeated else f'f">{{{count}}}{field.element.value}"'
-            source.line(f"{value} = unpack_from({formats}, data, pos)")
+            if field.element is Kind.UUID:
+                # A layout of so many would stay in the cache of the struct module.
+                starts = f"range(pos, pos + {count} * 16, 16)"
+                source.line(f"{value} = [data[start : start + 16] for start in {starts}]")
+            else:
+                formats = f'f">{{{count}}}{field.element.value}"'
+                source.line(f"{value} = unpack_from({formats}, data, pos)")
         source.line(f"pos += {count} * {size}")
         if field.element is Kind.UUID:
             source.line(f"{value} = tuple([new_uuid(Uuid, u) for u in {value}])")
@@ -314,7 +318,7 @@ class _ReaderSource:
         count = self._unpack("B")
         self._flush()
         if not fields:
-            source.line(f"if {count}: pos = skip_tags(data, pos, {count})")
+            source.line(f"if {count}: pos, budget = skip_tags(data, pos, {count}, budget)")
             return {}
         values: dict[str, str] = {}
         for field in fields:
@@ -325,6 +329,8 @@ class _ReaderSource:
             with source.block(f"if {count} > 127:"):
                 source.line(f"{count}, pos = rest({count}, data, pos)")
             source.line(f"if {count} * 2 > end - pos: short('tags', {count}, end - pos)")
+            source.line(f"budget -= {count}")
+            source.line("if budget < 0: over_budget('tags')")
             last, tag, size, stop = (source.fresh(s) for s in ("last", "tag", "size", "stop"))
             source.line(f"{last} = -1")
             with source.block(f"for _ in range({count}):"):

@@ -103,10 +103,14 @@ class _WriterSource:
             if field.nullable == NEVER:
                 return f"len({value})"
             return f"({value} is None or len({value}))"
+        if field.kind is Kind.UUID:
+            return f"{value} != {self._source.constant('default', field.default)}"
         return f"{value} != {field.default!r}"
 
     def _field(self, field: Field, value: str) -> None:
-        if field.kind.fixed_size is not None:
+        if field.kind is Kind.BOOL:
+            self._run.append(("b", value))  # as "?" it would take None and any other object
+        elif field.kind.fixed_size is not None:
             self._run.append((field.kind.value, value))
         elif field.kind is Kind.STRUCT:
             self._struct_field(field, value)
@@ -214,8 +218,13 @@ class _WriterSource:
         with source.block("else:"):
             self._length(count, Kind.ARRAY)
             self._flush()
-            formats = f'">" + "{element.value}" * {count}'
-            source.line(f"{self._out} += pack({formats}, *{items})")
+            # The struct module keeps the layouts it is given: one number and one letter is little
+            # to keep, a letter per element is not.
+            if element is Kind.UUID:
+                source.line(f"{self._out} += b''.join({items})")
+            else:
+                formats = f'f">{{{count}}}{element.value}"'
+                source.line(f"{self._out} += pack({formats}, *{items})")
 
     def _tags(self, fields: list[Field], value: str) -> None:
         if not fields:

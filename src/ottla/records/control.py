@@ -81,7 +81,8 @@ def marker_batch(
 def read_control(batch: Batch) -> ControlRecord | None:
     """The control record of a batch; None when compaction has removed it."""
     assert batch.header.is_control
-    records = batch.records().read_all()
+    # A control batch is one small record: one that claims more is refused before it is read.
+    records = batch.records(decompressed_bytes_max=_MARKER_SIZE_MAX).read_all()
     if not records:
         return None
     if len(records) > 1:

@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.string cimport memcpy, memset
 
 cdef int BAD_COUNT, BAD_LENGTH, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE
-cdef int BAD_HEADERS, BAD_HEADER_KEY, BAD_HEADER_VALUE, BAD_UTF8, BAD_END, BAD_TAIL
+cdef int BAD_HEADERS, BAD_HEADER_KEY, BAD_HEADER_VALUE, BAD_END, BAD_TAIL
 cdef long long INT32_MAX, NO_TIMESTAMP
 
 cdef class Held:

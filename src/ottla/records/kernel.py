@@ -39,9 +39,8 @@ BAD_VALUE = 6
 BAD_HEADERS = 7
 BAD_HEADER_KEY = 8
 BAD_HEADER_VALUE = 9
-BAD_UTF8 = 10
-BAD_END = 11
-BAD_TAIL = 12
+BAD_END = 10
+BAD_TAIL = 11
 REASONS = (
     "is in order",
     "the batch declares more records than its bytes can hold",
@@ -53,7 +52,6 @@ REASONS = (
     "its number of headers is impossible",
     "a header has no key or an impossible length of it",
     "a header's value has an impossible length",
-    "a header's key is not UTF-8",
     "its fields do not fill its length",
     "bytes follow the last record",
 )
@@ -698,7 +696,7 @@ def _fields(record: Record) -> tuple:
 
 
 @cython.cfunc
-def _headers(walk: Walk, record: cython.longlong) -> tuple:
+def _headers(walk: Walk) -> tuple:
     """The headers of the record that was just stepped over."""
     pos: cython.Py_ssize_t = walk.headers_at
     left: cython.longlong = walk.header_count
@@ -711,10 +709,8 @@ def _headers(walk: Walk, record: cython.longlong) -> tuple:
         value = None
         if walk.header_value_size >= 0:
             value = _bytes(walk.at, walk.header_value_at, walk.header_value_size)
-        try:
-            headers.append((raw.decode("utf-8"), value))
-        except UnicodeDecodeError:
-            raise CorruptRecords(REASONS[BAD_UTF8], record) from None
+        # As Java does: a producer that writes no UTF-8 must not stop the consumers.
+        headers.append((raw.decode("utf-8", "replace"), value))
         left -= 1
     return tuple(headers)
 
@@ -807,7 +803,7 @@ def _take(reader: RecordReader) -> Record | None:
             record.value = _bytes(reader.at, reader.value_at, reader.value_size)
         else:
             record.value = None
-        record.headers = _headers(reader, reader.index - 1) if reader.header_count > 0 else ()
+        record.headers = _headers(reader) if reader.header_count > 0 else ()
         return record
     if reader.pos != reader.end:
         _stop_reading(reader, BAD_TAIL, None)
@@ -947,10 +943,7 @@ class ColumnWriter:
                 _clear_bit(_pointer(self.value_validity), row)
                 self.value_nulls += 1
             if walk.header_count > 0:
-                reason = _add_headers(self, walk)
-                if reason != 0:
-                    walk.index -= 1
-                    break
+                _add_headers(self, walk)
             row += 1
             _put32(key_offsets, row, key_size)
             _put32(value_offsets, row, value_size)
@@ -1000,7 +993,7 @@ def _reserve_batch(columns: ColumnWriter, count: cython.Py_ssize_t, size: cython
     if (
         columns.key_size > room
         or columns.value_size > room
-        or columns.header_key_size > room
+        or columns.header_key_size > room - 2 * size  # a byte that is not UTF-8 becomes three
         or columns.header_value_size > room
         or columns.headers > room
     ):
@@ -1013,8 +1006,26 @@ def _reserve_batch(columns: ColumnWriter, count: cython.Py_ssize_t, size: cython
 
 
 @cython.cfunc
-def _add_headers(columns: ColumnWriter, walk: Walk) -> cython.int:
-    """Append the headers of the record that was just stepped over, or return a reason."""
+def _add_mended_key(columns: ColumnWriter, walk: Walk, more: cython.Py_ssize_t):
+    """Append a header's key that is not UTF-8, with its bad bytes replaced as _headers does."""
+    raw: bytes = _bytes(walk.at, walk.header_key_at, walk.header_key_size)
+    mended: bytes = raw.decode("utf-8", "replace").encode("utf-8")
+    size: cython.Py_ssize_t = len(mended)
+    _reserve(columns.header_key_data, columns.header_key_size + size + more)
+    if cython.compiled:
+        memcpy(
+            _pointer(columns.header_key_data) + columns.header_key_size,
+            PyBytes_AS_STRING(mended),
+            size,
+        )
+    else:
+        columns.header_key_data[columns.header_key_size : columns.header_key_size + size] = mended
+    columns.header_key_size += size
+
+
+@cython.cfunc
+def _add_headers(columns: ColumnWriter, walk: Walk):
+    """Append the headers of the record that was just stepped over."""
     pos: cython.Py_ssize_t = walk.headers_at
     left: cython.Py_ssize_t = walk.header_count
     size: cython.Py_ssize_t = walk.pos - pos
@@ -1025,16 +1036,17 @@ def _add_headers(columns: ColumnWriter, walk: Walk) -> cython.int:
     _reserve_bits(columns.header_value_validity, columns.headers + left)
     while left > 0:
         pos = _step_header(walk, pos, walk.pos)
-        if not _is_utf8(walk.at, walk.header_key_at, walk.header_key_size):
-            return BAD_UTF8
-        _copy(
-            _pointer(columns.header_key_data),
-            columns.header_key_size,
-            walk.at,
-            walk.header_key_at,
-            walk.header_key_size,
-        )
-        columns.header_key_size += walk.header_key_size
+        if _is_utf8(walk.at, walk.header_key_at, walk.header_key_size):
+            _copy(
+                _pointer(columns.header_key_data),
+                columns.header_key_size,
+                walk.at,
+                walk.header_key_at,
+                walk.header_key_size,
+            )
+            columns.header_key_size += walk.header_key_size
+        else:
+            _add_mended_key(columns, walk, size)
         if walk.header_value_size >= 0:
             _copy(
                 _pointer(columns.header_value_data),
@@ -1051,7 +1063,6 @@ def _add_headers(columns: ColumnWriter, walk: Walk) -> cython.int:
         _put32(_pointer(columns.header_key_offsets), columns.headers, columns.header_key_size)
         _put32(_pointer(columns.header_value_offsets), columns.headers, columns.header_value_size)
         left -= 1
-    return 0
 
 
 @cython.cfunc

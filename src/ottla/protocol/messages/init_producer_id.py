@@ -5,7 +5,7 @@ from ottla.protocol.message import Message
 from ottla.protocol.schema import boolean, int16, int32, int64, nullable_string
 
 
-class InitProducerIdRequest(Message, versions="0-6", flexible="2+"):
+class InitProducerIdRequest(Message, api=INIT_PRODUCER_ID):
     transactional_id: str | None = nullable_string("0+")
     transaction_timeout_ms: int = int32("0+")
     producer_id: int = int64("3+", default=-1)

@@ -1,0 +1,309 @@
+"""How many messages a second we write and read, beside the other Python implementations.
+
+Invariant: in a case all candidates start from, or come to, the same bytes; this is checked before
+anything is timed. A candidate reads into objects whose fields can be used, and writes from such.
+
+What a peer writes it has read from our bytes before. kio has every version; kafka-python has those
+of the cases, but takes the records out of a fetch's answer at once; aiokafka stops at Metadata 5,
+which is a case of its own.
+"""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from kio.serial import entity_reader, entity_writer
+
+from harness import Candidate, Case, run
+from ottla.ids import Uuid
+from ottla.protocol.apis import API_OF_KEY
+from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+TOPICS = 100
+PARTITIONS = 10
+BROKERS = (1, 2, 3)
+BATCH = bytes(1_000_000)
+
+# What a request may cost at most: 2 ms for the metadata of 1,000 partitions, 5 µs for a batch.
+METADATA_RATE = 1 / 2e-3
+PRODUCE_RATE = 1 / 5e-6
+
+
+def topic_id(number: int) -> Uuid:
+    return Uuid((number + 1).to_bytes(16, "big"))
+
+
+def metadata() -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=id_, host=f"broker-{id_}.example", port=9092, rack="r")
+            for id_ in BROKERS
+        ],
+        cluster_id="GSbNqoYzSaq2bXL5xLU_qg",
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(
+                error_code=0,
+                name=f"topic-{number}",
+                topic_id=topic_id(number),
+                partitions=[
+                    MetadataResponsePartition(
+                        error_code=0,
+                        partition_index=index,
+                        leader_id=1 + index % 3,
+                        leader_epoch=5,
+                        replica_nodes=BROKERS,
+                        isr_nodes=BROKERS,
+                    )
+                    for index in range(PARTITIONS)
+                ],
+            )
+            for number in range(TOPICS)
+        ],
+    )
+
+
+def metadata_without_ids() -> MetadataResponse:
+    """What Metadata 5 can carry of it."""
+    message = metadata()
+    for topic in message.topics:
+        topic.topic_id = Uuid(bytes(16))
+        for partition in topic.partitions:
+            partition.leader_epoch = -1
+    return message
+
+
+def produce() -> ProduceRequest:
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[
+            TopicProduceData(
+                name="topic-1", partition_data=[PartitionProduceData(index=0, records=BATCH)]
+            )
+        ],
+    )
+
+
+def fetch_request() -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        topics=[
+            FetchTopic(
+                topic_id=topic_id(number),
+                partitions=[
+                    FetchPartition(
+                        partition=index,
+                        current_leader_epoch=5,
+                        fetch_offset=1_000_000,
+                        partition_max_bytes=1_048_576,
+                    )
+                    for index in range(PARTITIONS)
+                ],
+            )
+            for number in range(10)
+        ],
+    )
+
+
+def fetch_response() -> FetchResponse:
+    """Ten partitions with 100 KB each."""
+    return FetchResponse(
+        throttle_time_ms=0,
+        responses=[
+            FetchableTopicResponse(
+                topic_id=topic_id(1),
+                partitions=[
+                    PartitionData(
+                        partition_index=index,
+                        error_code=0,
+                        high_watermark=1_000_000,
+                        last_stable_offset=1_000_000,
+                        log_start_offset=0,
+                        aborted_transactions=None,
+                        records=BATCH[:100_000],
+                    )
+                    for index in range(10)
+                ],
+            )
+        ],
+    )
+
+
+def api_versions() -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            ApiVersion(
+                api_key=api.key,
+                min_version=api.advertised.low,
+                max_version=api.advertised.high,
+            )
+            for api in API_OF_KEY.values()
+        ],
+        supported_features=[
+            SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
+        ],
+        finalized_features_epoch=1,
+        finalized_features=[
+            FinalizedFeatureKey(name="group.version", max_version_level=1, min_version_level=1)
+        ],
+    )
+
+
+class Peer(NamedTuple):
+    """A peer's reader of bytes, and its writer of what that reader made."""
+
+    name: str
+    read: Callable[[bytes], Any]
+    write: Callable[[Any], bytes]
+
+
+def their(module: str, name: str) -> Any:  # Any: the peers come without types
+    return getattr(import_module(module), name)
+
+
+def kio_peer(message: Message, version: int) -> Peer:
+    api = message.API
+    assert api is not None
+    kind = "request" if isinstance(message, api.request) else "response"
+    entity = their(f"kio.schema.{api.module}.v{version}.{kind}", type(message).__name__)
+    read_entity: Any = entity_reader(entity)
+    write_entity: Any = entity_writer(entity)
+
+    def read(raw: bytes) -> Any:
+        return read_entity(raw, 0)[0]
+
+    def write(value: Any) -> bytes:
+        out = BytesIO()
+        write_entity(out, value)
+        return out.getvalue()
+
+    return Peer("kio", read, write)
+
+
+KAFKA_PYTHON: dict[type[Message], str] = {
+    MetadataResponse: "kafka.protocol.metadata.metadata",
+    ProduceRequest: "kafka.protocol.producer.produce",
+    FetchRequest: "kafka.protocol.consumer.fetch",
+    ApiVersionsResponse: "kafka.protocol.metadata.api_versions",
+}
+
+
+def kafka_python_peer(message: Message, version: int) -> Peer | None:
+    module = KAFKA_PYTHON.get(type(message))
+    if module is None:
+        return None  # it does not hand over the records of a fetch as they are
+    cls = their(module, type(message).__name__)
+
+    def read(raw: bytes) -> Any:
+        return cls.decode(raw, version=version)
+
+    def write(value: Any) -> bytes:
+        value._header = None  # noqa: SLF001 - it writes only what was made with a header
+        return value.encode(version=version)
+
+    return Peer("kafka-python", read, write)
+
+
+def aiokafka_peer() -> Peer:
+    cls = their("aiokafka.protocol.metadata", "MetadataResponse_v5")
+
+    def write(value: Any) -> bytes:
+        return value.encode()
+
+    return Peer("aiokafka", cls.decode, write)
+
+
+class Pair(NamedTuple):
+    """The candidates that read a message, and those that write it."""
+
+    read: dict[str, Candidate]
+    write: dict[str, Candidate]
+
+
+def pair(message: Message, version: int, *more: Peer) -> Pair:
+    raw = message.encode(version)
+    cls = type(message)
+    ours = cls.decode(raw, version)
+    assert ours.encode(version) == raw
+    read: dict[str, Candidate] = {"ottla": lambda: cls.decode(raw, version)}
+    write: dict[str, Candidate] = {"ottla": lambda: message.encode(version)}
+    for peer in (kio_peer(message, version), kafka_python_peer(message, version), *more):
+        if peer is None:
+            continue
+        value = peer.read(raw)
+        assert peer.write(value) == raw, f"{peer.name} writes other bytes"
+        read[peer.name] = _reading(peer, raw)
+        write[peer.name] = _writing(peer, value)
+    return Pair(read, write)
+
+
+def _reading(peer: Peer, raw: bytes) -> Candidate:
+    return lambda: peer.read(raw)
+
+
+def _writing(peer: Peer, value: object) -> Candidate:
+    return lambda: peer.write(value)
+
+
+def cases() -> Iterator[Case]:
+    read, write = pair(metadata(), 12)
+    yield Case("Metadata 12, 1,000 partitions: write", write, 1.0, None, METADATA_RATE)
+    yield Case("Metadata 12, 1,000 partitions: read", read, 1.0, None, METADATA_RATE)
+    read, write = pair(metadata_without_ids(), 5, aiokafka_peer())
+    yield Case("Metadata 5, 1,000 partitions: write", write, 1.0)
+    yield Case("Metadata 5, 1,000 partitions: read", read, 1.0)
+    read, write = pair(produce(), 9)
+    yield Case("Produce 9, a batch of 1 MB: read", read, 1.0, None, PRODUCE_RATE)
+    request = produce()
+    write["ottla"] = lambda: request.buffers(9)
+    yield Case("Produce 9, a batch of 1 MB: write (ours as buffers)", write, 1.0)
+    read, write = pair(fetch_request(), 17)
+    yield Case("Fetch 17, 100 partitions: read the request", read, 1.0)
+    yield Case("Fetch 17, 100 partitions: write the request", write, 1.0)
+    read, write = pair(fetch_response(), 17)
+    response = fetch_response()
+    write["ottla"] = lambda: response.buffers(17)
+    yield Case("Fetch 17, 10 partitions, 1 MB: write the answer (ours as buffers)", write, 1.0)
+    yield Case("Fetch 17, 10 partitions, 1 MB: read the answer", read, 1.0)
+    read, write = pair(api_versions(), 4)
+    yield Case("ApiVersions 4: write the answer", write, 1.0)
+    yield Case("ApiVersions 4: read the answer", read, 1.0)
+
+
+if __name__ == "__main__":
+    run(
+        __file__,
+        "How many messages a second are written and read?",
+        cases(),
+        "messages",
+        ("kio", "kafka-python", "aiokafka"),
+    )

@@ -1,0 +1,20 @@
+"""That the parts together are as many inputs as was promised, and that each part is run."""
+
+from pathlib import Path
+
+from fuzz_mutants import INPUTS, INPUTS_MIN, SCALE, scaled
+
+
+def test_the_parts_add_up() -> None:
+    assert sum(INPUTS.values()) >= INPUTS_MIN
+    for part, inputs in INPUTS.items():
+        for shards in (1, 2, 3, 10):
+            assert scaled(part, shards) * shards >= inputs * SCALE
+
+
+def test_every_part_is_run_to_its_count() -> None:
+    """Each test goes on until it has taken `scaled(part)` inputs; here, that there is a test."""
+    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_fuzz_*.py"))
+    for part in INPUTS:
+        assert f'seeded("{part}"' in sources
+        assert f'scaled("{part}"' in sources

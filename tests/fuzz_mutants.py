@@ -1,0 +1,108 @@
+"""Damaged bytes, the same ones in every run: how the fuzz tests make, count and bound them.
+
+A run is seeded by OTTLA_FUZZ_SEED (0 unless set) and the name of its part, so that a failure can
+be had again; what failed is printed with it. OTTLA_FUZZ_SCALE multiplies the counts.
+"""
+
+import os
+import resource
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from random import Random
+from struct import pack
+from typing import Final
+
+from protocol_values import varint
+
+SEED: Final = os.environ.get("OTTLA_FUZZ_SEED", "0")
+SCALE: Final = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
+
+# How many inputs each part takes in a normal run. tests/fuzz/test_counts.py adds them up.
+INPUTS: Final = {
+    "frames": 30_000,
+    "messages": 130_000,
+    "stored": 20_000,
+    "conversations": 20_000,
+    "batches": 60_000,
+}
+INPUTS_MIN: Final = 200_000
+
+MEMORY_GROWTH_MAX: Final = 64 * 1024 * 1024
+
+_INTERESTING: Final = (0, 1, 2, 16, 17, 127, 128, 255, 256, 32_767, 32_768, 65_535, 2**31 - 1)
+_NUMBERS: Final = (
+    *(pack(">b", n) for n in (-1, -2, 0, 1, 127, -128)),
+    *(pack(">h", n) for n in (-1, -2, 0, 1, 32_767, -32_768)),
+    *(pack(">i", n) for n in (-1, -2, 0, 1, 127, 128, 2**20, 2**31 - 1, -(2**31))),
+    *(pack(">q", n) for n in (-1, 0, 2**63 - 1, -(2**63))),
+    *(varint(n) for n in (*_INTERESTING, 2**31, 2**32 - 2, 2**32 - 1)),
+    b"\x80\x00",
+    b"\xff\xff\xff\xff\x1f",
+    b"\xff\xff\xff\xff\xff\x01",
+)
+
+
+def scaled(part: str, shards: int = 1) -> int:
+    """How many inputs one of `shards` equal shares of a part takes."""
+    return -(-int(INPUTS[part] * SCALE) // shards)
+
+
+def seeded(part: str, shard: object = "") -> Random:
+    """The chance of one share."""
+    return Random(f"{SEED} {part} {shard}")
+
+
+def mutant(random: Random, corpus: Sequence[bytes]) -> bytes:
+    """One of the corpus, damaged one to four times."""
+    raw = bytearray(random.choice(corpus))
+    for _ in range(random.choice((1, 1, 1, 2, 2, 4))):
+        _damage(random, raw, corpus)
+    return bytes(raw)
+
+
+def _damage(random: Random, raw: bytearray, corpus: Sequence[bytes]) -> None:
+    at = random.randrange(len(raw) + 1)
+    match random.randrange(10):
+        case 0 | 1 if at < len(raw):
+            raw[at] ^= 1 << random.randrange(8)
+        case 2 if at < len(raw):
+            raw[at] = random.randrange(256)
+        case 3 | 4 | 5:
+            number = random.choice(_NUMBERS)
+            raw[at : at + len(number)] = number
+        case 6:
+            del raw[at:]
+        case 7:
+            raw[at:at] = random.choice(_NUMBERS) if random.randrange(2) else random.randbytes(3)
+        case 8:
+            del raw[at : at + random.randrange(1, 9)]
+        case _:
+            other = random.choice(corpus)
+            raw[at:] = other[random.randrange(len(other) + 1) :]
+
+
+@contextmanager
+def bounded_memory() -> Generator[None]:
+    """What runs inside may not make the process larger than it may become under attack."""
+    before = _largest_bytes()
+    yield
+    grown = _largest_bytes() - before
+    assert grown <= MEMORY_GROWTH_MAX, f"the process grew by {grown} bytes"
+
+
+def _largest_bytes() -> int:
+    """The most memory that the process has had."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+@contextmanager
+def explained(part: str, shard: object, number: int, **what: object) -> Generator[None]:
+    """Say with a failure how to have it again."""
+    try:
+        yield
+    except BaseException as error:
+        told = ", ".join(f"{name}={value!r}" for name, value in what.items())
+        error.add_note(f"OTTLA_FUZZ_SEED={SEED}, {part} {shard}, input {number}: {told}")
+        raise

@@ -1,0 +1,531 @@
+"""Both ends of a connection, joined without a socket."""
+
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ottla.errors import ErrorCode, ProtocolViolation
+from ottla.protocol.apis import (
+    API_OF_KEY,
+    API_VERSIONS,
+    FETCH,
+    HEARTBEAT,
+    METADATA,
+    PRODUCE,
+    SASL_HANDSHAKE,
+    Api,
+)
+from ottla.protocol.conversation import (
+    ALL_VERSIONS,
+    ClientConversation,
+    Request,
+    Response,
+    Sent,
+    ServerConversation,
+    negotiate,
+)
+from ottla.protocol.headers import RequestHeader, write_request_header
+from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema import NEVER, Versions
+from ottla.protocol.writer import Unwritable
+from protocol_values import example, varint
+
+
+def joined(buffers: Sequence[Buffer]) -> bytes:
+    return b"".join(buffers)
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def raw_request(key: int, version: int, body: bytes = b"", client_id: str | None = None) -> bytes:
+    """A request of any key and version, with a header as of old."""
+    return frame(write_request_header(RequestHeader(key, version, 5, client_id), 1) + body)
+
+
+def heartbeat(group: str) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
+
+
+def answer(code: int) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=code)
+
+
+@pytest.mark.parametrize("api", API_OF_KEY.values(), ids=lambda api: api.name)
+def test_every_api_in_every_version(api: Api) -> None:
+    client, server = ClientConversation("ottla"), ServerConversation()
+    for version in api.versions:
+        asked, answered = example(api.request, version), example(api.response, version)
+        if isinstance(answered, ApiVersionsResponse):
+            answered.error_code = 0
+        sent, buffers = client.send(asked, version)
+        (request,) = server.receive(joined(buffers))
+        assert request.api is api
+        assert request.version == request.header.api_version == version
+        assert request.header.client_id == "ottla"
+        assert request.header.correlation_id == sent.correlation_id
+        assert request.message == asked
+        assert request.refused is ErrorCode.NONE
+        assert (client.awaited, server.unanswered) == (1, 1)
+        (response,) = client.receive(joined(server.send(request, answered)))
+        assert response == Response(sent, answered, version)
+        assert (client.awaited, server.unanswered) == (0, 0)
+
+
+@pytest.mark.parametrize("client_id", [None, "", "é\U0001f600", "x" * 32_767])
+@pytest.mark.parametrize("version", [0, 4])
+def test_client_ids(client_id: str | None, version: int) -> None:
+    client, server = ClientConversation(client_id), ServerConversation()
+    (request,) = server.receive(joined(client.send(heartbeat("g"), version)[1]))
+    assert request.header.client_id == client_id
+    assert request.message == heartbeat("g")
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(st.permutations(range(12)), st.integers(1, 400))
+def test_answers_leave_in_the_order_of_the_requests(order: list[int], size: int) -> None:
+    client, server = ClientConversation(), ServerConversation()
+    stream = b"".join(joined(client.send(heartbeat(f"g{n}"), n % 5)[1]) for n in range(12))
+    requests: list[Request] = []
+    for start in range(0, len(stream), size):
+        requests += server.receive(stream[start : start + size])
+    assert [request.sequence for request in requests] == list(range(12))
+    left = b""
+    finished: set[int] = set()
+    for number in order:
+        buffers = server.send(requests[number], answer(number))
+        finished.add(number)
+        leaving = next((n for n in range(12) if n not in finished), 12)
+        assert server.unanswered == 12 - leaving
+        left += joined(buffers)
+    responses: list[Response] = []
+    for start in range(0, len(left), size):
+        responses += client.receive(left[start : start + size])
+    assert [response.message for response in responses] == [answer(n) for n in range(12)]
+    assert [response.request.correlation_id for response in responses] == list(range(12))
+
+
+class Joined(RuleBasedStateMachine):
+    """Any script of sends, reads in pieces, answers in any order, and requests without one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.client, self.server = ClientConversation("c"), ServerConversation()
+        self.to_server = self.to_client = b""
+        self.open: list[Request] = []
+        self.expected: list[tuple[int, int]] = []  # correlation id and code, in order
+        self.codes: dict[int, int] = {}
+        self.sent = 0
+
+    @rule(version=st.sampled_from([0, 3, 4]))
+    def ask(self, version: int) -> None:
+        sent, buffers = self.client.send(heartbeat("g"), version)
+        self.to_server += joined(buffers)
+        self.codes[sent.correlation_id] = self.sent % 100
+        self.expected.append((sent.correlation_id, self.sent % 100))
+        self.sent += 1
+
+    @rule(version=st.sampled_from([3, 9, 13]))
+    def produce_without_answer(self, version: int) -> None:
+        request = ProduceRequest(acks=0, timeout_ms=1, topic_data=())
+        self.to_server += joined(self.client.send(request, version, answered=False)[1])
+
+    @precondition(lambda self: bool(self.to_server))
+    @rule(size=st.integers(1, 200))
+    def server_reads(self, size: int) -> None:
+        self.open += self.server.receive(self.to_server[:size])
+        self.to_server = self.to_server[size:]
+
+    @precondition(lambda self: bool(self.open))
+    @rule(pick=st.integers(0, 1000))
+    def server_answers(self, pick: int) -> None:
+        request = self.open.pop(pick % len(self.open))
+        if request.api is PRODUCE:
+            buffers = self.server.send(request, None)
+        else:
+            message = answer(self.codes[request.header.correlation_id])
+            whole = pick % 2 == 0
+            body = message if whole else message.buffers(request.version)
+            buffers = self.server.send(request, body)
+        self.to_client += joined(buffers)
+
+    @precondition(lambda self: bool(self.to_client))
+    @rule(size=st.integers(1, 200))
+    def client_reads(self, size: int) -> None:
+        for response in self.client.receive(self.to_client[:size]):
+            correlation_id, code = self.expected.pop(0)
+            assert response.request.correlation_id == correlation_id
+            assert response.message == answer(code)
+        self.to_client = self.to_client[size:]
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert self.client.awaited == len(self.expected)
+        assert self.server.unanswered >= len(self.open)
+
+    def teardown(self) -> None:
+        while self.to_server or self.open or self.to_client:
+            if self.to_server:
+                self.server_reads(1000)
+            elif self.open:
+                self.server_answers(len(self.open) - 1)
+            else:
+                self.client_reads(1000)
+        assert not self.expected
+        assert self.client.awaited == self.server.unanswered == 0
+
+
+TestJoined = Joined.TestCase
+TestJoined.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, database=None
+)
+
+
+def test_a_produce_without_an_answer_holds_nobody_up() -> None:
+    client, server = ClientConversation(), ServerConversation()
+    silent = ProduceRequest(acks=0, timeout_ms=1, topic_data=())
+    stream = joined(client.send(heartbeat("a"), 4)[1])
+    stream += joined(client.send(silent, 9, answered=False)[1])
+    stream += joined(client.send(heartbeat("b"), 4)[1])
+    first, second, third = server.receive(stream)
+    assert server.send(third, answer(3)) == []
+    assert server.send(second, None) == []
+    left = joined(server.send(first, answer(1)))
+    assert [r.message for r in client.receive(left)] == [answer(1), answer(3)]
+    assert (client.awaited, server.unanswered) == (0, 0)
+
+
+def test_a_request_is_answered_once() -> None:
+    client, server = ClientConversation(), ServerConversation()
+    stream = joined(client.send(heartbeat("a"), 4)[1] + client.send(heartbeat("b"), 4)[1])
+    first, second = server.receive(stream)
+    server.send(second, answer(0))
+    with pytest.raises(AssertionError, match="once"):
+        server.send(second, answer(0))
+    server.send(first, answer(0))
+    with pytest.raises(AssertionError, match="once"):
+        server.send(first, answer(0))
+
+
+def test_an_answer_that_cannot_be_written_can_be_replaced() -> None:
+    client, server = ClientConversation(), ServerConversation()
+    (request,) = server.receive(joined(client.send(heartbeat("a"), 4)[1]))
+    with pytest.raises(Unwritable):
+        server.send(request, answer(40_000))
+    (response,) = client.receive(joined(server.send(request, answer(4))))
+    assert response.message == answer(4)
+
+
+def test_records_leave_without_a_copy() -> None:
+    client, server = ClientConversation(), ServerConversation()
+    batch = bytes(100_000)
+    asked = example(PRODUCE.request, 9)
+    assert isinstance(asked, ProduceRequest)
+    asked.topic_data[0].partition_data[0].records = batch
+    _, buffers = client.send(asked, 9)
+    assert any(buffer is batch for buffer in buffers)
+    (request,) = server.receive(joined(buffers))
+    assert request.message == asked
+    answered: Any = example(FETCH.response, 12)
+    answered.responses[0].partitions[0].records = batch
+    (request,) = server.receive(joined(client.send(example(FETCH.request, 12), 12)[1]))
+    client, server = ClientConversation(), ServerConversation()
+    (request,) = server.receive(joined(client.send(example(FETCH.request, 12), 12)[1]))
+    buffers = server.send(request, answered)
+    assert any(buffer is batch for buffer in buffers)
+    assert client.receive(joined(buffers))[0].message == answered
+
+
+def test_an_answer_to_another_request() -> None:
+    client = ClientConversation()
+    client.send(heartbeat("a"), 0)
+    with pytest.raises(ProtocolViolation, match="answer 7 where 0 was awaited"):
+        client.receive(frame(struct.pack(">ih", 7, 0)))
+
+
+def test_answers_out_of_order() -> None:
+    client = ClientConversation()
+    client.send(heartbeat("a"), 0)
+    client.send(heartbeat("b"), 0)
+    with pytest.raises(ProtocolViolation, match="answer 1 where 0"):
+        client.receive(frame(struct.pack(">ih", 1, 0)))
+
+
+def test_an_answer_to_nothing() -> None:
+    with pytest.raises(ProtocolViolation, match="to no request"):
+        ClientConversation().receive(frame(struct.pack(">ih", 0, 0)))
+    client = ClientConversation()
+    client.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=()), 9, answered=False)
+    with pytest.raises(ProtocolViolation, match="to no request"):
+        client.receive(frame(struct.pack(">ih", 0, 0)))
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0", b"\0\0\0\0\0", bytes(7), bytes(300)])
+def test_an_answer_that_does_not_fit_its_request(body: bytes) -> None:
+    client = ClientConversation()
+    client.send(heartbeat("a"), 0)
+    with pytest.raises(ProtocolViolation):
+        client.receive(frame(body))
+
+
+def test_correlation_ids_begin_again() -> None:
+    client, server = ClientConversation(), ServerConversation()
+    client._correlation_id = 2**31 - 2  # pyright: ignore[reportPrivateUsage]
+    ids: list[int] = []
+    for number in range(4):
+        sent, buffers = client.send(heartbeat("a"), 4)
+        ids.append(sent.correlation_id)
+        (request,) = server.receive(joined(buffers))
+        (response,) = client.receive(joined(server.send(request, answer(number))))
+        assert response.request is sent
+    assert ids == [2**31 - 2, 2**31 - 1, 0, 1]
+
+
+@pytest.mark.parametrize("key", [-1, 52, 58, 93, 1000, 32_767])
+def test_an_unknown_api(key: int) -> None:
+    assert key not in API_OF_KEY
+    with pytest.raises(ProtocolViolation, match=f"unknown API key {key}"):
+        ServerConversation().receive(raw_request(key, 0))
+
+
+def test_an_unsupported_version() -> None:
+    for api in API_OF_KEY.values():
+        if api is API_VERSIONS:
+            continue
+        for version in (-1, api.versions.low - 1, api.versions.high + 1, 32_767):
+            if version not in api.versions:
+                with pytest.raises(ProtocolViolation, match="is not supported"):
+                    ServerConversation().receive(raw_request(api.key, version, bytes(50)))
+
+
+def test_versions_that_are_advertised_only_are_refused() -> None:
+    """Produce 0 to 2 stand in the answer for the sake of librdkafka."""
+    server = ServerConversation({PRODUCE.key: PRODUCE.advertised})
+    for version in range(3):
+        with pytest.raises(ProtocolViolation, match="is not supported"):
+            server.receive(raw_request(PRODUCE.key, version, bytes(50)))
+
+
+def test_an_api_that_this_listener_does_not_have() -> None:
+    before_login = {API_VERSIONS.key: API_VERSIONS.versions, SASL_HANDSHAKE.key: Versions(1, 1)}
+    client = ClientConversation()
+    with pytest.raises(ProtocolViolation, match="unknown API key 3"):
+        ServerConversation(before_login).receive(
+            joined(client.send(MetadataRequest(topics=None), 1)[1])
+        )
+    with pytest.raises(ProtocolViolation, match="version 0 is not supported"):
+        ServerConversation(before_login).receive(raw_request(SASL_HANDSHAKE.key, 0, b"\0\1x"))
+    (request,) = ServerConversation(before_login).receive(
+        raw_request(SASL_HANDSHAKE.key, 1, b"\0\5PLAIN")
+    )
+    assert request.api is SASL_HANDSHAKE
+    none_at_all = ServerConversation({METADATA.key: NEVER})
+    with pytest.raises(ProtocolViolation):
+        none_at_all.receive(raw_request(METADATA.key, 0, bytes(4)))
+
+
+@pytest.mark.parametrize("version", [5, 6, 99, 32_767, -1])
+@pytest.mark.parametrize("body", [b"", b"\0", b"\xff" * 50])
+def test_api_versions_from_the_future(version: int, body: bytes) -> None:
+    """The body is not looked at; the answer of version 0 says which versions there are."""
+    server = ServerConversation()
+    (request,) = server.receive(raw_request(API_VERSIONS.key, version, body, "new"))
+    assert request.refused is ErrorCode.UNSUPPORTED_VERSION
+    assert request.version == 0
+    assert request.header == RequestHeader(18, version, 5, "new")
+    assert request.message == ApiVersionsRequest()
+    refusal = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),),
+    )
+    assert joined(server.send(request, refusal)).hex() == (
+        "00000010"  # the frame
+        "00000005"  # the correlation id, and no tags
+        "0023"  # UNSUPPORTED_VERSION
+        "00000001"  # one API of three numbers
+        "0012" + "0000" + "0004"
+    )
+
+
+@pytest.mark.parametrize("version", API_VERSIONS.versions)
+def test_a_client_reads_the_refusal_of_its_api_versions(version: int) -> None:
+    old = ServerConversation({**ALL_VERSIONS, API_VERSIONS.key: Versions(0, 0)})
+    client = ClientConversation()
+    sent, buffers = client.send(ApiVersionsRequest(), version)
+    (request,) = old.receive(joined(buffers))
+    assert (request.refused is ErrorCode.UNSUPPORTED_VERSION) is (version > 0)
+    refusal = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=(ApiVersion(api_key=18, min_version=0, max_version=0),),
+    )
+    (response,) = client.receive(joined(old.send(request, refusal)))
+    assert response == Response(sent, refusal, 0)
+
+
+def test_an_answer_to_api_versions_is_read_in_the_version_it_was_asked_in() -> None:
+    """Its header has no tags, in flexible versions neither."""
+    client, server = ClientConversation(), ServerConversation()
+    for version in API_VERSIONS.versions:
+        _, buffers = client.send(ApiVersionsRequest(), version)
+        (request,) = server.receive(joined(buffers))
+        message = example(ApiVersionsResponse, version)
+        assert isinstance(message, ApiVersionsResponse)
+        message.error_code = ErrorCode.NONE
+        left = joined(server.send(request, message))
+        assert left[8:] == message.encode(version)
+        assert client.receive(left)[0] == Response(
+            Sent(API_VERSIONS, version, version), message, version
+        )
+    client.send(ApiVersionsRequest(), 4)
+    with pytest.raises(ProtocolViolation):
+        client.receive(frame(struct.pack(">i", 5)))
+
+
+def test_header_tags_are_skipped_and_lies_in_them_end_it() -> None:
+    head = struct.pack(">hhih", HEARTBEAT.key, 4, 9, -1)
+    body = heartbeat("g").encode(4)
+    section = varint(2) + b"\0\1x" + b"\5\0"
+    (request,) = ServerConversation().receive(frame(head + section + body))
+    assert request.message == heartbeat("g")
+    for bad in (b"\1", b"\2\5\0\0\0", b"\1\0\xff\xff\xff\xff\x0f", b"\x80\0"):
+        with pytest.raises(ProtocolViolation):
+            ServerConversation().receive(frame(head + bad + body))
+    client = ClientConversation()
+    client.send(heartbeat("g"), 4)
+    tagged = struct.pack(">i", 0) + section + answer(0).encode(4)
+    assert client.receive(frame(tagged))[0].message == answer(0)
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_a_request_without_room_for_a_header(size: int) -> None:
+    with pytest.raises(ProtocolViolation, match="no header"):
+        ServerConversation().receive(frame(bytes(size)))
+
+
+def test_bytes_behind_a_request() -> None:
+    raw = raw_request(HEARTBEAT.key, 0, heartbeat("g").encode(0))
+    assert ServerConversation().receive(raw)
+    raw = raw_request(HEARTBEAT.key, 0, heartbeat("g").encode(0) + b"\0")
+    with pytest.raises(ProtocolViolation, match="behind the message"):
+        ServerConversation().receive(raw)
+
+
+def test_the_bounds_of_a_listener() -> None:
+    client = ClientConversation()
+    _, buffers = client.send(heartbeat("g" * 100), 4)
+    with pytest.raises(ProtocolViolation, match="at most 50 are allowed"):
+        ServerConversation(frame_bytes_max=50).receive(joined(buffers))
+    request = MetadataRequest(topics=[]).encode(4)
+    many = struct.pack(">i", 30) + b"\0\1t" * 30 + request[4:]
+    assert ServerConversation(objects_max=30).receive(raw_request(METADATA.key, 4, many))
+    with pytest.raises(ProtocolViolation, match="number of objects"):
+        ServerConversation(objects_max=29).receive(raw_request(METADATA.key, 4, many))
+
+
+def test_only_requests_are_sent() -> None:
+    client = ClientConversation()
+    with pytest.raises(AssertionError, match="not a request"):
+        client.send(answer(0), 4)
+
+    class Foreign(Message, versions="0"):
+        """A message of no API."""
+
+    with pytest.raises(AssertionError, match="no API"):
+        client.send(Foreign(), 0)
+    with pytest.raises(Unwritable):
+        client.send(heartbeat("g"), 5)
+    assert client.awaited == 0
+    assert client.send(heartbeat("g"), 4)[0].correlation_id == 0
+
+
+def test_a_client_id_that_no_header_can_hold() -> None:
+    with pytest.raises(AssertionError):
+        ClientConversation("x" * 32_768).send(heartbeat("g"), 4)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "version"),
+    [
+        ((0, 4), (0, 4), 4),
+        ((0, 4), (2, 9), 4),
+        ((3, 13), (0, 9), 9),
+        ((3, 13), (13, 20), 13),
+        ((3, 13), (0, 3), 3),
+        ((3, 13), (0, 2), None),
+        ((3, 13), (14, 20), None),
+        ((0, -1), (0, 5), None),
+        ((0, 5), (0, -1), None),
+        ((0, 0), (0, 0), 0),
+    ],
+)
+def test_the_newest_version_that_both_speak(
+    ours: tuple[int, int], theirs: tuple[int, int], version: int | None
+) -> None:
+    assert negotiate(Versions(*ours), Versions(*theirs)) == version
+    assert negotiate(Versions(*theirs), Versions(*ours)) == version
+
+
+def test_noise_ends_a_conversation_and_nothing_else() -> None:
+    random = Random(3)
+    for _ in range(2_000):
+        noise = frame(random.randbytes(random.randrange(60)))
+        client = ClientConversation()
+        client.send(heartbeat("g"), 4)
+        with pytest.raises(ProtocolViolation):
+            client.receive(noise)
+        try:
+            requests = ServerConversation().receive(noise)
+        except ProtocolViolation:
+            continue
+        assert requests[0].api.key == struct.unpack_from(">h", noise, 4)[0]
+
+
+@given(cuts=st.lists(st.integers(1, 40), max_size=30))
+def test_what_came_before_a_violation_is_taken_however_the_stream_was_cut(cuts: list[int]) -> None:
+    client, server = ClientConversation(), ServerConversation()
+    good = b"".join(joined(client.send(heartbeat(group), 4)[1]) for group in "abc")
+    for bad in (raw_request(999, 0), struct.pack(">i", -1)):
+        server = ServerConversation()
+        stream = good + bad + good
+        groups: list[str] = []
+        at = 0
+        for cut in [*cuts, len(stream)]:
+            with suppress(ProtocolViolation):
+                for request in server.receive(stream[at : at + cut]):
+                    assert isinstance(request.message, HeartbeatRequest)
+                    groups.append(request.message.group_id)
+            at += cut
+        assert groups == ["a", "b", "c"]
+        assert server.violation is not None
+        with pytest.raises(ProtocolViolation):
+            server.receive(good)
+
+
+def test_answers_before_a_violation_are_taken() -> None:
+    client = ClientConversation()
+    for group in "ab":
+        client.send(heartbeat(group), 0)
+    right = frame(struct.pack(">ih", 0, 7))
+    wrong = frame(struct.pack(">ih", 9, 7))
+    (response,) = client.receive(right + wrong)
+    assert response.request.correlation_id == 0
+    assert client.violation is not None
+    with pytest.raises(ProtocolViolation, match="answer 9"):
+        client.receive(b"\0")

@@ -1,0 +1,253 @@
+"""Frames: the same ones however the stream is cut, kept unchanged, and paid for only when sent."""
+
+import gc
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.errors import ProtocolViolation
+from ottla.protocol.frames import FRAME_BYTES_MAX, SCRATCH_BYTES, Framer, frame_length
+
+Feed = Callable[[Framer, bytes], list[memoryview]]
+
+
+def by_receive(framer: Framer, data: bytes) -> list[memoryview]:
+    return framer.receive(data)
+
+
+def by_buffer(framer: Framer, data: bytes) -> list[memoryview]:
+    """As a transport does: at most as much as the framer has room for."""
+    frames: list[memoryview] = []
+    while data:
+        room = framer.buffer()
+        assert len(room) > 0
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        frames += framer.filled(count)
+        data = data[count:]
+    return frames
+
+
+both_ways = pytest.mark.parametrize("feed", [by_receive, by_buffer])
+
+
+def stream(bodies: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+def chunks(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    edges = [0, *sorted(cuts), len(data)]
+    for start, stop in pairwise(edges):
+        yield data[start:stop]
+
+
+EDGES = (
+    0,
+    1,
+    3,
+    4,
+    5,
+    SCRATCH_BYTES - 5,
+    SCRATCH_BYTES - 4,
+    SCRATCH_BYTES - 3,
+    SCRATCH_BYTES,
+    2 * SCRATCH_BYTES,
+    4 * SCRATCH_BYTES - 4,
+    4 * SCRATCH_BYTES,
+    4 * SCRATCH_BYTES + 1,
+    16 * SCRATCH_BYTES + 7,
+)
+
+
+@st.composite
+def cut_streams(draw: st.DrawFn) -> tuple[list[bytes], list[int]]:
+    sizes = draw(st.lists(st.one_of(st.integers(0, 40), st.sampled_from(EDGES)), max_size=6))
+    random = Random(draw(st.integers(0, 2**32)))
+    bodies = [random.randbytes(size) for size in sizes]
+    total = sum(sizes) + 4 * len(sizes)
+    cuts = draw(st.lists(st.integers(0, total), max_size=12))
+    return bodies, cuts
+
+
+@both_ways
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(case=cut_streams())
+def test_frames_do_not_depend_on_how_the_stream_is_cut(
+    feed: Feed, case: tuple[list[bytes], list[int]]
+) -> None:
+    bodies, cuts = case
+    framer = Framer()
+    frames: list[memoryview] = []
+    for chunk in chunks(stream(bodies), cuts):
+        frames += feed(framer, chunk)
+    assert [bytes(frame) for frame in frames] == bodies
+    assert not framer.partial
+
+
+@both_ways
+def test_every_cut_into_two_and_byte_by_byte(feed: Feed) -> None:
+    bodies = [b"", b"a", b"", b"bcd" * 5, b"\0\0\0\1", b""]
+    data = stream(bodies)
+    for cut in range(len(data) + 1):
+        framer = Framer()
+        frames = feed(framer, data[:cut]) + feed(framer, data[cut:])
+        assert [bytes(frame) for frame in frames] == bodies
+    framer = Framer()
+    frames = [frame for byte in data for frame in feed(framer, bytes([byte]))]
+    assert [bytes(frame) for frame in frames] == bodies
+
+
+@both_ways
+def test_whether_a_frame_has_begun(feed: Feed) -> None:
+    framer = Framer()
+    assert not framer.partial
+    data = stream([b"x" * (SCRATCH_BYTES + 10)])
+    for byte in data[:6]:
+        assert not feed(framer, bytes([byte]))
+        assert framer.partial
+    assert not feed(framer, data[6:-1])
+    assert framer.partial
+    assert len(feed(framer, data[-1:])) == 1
+    assert not framer.partial
+
+
+@both_ways
+def test_frames_that_were_handed_out_do_not_change(feed: Feed) -> None:
+    random = Random(7)
+    framer = Framer()
+    kept: list[tuple[memoryview, bytes]] = []
+    for _ in range(60):
+        bodies = [random.randbytes(random.choice((0, 3, 900, 70_000, 300_000))) for _ in range(3)]
+        data = stream(bodies)
+        frames: list[memoryview] = []
+        for chunk in chunks(data, [random.randrange(len(data)) for _ in range(3)]):
+            frames += feed(framer, chunk)
+        kept += zip(frames, bodies, strict=True)
+    assert all(frame == body for frame, body in kept)
+    assert all(frame.readonly for frame, _ in kept)
+
+
+@pytest.mark.parametrize("length", [-1, -2, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
+@both_ways
+def test_a_length_that_is_refused(feed: Feed, length: int) -> None:
+    with pytest.raises(ProtocolViolation, match=f"a frame of {length} bytes"):
+        feed(Framer(), struct.pack(">i", length))
+
+
+@both_ways
+def test_the_bounds_of_the_length(feed: Feed) -> None:
+    assert [bytes(frame) for frame in feed(Framer(10), stream([b"x" * 10]))] == [b"x" * 10]
+    with pytest.raises(ProtocolViolation):
+        feed(Framer(10), struct.pack(">i", 11))
+    assert [bytes(frame) for frame in feed(Framer(0), stream([b""]))] == [b""]
+    assert not feed(Framer(), struct.pack(">i", FRAME_BYTES_MAX))
+
+
+def test_a_bad_length_is_seen_before_anything_of_its_frame_has_come() -> None:
+    framer = Framer(1000)
+    assert not framer.receive(b"\0\0\x03")
+    with pytest.raises(ProtocolViolation):
+        framer.receive(b"\xe9")
+
+
+@both_ways
+def test_the_bound_may_change_between_frames(feed: Feed) -> None:
+    """A login raises it: what came before the login was small."""
+    framer = Framer(100)
+    feed(framer, stream([b"x" * 100]))
+    framer.frame_bytes_max = SCRATCH_BYTES * 3
+    (frame,) = feed(framer, stream([b"y" * (SCRATCH_BYTES * 2)]))
+    assert len(frame) == SCRATCH_BYTES * 2
+    large = stream([b"z" * SCRATCH_BYTES * 3])
+    assert not feed(framer, large[: SCRATCH_BYTES * 2])
+    framer.frame_bytes_max = 10
+    (begun,) = feed(framer, large[SCRATCH_BYTES * 2 :])
+    assert len(begun) == SCRATCH_BYTES * 3
+    with pytest.raises(ProtocolViolation):
+        feed(framer, stream([b"x" * 11]))
+
+
+def test_a_frame_that_is_only_claimed_costs_no_memory() -> None:
+    claims = [Framer() for _ in range(20)]
+    tracemalloc.start()
+    before = resident_bytes()
+    try:
+        for framer in claims:
+            framer.receive(struct.pack(">i", FRAME_BYTES_MAX) + b"only this")
+        assert tracemalloc.get_traced_memory()[1] < 20 * 5 * SCRATCH_BYTES
+    finally:
+        tracemalloc.stop()
+    assert resident_bytes() - before < 20 * 6 * SCRATCH_BYTES
+
+
+def resident_bytes() -> int:
+    """Of Linux; elsewhere the measurement of Python's own memory has to do."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0
+
+
+def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
+    framer = Framer()
+    size = 40 * 1024 * 1024
+    piece = bytes(SCRATCH_BYTES)
+    frames: list[memoryview] = []
+    tracemalloc.start()
+    try:
+        framer.receive(struct.pack(">i", size))
+        arrived = 0
+        while arrived < size:
+            frames = framer.receive(piece)
+            arrived += len(piece)
+            held = tracemalloc.get_traced_memory()[0]
+            assert held <= 4 * max(arrived, SCRATCH_BYTES) + 2 * SCRATCH_BYTES
+        assert tracemalloc.get_traced_memory()[1] <= 2 * size
+    finally:
+        tracemalloc.stop()
+    assert [len(frame) for frame in frames] == [size]
+
+
+@pytest.mark.parametrize(
+    "size", [SCRATCH_BYTES, 4 * SCRATCH_BYTES, 4 * SCRATCH_BYTES + 1, 1_048_577, 10_485_760]
+)
+def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
+    """What is read goes where the frame is, and at most a third of it has to move from there."""
+    framer = Framer()
+    framer.receive(struct.pack(">i", size))
+    memories = [framer.buffer()]
+    while not (frames := framer.filled(len(memories[-1]))):
+        memories.append(framer.buffer())
+        memories[-1][:] = b"\7" * len(memories[-1])
+    (frame,) = frames
+    assert len(frame) == size
+    assert frame.obj is memories[-1].obj
+    assert frame[-len(memories[-1]) :] == memories[-1]
+    moved = sum(len(bytes(memory)) for memory in memories[:-1])
+    assert moved <= size / 3 + 8
+    assert sum(len(memory) for memory in memories) == size
+
+
+def test_a_frame_lets_go_of_the_scratch() -> None:
+    """A small frame that somebody keeps must not keep 64 KiB alive."""
+    framer = Framer()
+    tracemalloc.start()
+    try:
+        frames = [framer.receive(stream([b"small"]))[0] for _ in range(100)]
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert all(frame == b"small" for frame in frames)
+
+
+def test_the_length_in_front() -> None:
+    assert frame_length(0) == b"\0\0\0\0"
+    assert frame_length(258) == b"\0\0\1\2"
+    with pytest.raises(struct.error):
+        frame_length(2**31)

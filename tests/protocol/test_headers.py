@@ -1,0 +1,91 @@
+"""Headers by hand: read before anything is known, so nothing in them is believed."""
+
+import struct
+
+import pytest
+
+from ottla.errors import ProtocolViolation
+from ottla.protocol.headers import (
+    RequestHeader,
+    header_tags_end,
+    read_request_header,
+    read_response_header,
+    response_body_position,
+    write_request_header,
+    write_response_header,
+)
+from protocol_values import varint
+
+HEADER = RequestHeader(18, 3, 77, "ottla")
+
+
+@pytest.mark.parametrize("client_id", [None, "", "ottla", "\0", "é\u20ac\U0001f600", "x" * 32_767])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_request_header_comes_back(client_id: str | None, version: int) -> None:
+    header = HEADER._replace(client_id=client_id)
+    raw = write_request_header(header, version)
+    for frame in (raw + b"body", memoryview(raw + b"body"), bytearray(raw + b"body")):
+        read, position = read_request_header(frame)
+        assert read == header
+        if version == 2:
+            position = header_tags_end(frame, position)
+        assert frame[position:] == b"body"
+
+
+@pytest.mark.parametrize("number", [-(2**15), -1, 0, 2**15 - 1])
+def test_numbers_at_their_edges(number: int) -> None:
+    header = RequestHeader(number, number, number * 65_536, None)
+    assert read_request_header(write_request_header(header, 1)) == (header, 10)
+
+
+def test_a_request_header_that_ends_early() -> None:
+    raw = write_request_header(HEADER, 1)
+    for end in range(len(raw)):
+        with pytest.raises(ProtocolViolation):
+            read_request_header(raw[:end])
+
+
+@pytest.mark.parametrize("length", [-2, -32_768, 6, 32_767])
+def test_a_client_id_of_a_wrong_length(length: int) -> None:
+    raw = struct.pack(">hhih", 18, 3, 77, length) + b"ottla"
+    with pytest.raises(ProtocolViolation, match="client id"):
+        read_request_header(raw)
+
+
+@pytest.mark.parametrize("client_id", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"a\xe2\x82"])
+def test_a_client_id_that_is_no_utf8(client_id: bytes) -> None:
+    raw = struct.pack(">hhih", 18, 3, 77, len(client_id)) + client_id
+    for frame in (raw, memoryview(raw)):
+        with pytest.raises(ProtocolViolation, match="client id"):
+            read_request_header(frame)
+
+
+def test_tags_of_a_header_are_skipped_and_checked() -> None:
+    section = varint(2) + b"\0\3abc" + b"\7\0"
+    assert header_tags_end(b"head" + section + b"body", 4) == 4 + len(section)
+    assert header_tags_end(b"\0", 0) == 1
+    many = varint(300) + b"".join(varint(n) + b"\1x" for n in range(300))
+    assert header_tags_end(memoryview(many), 0) == len(many)
+    bad = [b"", b"\1", b"\1\0", b"\1\0\2a", b"\2\1\0\1\0", b"\2\1\0\0\0", b"\x80\x00", b"\xff" * 9]
+    for raw in bad:
+        with pytest.raises(ProtocolViolation):
+            header_tags_end(raw, 0)
+    for end in range(len(section)):
+        with pytest.raises(ProtocolViolation):
+            header_tags_end(section[:end], 0)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("correlation_id", [0, 1, -1, 2**31 - 1, -(2**31)])
+def test_a_response_header_comes_back(correlation_id: int, version: int) -> None:
+    raw = write_response_header(correlation_id, version) + b"body"
+    assert read_response_header(raw) == correlation_id
+    assert raw[response_body_position(raw, version) :] == b"body"
+
+
+def test_a_response_header_that_ends_early() -> None:
+    for end in range(4):
+        with pytest.raises(ProtocolViolation):
+            read_response_header(b"\0\0\0\1"[:end])
+    with pytest.raises(ProtocolViolation):
+        response_body_position(b"\0\0\0\1", 1)

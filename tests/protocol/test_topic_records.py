@@ -1,0 +1,114 @@
+"""Keys and values of the internal topics: what is of a later release is not what is damaged."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from ottla.errors import ProtocolViolation
+from ottla.protocol import offsets_topic, transactions_topic
+from ottla.protocol.message import Message
+from ottla.protocol.offsets_topic import (
+    ConsumerGroupMetadataKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.topic_records import TopicRecords
+from ottla.protocol.transactions_topic import TransactionLogKey
+from protocol_values import STORED, example
+
+OFFSETS = offsets_topic.TYPES
+TRANSACTIONS = transactions_topic.TYPES
+
+# The numbers of CoordinatorRecordType in Kafka's group coordinator.
+NUMBERS = {
+    "OffsetCommit": 1,
+    "GroupMetadata": 2,
+    "ConsumerGroupMetadata": 3,
+    "ConsumerGroupPartitionMetadata": 4,
+    "ConsumerGroupMemberMetadata": 5,
+    "ConsumerGroupTargetAssignmentMetadata": 6,
+    "ConsumerGroupTargetAssignmentMember": 7,
+    "ConsumerGroupCurrentMemberAssignment": 8,
+    "ConsumerGroupRegularExpression": 16,
+    "TransactionLog": 0,
+}
+
+
+def pair(name: str) -> tuple[type[Message], type[Message], TopicRecords]:
+    by_name = {cls.__name__: cls for cls in STORED}
+    topic = TRANSACTIONS if name == "TransactionLog" else OFFSETS
+    return by_name[f"{name}Key"], by_name[f"{name}Value"], topic
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_keys_and_values_come_back(name: str) -> None:
+    key_class, value_class, topic = pair(name)
+    key = example(key_class, 0)
+    raw = topic.encode_key(key)
+    assert raw == struct.pack(">h", NUMBERS[name]) + key.encode(0)
+    assert topic.decode_key(raw) == key
+    assert topic.decode_key(memoryview(raw)) == key
+    for version in value_class.VERSIONS:
+        value = example(value_class, version)
+        data = topic.encode_value(value, version)
+        assert data == struct.pack(">h", version) + value.encode(version)
+        assert topic.decode_value(key, data) == value
+        assert topic.decode_value(key, bytearray(data)) == value
+
+
+def test_every_stored_pair_has_its_number() -> None:
+    names = {cls.__name__.removesuffix("Key") for cls in STORED if cls.__name__.endswith("Key")}
+    assert names == set(NUMBERS)
+
+
+def test_the_number_of_the_first_releases_is_read_and_not_written() -> None:
+    key = OffsetCommitKey(group="g", topic="t", partition=3)
+    assert OFFSETS.decode_key(b"\0\0" + key.encode(0)) == key
+    assert OFFSETS.encode_key(key)[:2] == b"\0\1"
+
+
+@pytest.mark.parametrize("number", [9, 15, 17, 24, 32_767, -1])
+def test_a_key_of_a_later_release_is_left_alone(number: int) -> None:
+    assert OFFSETS.decode_key(struct.pack(">h", number) + b"whatever") is None
+    assert OFFSETS.decode_key(struct.pack(">h", number)) is None
+    assert TRANSACTIONS.decode_key(struct.pack(">h", number)) is None
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\0", b"\0\2", b"\0\2\0\5abc", b"\0\2\0\1ab", b"\0\2\xff\xff"]
+)
+def test_a_damaged_key(raw: bytes) -> None:
+    with pytest.raises(ProtocolViolation):
+        OFFSETS.decode_key(raw)
+
+
+@pytest.mark.parametrize("version", [5, 6, 32_767, -1, -32_768])
+def test_a_value_of_an_unknown_version(version: int) -> None:
+    key = GroupMetadataKey(group="g")
+    with pytest.raises(ProtocolViolation, match=f"not {version}"):
+        OFFSETS.decode_value(key, struct.pack(">h", version) + bytes(100))
+
+
+def test_a_damaged_value() -> None:
+    key = OffsetCommitKey(group="g", topic="t", partition=3)
+    value = OffsetCommitValue(offset=1, metadata="", commit_timestamp=2)
+    raw = OFFSETS.encode_value(value, 4)
+    for end in range(len(raw)):
+        with pytest.raises(ProtocolViolation):
+            OFFSETS.decode_value(key, raw[:end])
+    with pytest.raises(ProtocolViolation):
+        OFFSETS.decode_value(key, raw + b"\0")
+
+
+def test_a_value_is_read_as_what_its_key_says() -> None:
+    raw = OFFSETS.encode_value(example(OffsetCommitValue, 3), 3)
+    with pytest.raises(ProtocolViolation):
+        OFFSETS.decode_value(ConsumerGroupMetadataKey(group_id="g"), raw)
+
+
+def test_a_key_of_another_topic_is_our_mistake() -> None:
+    key: Any = TransactionLogKey(transactional_id="t")
+    with pytest.raises(KeyError):
+        OFFSETS.encode_key(key)
