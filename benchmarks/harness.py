@@ -18,6 +18,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 OURS = "ottla"
+PIPED_WIDTH = 130  # a file or a pipe has no width of its own
 
 Candidate = Callable[[], object]
 
@@ -153,7 +155,7 @@ def run(
     parser = argparse.ArgumentParser(description=question)
     parser.add_argument("--quick", action="store_true", help="a short run, for a first look")
     quick: bool = parser.parse_args().quick
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     rows: list[Row] = []
     for case in cases:
         with console.status(case.name):
