@@ -1,0 +1,140 @@
+"""Which leader wrote which part of a log: epochs and the offsets they begin at.
+
+Invariant: epochs and start offsets both rise from entry to entry. Replicas compare these
+histories to find where their logs part (rules A1 and A2, KIP-101, KIP-279), so an entry is on the
+disk before a record of its epoch is acknowledged, and the earliest one outlives its records.
+
+`assign` and the truncations tell whether they changed anything, so that the file must be written.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Self
+
+from ottla.ids import LeaderEpoch, Offset
+from ottla.log.checkpoints import number, read_checkpoint, write_checkpoint
+
+_EPOCH_MAX: Final = 2**31 - 1
+_OFFSET_MAX: Final = 2**63 - 1
+
+
+class EpochStart(NamedTuple):
+    """An epoch and the first offset that was written in it."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class EpochEnd(NamedTuple):
+    """An epoch and the offset behind the last that was written in it."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
+
+
+class EpochHistory:
+    """The leader epochs of one replica; in memory, and as `leader-epoch-checkpoint`."""
+
+    __slots__ = ("_epochs", "_starts")
+
+    def __init__(self) -> None:
+        self._epochs: list[LeaderEpoch] = []
+        self._starts: list[Offset] = []
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the file, or raise CorruptText; entries that conflict give way as in `assign`."""
+        history = cls()
+        for line, (epoch, start_offset) in read_checkpoint(text, 2):
+            history.assign(
+                LeaderEpoch(number(epoch, _EPOCH_MAX, "epoch", line)),
+                Offset(number(start_offset, _OFFSET_MAX, "offset", line)),
+            )
+        return history
+
+    def format(self) -> str:
+        """The text of the file."""
+        return write_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in self])
+
+    def __iter__(self) -> Iterator[EpochStart]:
+        return map(EpochStart, self._epochs, self._starts)
+
+    @property
+    def latest(self) -> EpochStart | None:
+        """The last entry."""
+        return EpochStart(self._epochs[-1], self._starts[-1]) if self._epochs else None
+
+    @property
+    def earliest(self) -> EpochStart | None:
+        """The first entry."""
+        return EpochStart(self._epochs[0], self._starts[0]) if self._epochs else None
+
+    def previous(self, epoch: int) -> LeaderEpoch | None:
+        """The last epoch below one."""
+        at = bisect_left(self._epochs, epoch)
+        return self._epochs[at - 1] if at else None
+
+    def next(self, epoch: int) -> LeaderEpoch | None:
+        """The first epoch above one."""
+        at = bisect_right(self._epochs, epoch)
+        return self._epochs[at] if at < len(self._epochs) else None
+
+    def epoch_of(self, offset: int) -> LeaderEpoch | None:
+        """The epoch in which an offset was or will be written; None below the earliest entry."""
+        at = bisect_right(self._starts, offset)
+        return self._epochs[at - 1] if at else None
+
+    def end_offset(self, epoch: int, log_end_offset: Offset) -> EpochEnd | None:
+        """Where the last epoch at or below the one asked for ends (rule A2).
+
+        It ends where the next one begins, the latest at the log's end. An epoch below all entries
+        ends where the first begins: what was written in it is gone. None for an epoch above all
+        entries, of which this log knows nothing, and for the -1 of who has no epoch.
+        """
+        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+            return None
+        if epoch == self._epochs[-1]:
+            return EpochEnd(self._epochs[-1], log_end_offset)
+        above = bisect_right(self._epochs, epoch)
+        known = self._epochs[above - 1] if above else LeaderEpoch(epoch)
+        return EpochEnd(known, self._starts[above])
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """Let an epoch begin at an offset. True: the entry must be stored before records are.
+
+        Called with each batch: that the latest epoch goes on is the usual case, and no change.
+        Entries that would not lie below the new one are removed; the log is right, not they.
+        """
+        assert epoch >= 0
+        assert start_offset >= 0
+        epochs, starts = self._epochs, self._starts
+        if epochs and epoch == epochs[-1] and start_offset >= starts[-1]:
+            return False
+        kept = min(bisect_left(epochs, epoch), bisect_left(starts, start_offset))
+        epochs[kept:] = [epoch]
+        starts[kept:] = [start_offset]
+        return True
+
+    def truncate_from_end(self, offset: int) -> bool:
+        """The log now ends at an offset: drop the epochs that begin there or later."""
+        assert offset >= 0
+        return self._keep(0, bisect_left(self._starts, offset))
+
+    def truncate_from_start(self, offset: Offset) -> bool:
+        """The log now begins at an offset: drop earlier epochs; the one it lies in begins there."""
+        first = bisect_right(self._starts, offset) - 1
+        if first < 0 or (first == 0 and self._starts[0] == offset):
+            return False
+        self._keep(first, len(self._epochs))
+        self._starts[0] = offset
+        return True
+
+    def clear(self) -> bool:
+        """Forget everything: the log starts anew."""
+        return self._keep(0, 0)
+
+    def _keep(self, start: int, end: int) -> bool:
+        before = len(self._epochs)
+        self._epochs = self._epochs[start:end]
+        self._starts = self._starts[start:end]
+        return len(self._epochs) != before

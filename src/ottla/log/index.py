@@ -1,0 +1,249 @@
+"""The two sparse indexes of a segment: where an offset is, and which offset a time has.
+
+Invariant: offsets lie in [base offset, base offset + 2**31) and never fall; positions and
+timestamps rise with every entry. A look-up gives the last entry at or below what is asked for,
+or the segment's beginning, and makes no object per entry. An index is never repaired: one that
+breaks these rules is thrown away and made anew from the records.
+
+The index of the active segment grows in memory and its owner writes the new bytes to the file;
+that of a closed one lies over a buffer, as a rule the mapped file.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
+
+from ottla.ids import Offset, Position
+from ottla.log.errors import CorruptIndex
+from ottla.protocol.primitives import Buffer
+from ottla.records.batch import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+EntryBuffer: TypeAlias = "Buffer | mmap"
+
+_RELATIVE_MAX: Final = 0x7FFFFFFF
+_POSITION_MAX: Final = 0x7FFFFFFF
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and where its batch begins in the records file."""
+
+    offset: Offset
+    position: Position
+
+
+class TimestampOffset(NamedTuple):
+    """The largest timestamp so far in a segment, and the offset that brought it."""
+
+    timestamp: int
+    offset: Offset
+
+
+class Index:
+    """Entries of one size over a buffer: what the indexes of a segment share."""
+
+    __slots__ = ("_data", "_entries", "_growing", "base_offset")
+
+    ENTRY: ClassVar[Struct]
+
+    def __init__(self, base_offset: Offset, data: "EntryBuffer | None" = None) -> None:
+        """Begin an index that grows, or take over the bytes of one that is closed."""
+        self.base_offset = base_offset
+        self._growing: bytearray | None = None
+        if data is None:
+            data = self._growing = bytearray()
+        self._data: EntryBuffer = data
+        self._entries = len(self._data) // self.ENTRY.size
+        self._entries_changed()
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are."""
+        return self._entries
+
+    @property
+    def size(self) -> int:
+        """Bytes of the entries: what a file cut to its entries has."""
+        return self._entries * self.ENTRY.size
+
+    def to_bytes(self, from_entry: int = 0) -> bytes:
+        """The entries from one on, as they are in the file."""
+        return bytes(self._data[from_entry * self.ENTRY.size : self.size])
+
+    def reopen(self) -> None:
+        """Grow again, over a copy: a segment that was cut becomes the active one."""
+        self._data = self._growing = bytearray(self.to_bytes())
+
+    def can_hold(self, offset: int) -> bool:
+        """Whether an offset can be stored: as a distance from the base offset in 31 bits."""
+        return 0 <= offset - self.base_offset <= _RELATIVE_MAX
+
+    def clear(self) -> None:
+        """Forget every entry."""
+        self._cut(0)
+
+    def _entries_changed(self) -> None:
+        """Read the last entry again, in the indexes that remember it."""
+
+    def _add(self, entry: bytes) -> None:
+        assert self._growing is not None, "the index of a closed segment takes no entries"
+        self._growing += entry
+        self._entries += 1
+
+    def _cut(self, entries: int) -> None:
+        assert entries <= self._entries
+        self._entries = entries
+        if self._growing is not None:
+            del self._growing[self.size :]
+        self._entries_changed()
+
+    def _entries_below(self, field: Struct, field_at: int, key: int) -> int:
+        """How many entries have a smaller value in a field that never falls."""
+        unpack_from, data, size = field.unpack_from, self._data, self.ENTRY.size
+        low, high = 0, self._entries
+        while low < high:
+            middle = (low + high) // 2
+            if unpack_from(data, middle * size + field_at)[0] < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _checked(self, every_entry: bool) -> Iterator[tuple[int, ...]]:
+        """All entries or those at the ends, once the size is found to be right."""
+        if len(self._data) % self.ENTRY.size:
+            raise CorruptIndex(f"{len(self._data)} bytes are not entries of {self.ENTRY.size}")
+        if every_entry:
+            return self.ENTRY.iter_unpack(self.to_bytes())
+        ends = sorted({0, self._entries - 1} if self._entries else ())
+        return (self.ENTRY.unpack_from(self._data, n * self.ENTRY.size) for n in ends)
+
+
+class OffsetIndex(Index):
+    """From offsets to positions; its file is `.index`, 8 bytes an entry."""
+
+    __slots__ = ("last",)
+
+    ENTRY = Struct(">ii")  # offset from the base offset, position
+    last: OffsetPosition
+    """The last entry, or where the segment begins."""
+
+    def append(self, offset: Offset, position: Position) -> None:
+        """Point to a batch by its last offset; both must be above those of the last entry."""
+        assert self.can_hold(offset), "the segment should have been rolled"
+        assert 0 < position <= _POSITION_MAX, "the first batch of a segment needs no entry"
+        assert not self._entries or (offset > self.last.offset and position > self.last.position)
+        self._add(self.ENTRY.pack(offset - self.base_offset, position))
+        self.last = OffsetPosition(offset, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or below an offset; the segment's beginning when there is none."""
+        if offset >= self.last.offset:  # readers at the tail end here
+            return self.last
+        return self._entry(self._entries_below(_INT32, 0, offset - self.base_offset + 1) - 1)
+
+    def first_from(self, position: int) -> OffsetPosition | None:
+        """The first entry at or behind a position: its offset bounds what lies before it."""
+        entry = self._entries_below(_INT32, 4, position)
+        return self._entry(entry) if entry < self._entries else None
+
+    def last_until(self, position: int) -> OffsetPosition:
+        """The last entry at or before a position; the segment's beginning when there is none."""
+        return self._entry(self._entries_below(_INT32, 4, position + 1) - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries from an offset on."""
+        self._cut(self._entries_below(_INT32, 0, offset - self.base_offset))
+
+    def is_full(self, bytes_max: int) -> bool:
+        """Whether one more entry would pass the limit."""
+        return self._entries >= bytes_max // self.ENTRY.size
+
+    def check(self, *, every_entry: bool = False) -> None:
+        """Raise CorruptIndex unless the ends are right, or every entry is.
+
+        A broker that died leaves zeros behind the entries, for Kafka allots the file in advance:
+        they make the last entry smaller than the first. No entry points to position 0.
+        """
+        last_offset = -1
+        last_position = 0
+        for relative, position in self._checked(every_entry):
+            if relative <= last_offset or position <= last_position:
+                raise CorruptIndex(
+                    f"entry ({relative}, {position}) after ({last_offset}, {last_position})"
+                )
+            last_offset, last_position = relative, position
+
+    def _entry(self, number: int) -> OffsetPosition:
+        if number < 0:
+            return OffsetPosition(self.base_offset, Position(0))
+        relative, position = self.ENTRY.unpack_from(self._data, number * self.ENTRY.size)
+        return OffsetPosition(Offset(self.base_offset + relative), Position(position))
+
+    def _entries_changed(self) -> None:
+        self.last = self._entry(self._entries - 1)
+
+
+class TimeIndex(Index):
+    """From timestamps to offsets; its file is `.timeindex`, 12 bytes an entry."""
+
+    __slots__ = ("last",)
+
+    ENTRY = Struct(">qi")  # timestamp, offset from the base offset
+    last: TimestampOffset
+    """The last entry; without one, no timestamp and the base offset."""
+
+    def append(self, timestamp: int, offset: Offset) -> bool:
+        """Note that no record up to the offset is later; False when the time is noted already.
+
+        Segments that are rolled or closed note their last timestamp once more, hence no error.
+        """
+        assert self.can_hold(offset), "the segment should have been rolled"
+        last = self.last
+        assert not self._entries or (timestamp >= last.timestamp and offset >= last.offset)
+        if timestamp <= self.last.timestamp:
+            return False
+        self._add(self.ENTRY.pack(timestamp, offset - self.base_offset))
+        self.last = TimestampOffset(timestamp, offset)
+        return True
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry at or below a time: records up to its offset are not later than it."""
+        if timestamp >= self.last.timestamp:
+            return self.last
+        return self._entry(self._entries_below(_INT64, 0, timestamp + 1) - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries from an offset on."""
+        self._cut(self._entries_below(_INT32, 8, offset - self.base_offset))
+
+    def is_full(self, bytes_max: int) -> bool:
+        """Whether only the place is left that is kept for the entry made when a segment rolls."""
+        return self._entries >= bytes_max // self.ENTRY.size - 1
+
+    def check(self, *, every_entry: bool = False) -> None:
+        """Raise CorruptIndex unless the ends are right, or every entry is.
+
+        The zeros that a broker leaves when it dies repeat a timestamp or fall below the first.
+        """
+        last_timestamp = NO_TIMESTAMP
+        last_offset = 0
+        for timestamp, relative in self._checked(every_entry):
+            if timestamp <= last_timestamp or relative < last_offset:
+                raise CorruptIndex(
+                    f"entry ({timestamp}, {relative}) after ({last_timestamp}, {last_offset})"
+                )
+            last_timestamp, last_offset = timestamp, relative
+
+    def _entry(self, number: int) -> TimestampOffset:
+        if number < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        timestamp, relative = self.ENTRY.unpack_from(self._data, number * self.ENTRY.size)
+        return TimestampOffset(timestamp, Offset(self.base_offset + relative))
+
+    def _entries_changed(self) -> None:
+        self.last = self._entry(self._entries - 1)

@@ -1,0 +1,90 @@
+"""The state of a partition's producers as a `.snapshot` file, which saves the replay of the log.
+
+Invariant: the checksum covers everything behind it, and a file that does not match is not used.
+A producer keeps its last batch only, as Kafka's file has it: of those before, a repeat is not
+recognised after a restart. Transactions that have ended are not in the file.
+"""
+
+from struct import Struct
+from typing import Final
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from ottla.errors import ProtocolViolation
+from ottla.ids import Offset, ProducerEpoch, ProducerId
+from ottla.log.errors import CorruptSnapshot
+from ottla.log.producers import Producer, Producers
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.producer_snapshot import ProducerEntry, ProducerSnapshot
+
+_VERSION: Final = 1
+_HEAD: Final = Struct(">hI")  # version, CRC; the message proper begins with the CRC
+_MESSAGE_AT: Final = 2
+_NONE: Final = -1
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+def write_snapshot(producers: Producers) -> bytes:
+    """The content of the file."""
+    message = ProducerSnapshot(crc=0, producer_entries=[_entry(producer) for producer in producers])
+    covered = message.encode(_VERSION)[_HEAD.size - _MESSAGE_AT :]
+    return _HEAD.pack(_VERSION, crc32c(covered)) + covered
+
+
+def read_snapshot(data: Buffer) -> Producers:
+    """The producers in a file, or CorruptSnapshot. Expire them before they are used."""
+    data = bytes(data)
+    if len(data) < _HEAD.size:
+        raise CorruptSnapshot(f"{len(data)} bytes are too few")
+    version, crc = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"version {version} is not known, only {_VERSION}")
+    if crc32c(data[_HEAD.size :]) != crc:
+        raise CorruptSnapshot("the checksum does not match")
+    try:
+        message = ProducerSnapshot.decode(
+            data, _VERSION, position=_MESSAGE_AT, objects_max=len(data)
+        )
+    except ProtocolViolation as error:
+        raise CorruptSnapshot(str(error)) from None
+    producers = Producers(map(_producer, message.producer_entries))
+    if producers.count != len(message.producer_entries):
+        raise CorruptSnapshot("a producer is there twice")
+    return producers
+
+
+def _entry(producer: Producer) -> ProducerEntry:
+    last_offset = _NONE
+    offset_delta = 0
+    if producer.batches:
+        _, _, base_offset, last_offset, _ = producer.batches[-1]
+        offset_delta = last_offset - base_offset
+    first_offset = producer.transaction_first_offset
+    return ProducerEntry(
+        producer_id=producer.producer_id,
+        epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_offset=last_offset,
+        offset_delta=offset_delta,
+        timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_first_offset=_NONE if first_offset is None else first_offset,
+    )
+
+
+def _producer(entry: ProducerEntry) -> Producer:
+    producer = Producer(ProducerId(entry.producer_id), ProducerEpoch(entry.epoch))
+    producer.coordinator_epoch = entry.coordinator_epoch
+    producer.last_timestamp = entry.timestamp
+    if entry.current_txn_first_offset >= 0:
+        producer.transaction_first_offset = Offset(entry.current_txn_first_offset)
+    if entry.last_offset >= 0:
+        last_sequence, delta = entry.last_sequence, entry.offset_delta
+        # Batches of coordinators have no sequences.
+        first = (last_sequence - delta) & _SEQUENCE_MASK if last_sequence >= 0 else last_sequence
+        last_offset = entry.last_offset
+        producer.batches.append(
+            (first, last_sequence, last_offset - delta, last_offset, entry.timestamp)
+        )
+        producer.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
+    return producer

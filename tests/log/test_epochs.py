@@ -1,0 +1,198 @@
+"""The history of leader epochs: what it keeps, what it answers, and its file."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.ids import LeaderEpoch, Offset
+from ottla.log.epochs import EpochHistory
+from ottla.log.errors import CorruptText
+
+# Written by Kafka 4.3.1.
+KAFKA = "0\n3\n0 0\n3 17\n2147483647 9000000000\n"
+
+
+def history(*entries: tuple[int, int]) -> EpochHistory:
+    made = EpochHistory()
+    for epoch, start_offset in entries:
+        made.assign(LeaderEpoch(epoch), Offset(start_offset))
+    return made
+
+
+def test_the_file_is_kafkas() -> None:
+    parsed = EpochHistory.parse(KAFKA)
+    assert list(parsed) == [(0, 0), (3, 17), (2147483647, 9000000000)]
+    assert parsed.format() == KAFKA
+    assert list(EpochHistory.parse("")) == []  # Kafka makes the file before it has content
+    assert EpochHistory().format() == "0\n0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\n0\n", "line 1: version 1 is not known, only 0"),
+        ("zero\n0\n", "line 1: version: expected a number, found 'zero'"),
+        ("0\n", "line 2: the number of entries is missing"),
+        ("0\n2\n0 0\n", "line 2: 2 entries are announced, 1 follow"),
+        ("0\n1\n0 0\n1 5\n", "line 2: 1 entries are announced, 2 follow"),
+        ("0\n1\n0\n", "line 3: expected 2 words, found '0'"),
+        ("0\n1\n0 0 0\n", "line 3: expected 2 words, found '0 0 0'"),
+        ("0\n2\n0 0\n1 x\n", "line 4: offset: expected a number, found 'x'"),
+        ("0\n1\n-1 0\n", "line 3: epoch: -1 is not in 0 to 2147483647"),
+        ("0\n1\n0 -5\n", "line 3: offset: -5 is not in 0 to 9223372036854775807"),
+        ("0\n1\n2147483648 0\n", "line 3: epoch: 2147483648 is not in 0 to 2147483647"),
+        ("0\n1\n0 1234", "line 3: the end is missing"),  # it may have been 12345
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(CorruptText) as raised:
+        EpochHistory.parse(text)
+    assert str(raised.value) == message
+
+
+def test_entries_in_a_file_that_conflict_give_way_to_later_ones_as_in_kafka() -> None:
+    assert list(EpochHistory.parse("0\n3\n1 5\n2 6\n1 7\n")) == [(1, 7)]
+
+
+def test_a1_an_epoch_without_records_is_kept_until_one_begins_at_the_same_offset() -> None:
+    epochs = history((1, 0), (2, 10))
+    assert epochs.assign(LeaderEpoch(3), Offset(10))  # nothing was written in epoch 2
+    assert list(epochs) == [(1, 0), (3, 10)]
+    # A follower whose tail is of epoch 2 learns that it parts from us where epoch 1 ends.
+    assert epochs.end_offset(2, Offset(30)) == (1, 10)
+
+
+def test_a1_a_batch_of_the_latest_epoch_changes_nothing() -> None:
+    epochs = history((1, 0), (2, 10))
+    assert not epochs.assign(LeaderEpoch(2), Offset(10))
+    assert not epochs.assign(LeaderEpoch(2), Offset(11))
+    assert list(epochs) == [(1, 0), (2, 10)]
+
+
+def test_the_log_is_right_and_entries_that_conflict_are_removed() -> None:
+    epochs = history((1, 5), (2, 6))
+    assert epochs.assign(LeaderEpoch(1), Offset(7))
+    assert list(epochs) == [(1, 7)]
+    epochs = history((1, 5), (2, 6), (4, 20))
+    assert epochs.assign(LeaderEpoch(5), Offset(6))
+    assert list(epochs) == [(1, 5), (5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (-1, None),  # a follower without an epoch
+        (0, (0, 5)),  # gone: everything from the first epoch on is there
+        (1, (1, 5)),
+        (2, (2, 9)),
+        (3, (2, 9)),  # an epoch in which this replica wrote nothing
+        (5, (4, 30)),
+        (6, (6, 50)),  # the latest ends with the log
+        (7, None),  # this replica knows nothing of it
+    ],
+)
+def test_a2_the_answer_is_the_largest_epoch_up_to_the_one_asked_and_the_start_of_the_next(
+    asked: int, answer: tuple[int, int] | None
+) -> None:
+    assert history((2, 5), (4, 9), (6, 30)).end_offset(asked, Offset(50)) == answer
+
+
+def test_a2_without_entries_there_is_no_answer() -> None:
+    assert EpochHistory().end_offset(0, Offset(0)) is None
+
+
+def truncate_to_leader(
+    follower: EpochHistory, end: int, leader: EpochHistory, leader_end: int
+) -> int:
+    """A follower's rounds with its leader, as rule A2 has them; its log end when they agree."""
+    while (latest := follower.latest) is not None:
+        answer = leader.end_offset(latest.epoch, Offset(leader_end))
+        assert answer is not None
+        own = follower.end_offset(answer.epoch, Offset(end))
+        assert own is not None
+        end = min(end, own.end_offset)
+        agreed = own.epoch == answer.epoch
+        if agreed:
+            end = min(end, answer.end_offset)
+        follower.truncate_from_end(end)
+        if agreed:
+            break
+    return end
+
+
+@given(data=st.data())
+def test_a2_replicas_agree_after_the_follower_has_cut_its_log(data: st.DataObject) -> None:
+    """Logs that part and part again: each batch is the epoch it was written in."""
+    logs: list[list[int]] = [[], [], []]
+    epochs = [EpochHistory() for _ in logs]
+    for epoch in range(1, data.draw(st.integers(2, 8))):
+        leader = data.draw(st.integers(0, 2))
+        epochs[leader].assign(LeaderEpoch(epoch), Offset(len(logs[leader])))  # rule A1
+        for replica in range(3):
+            if replica != leader and data.draw(st.booleans()):
+                end = truncate_to_leader(
+                    epochs[replica], len(logs[replica]), epochs[leader], len(logs[leader])
+                )
+                del logs[replica][end:]
+                assert logs[replica] == logs[leader][:end]
+                for written_in in logs[leader][end:]:
+                    start = Offset(len(logs[replica]))
+                    epochs[replica].assign(LeaderEpoch(written_in), start)
+                    logs[replica].append(written_in)
+        logs[leader] += [epoch] * data.draw(st.integers(0, 4))
+    for log, kept in zip(logs, epochs, strict=True):
+        assert [kept.epoch_of(offset) for offset in range(len(log))] == log
+
+
+def test_neighbours_of_an_epoch() -> None:
+    epochs = history((2, 5), (4, 9))
+    assert (epochs.earliest, epochs.latest) == ((2, 5), (4, 9))
+    assert [epochs.previous(epoch) for epoch in (2, 3, 4, 5)] == [None, 2, 2, 4]
+    assert [epochs.next(epoch) for epoch in (1, 2, 3, 4)] == [2, 4, 4, None]
+    assert [epochs.epoch_of(offset) for offset in (4, 5, 8, 9, 99)] == [None, 2, 2, 4, 4]
+    assert (EpochHistory().earliest, EpochHistory().latest) == (None, None)
+
+
+def test_a_log_that_ends_earlier_has_fewer_epochs() -> None:
+    epochs = history((2, 5), (4, 9), (6, 30))
+    assert not epochs.truncate_from_end(31)
+    assert epochs.truncate_from_end(30)
+    assert list(epochs) == [(2, 5), (4, 9)]
+    assert epochs.truncate_from_end(0)
+    assert list(epochs) == []
+
+
+def test_a_log_that_begins_later_keeps_the_epoch_it_begins_in() -> None:
+    epochs = history((2, 5), (4, 9), (6, 30))
+    assert not epochs.truncate_from_start(Offset(3))
+    assert not epochs.truncate_from_start(Offset(5))
+    assert epochs.truncate_from_start(Offset(7))
+    assert list(epochs) == [(2, 7), (4, 9), (6, 30)]
+    assert epochs.truncate_from_start(Offset(9))
+    assert list(epochs) == [(4, 9), (6, 30)]
+    assert epochs.truncate_from_start(Offset(100))
+    assert list(epochs) == [(6, 100)]
+
+
+def test_a_log_that_starts_anew_has_no_epochs() -> None:
+    epochs = history((2, 5))
+    assert epochs.clear()
+    assert not epochs.clear()
+    assert epochs.latest is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=30))
+def test_epochs_and_offsets_always_rise_and_survive_their_file(
+    entries: list[tuple[int, int]],
+) -> None:
+    epochs = history(*entries)
+    for one, other in pairwise(epochs):
+        assert one.epoch < other.epoch
+        assert one.start_offset < other.start_offset
+    assert list(EpochHistory.parse(epochs.format())) == list(epochs)
+    if entries:
+        latest = epochs.latest
+        assert latest is not None
+        assert latest.epoch == entries[-1][0]

@@ -1,0 +1,298 @@
+"""The offset index and the time index, against Kafka's bytes and against a list."""
+
+import mmap
+import random
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.ids import Offset, Position
+from ottla.log.errors import CorruptIndex
+from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
+
+BASE = Offset(100)
+
+# Written by Kafka 4.3.1, as are the look-ups and truncations in the tests that use them.
+KAFKA_INDEX = bytes.fromhex("00000004000010680000000b0000213400000f3c00011170")
+KAFKA_TIME_INDEX = bytes.fromhex(
+    "0000018bcfe5680000000004"
+    "0000018bcfe569f40000000b"
+    "0000018bcfe58f0f00000f3c"
+)  # fmt: skip
+OFFSETS = [(104, 4200), (111, 8500), (4000, 70000)]
+TIMES = [(1700000000000, 104), (1700000000500, 111), (1700000009999, 4000)]
+
+# One entry each and the zeros behind it, as Kafka leaves them when it dies.
+KAFKA_UNCLEAN_INDEX = bytes.fromhex("0000000200001000" + 4 * "0000000000000000")
+KAFKA_UNCLEAN_TIME_INDEX = bytes.fromhex(
+    "000000000000000500000002" + 2 * "000000000000000000000000"
+)
+
+
+def offset_index(entries: list[tuple[int, int]], base: int = BASE) -> OffsetIndex:
+    index = OffsetIndex(Offset(base))
+    for offset, position in entries:
+        index.append(Offset(offset), Position(position))
+    return index
+
+
+def time_index(entries: list[tuple[int, int]], base: int = BASE) -> TimeIndex:
+    index = TimeIndex(Offset(base))
+    for timestamp, offset in entries:
+        assert index.append(timestamp, Offset(offset))
+    return index
+
+
+def test_indexes_have_kafkas_bytes() -> None:
+    assert offset_index(OFFSETS).to_bytes() == KAFKA_INDEX
+    assert time_index(TIMES).to_bytes() == KAFKA_TIME_INDEX
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [(99, (100, 0)), (104, (104, 4200)), (110, (104, 4200)), (111, (111, 8500))],
+)
+def test_an_offset_is_found_where_kafka_finds_it(asked: int, found: tuple[int, int]) -> None:
+    for index in (offset_index(OFFSETS), OffsetIndex(BASE, KAFKA_INDEX)):
+        assert index.lookup(asked) == found
+        assert index.lookup(99_999) == (4000, 70000)
+
+
+def test_a_time_is_found_where_kafka_finds_it() -> None:
+    for index in (time_index(TIMES), TimeIndex(BASE, KAFKA_TIME_INDEX)):
+        assert index.lookup(0) == (-1, 100)
+        assert index.lookup(1700000000000) == (1700000000000, 104)
+        assert index.lookup(1700000000499) == (1700000000000, 104)
+        assert index.lookup(2**63 - 1) == (1700000009999, 4000)
+
+
+@pytest.mark.parametrize(
+    ("offset", "left"), [(50, 0), (100, 0), (104, 0), (105, 1), (4000, 2), (5000, 3)]
+)
+def test_truncation_leaves_what_kafka_leaves(offset: int, left: int) -> None:
+    for index in (
+        offset_index(OFFSETS),
+        OffsetIndex(BASE, KAFKA_INDEX),
+        time_index(TIMES),
+        TimeIndex(BASE, KAFKA_TIME_INDEX),
+    ):
+        whole = index.to_bytes()
+        index.truncate_to(offset)
+        assert index.entries == left
+        assert index.to_bytes() == whole[: index.size]
+
+
+def test_the_last_entry_follows_appends_and_truncations() -> None:
+    offsets, times = offset_index(OFFSETS), time_index(TIMES)
+    assert offsets.last == OffsetPosition(Offset(4000), Position(70000))
+    assert times.last == TimestampOffset(1700000009999, Offset(4000))
+    offsets.truncate_to(4000)
+    times.truncate_to(4000)
+    assert (offsets.last, times.last) == (OFFSETS[1], TIMES[1])
+    offsets.append(Offset(4001), Position(9000))
+    assert times.append(1700000000501, Offset(4001))
+    assert (offsets.entries, times.entries) == (3, 3)
+    assert offsets.to_bytes() == offset_index([*OFFSETS[:2], (4001, 9000)]).to_bytes()
+    assert times.to_bytes() == time_index([*TIMES[:2], (1700000000501, 4001)]).to_bytes()
+    offsets.clear()
+    times.clear()
+    assert (offsets.last, times.last) == ((100, 0), (-1, 100))
+    assert offsets.to_bytes() == times.to_bytes() == b""
+
+
+def test_the_first_entry_from_a_position_bounds_a_fetch() -> None:
+    index = OffsetIndex(BASE, KAFKA_INDEX)
+    assert index.first_from(1) == (104, 4200)
+    assert index.first_from(4200) == (104, 4200)
+    assert index.first_from(4201) == (111, 8500)
+    assert index.first_from(70001) is None
+    assert OffsetIndex(BASE).first_from(0) is None
+
+
+def test_the_last_entry_until_a_position_is_where_to_walk_from() -> None:
+    index = OffsetIndex(BASE, KAFKA_INDEX)
+    assert index.last_until(4199) == (100, 0)
+    assert index.last_until(4200) == (104, 4200)
+    assert index.last_until(69999) == (111, 8500)
+    assert index.last_until(2**31 - 1) == (4000, 70000)
+
+
+def test_a_mapped_file_is_read_in_place_and_can_be_closed(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000100.index"
+    path.write_bytes(KAFKA_INDEX)
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        index = OffsetIndex(BASE, mapped)
+        index.check(every_entry=True)
+        assert index.lookup(2000) == (111, 8500)
+        assert index.to_bytes() == KAFKA_INDEX
+        index.truncate_to(4000)
+        index.reopen()
+        mapped.close()  # fails while anything still points into it
+    index.append(Offset(4000), Position(70000))
+    assert index.to_bytes() == KAFKA_INDEX
+
+
+def test_a_closed_index_takes_no_entries() -> None:
+    with pytest.raises(AssertionError):
+        OffsetIndex(BASE, KAFKA_INDEX).append(Offset(5000), Position(80000))
+    with pytest.raises(AssertionError):
+        TimeIndex(BASE, KAFKA_TIME_INDEX).append(1700000010000, Offset(5000))
+
+
+def test_the_owner_writes_what_is_new() -> None:
+    index = offset_index(OFFSETS[:1])
+    written = index.to_bytes()
+    for offset, position in OFFSETS[1:]:
+        index.append(Offset(offset), Position(position))
+    assert written + index.to_bytes(from_entry=1) == KAFKA_INDEX
+
+
+@pytest.mark.parametrize("entry", [(4000, 70001), (3999, 70001), (4001, 70000), (4001, 0)])
+def test_an_offset_entry_that_does_not_rise_is_our_bug(entry: tuple[int, int]) -> None:
+    with pytest.raises(AssertionError):
+        offset_index([*OFFSETS, entry])
+
+
+def test_a_time_that_is_noted_already_is_skipped_and_one_that_falls_is_our_bug() -> None:
+    index = time_index(TIMES)
+    assert not index.append(1700000009999, Offset(4000))
+    assert not index.append(1700000009999, Offset(4005))
+    assert index.to_bytes() == KAFKA_TIME_INDEX
+    with pytest.raises(AssertionError):
+        index.append(1700000009998, Offset(4006))
+    with pytest.raises(AssertionError):
+        index.append(1700000010000, Offset(3999))
+
+
+def test_records_without_timestamps_leave_the_time_index_empty() -> None:
+    index = TimeIndex(BASE)
+    assert not index.append(-1, Offset(100))
+    assert index.entries == 0
+
+
+def test_an_offset_must_fit_31_bits_from_the_base() -> None:
+    index = OffsetIndex(BASE)
+    assert not index.can_hold(99)
+    assert index.can_hold(100)
+    assert index.can_hold(100 + 2**31 - 1)
+    assert not index.can_hold(100 + 2**31)
+    index.append(Offset(100 + 2**31 - 1), Position(1))
+    assert index.lookup(2**40) == (100 + 2**31 - 1, 1)
+    with pytest.raises(AssertionError):
+        OffsetIndex(BASE).append(Offset(100 + 2**31), Position(1))
+    with pytest.raises(AssertionError):
+        TimeIndex(BASE).append(1, Offset(100 + 2**31))
+
+
+def test_an_index_is_full_at_its_size_and_a_time_index_one_entry_earlier() -> None:
+    # A segment that rolls notes its last timestamp, for which a place is kept.
+    assert [offset_index(OFFSETS[:n]).is_full(31) for n in range(4)] == [False, False, False, True]
+    assert [time_index(TIMES[:n]).is_full(47) for n in range(4)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("every_entry", [False, True])
+def test_sound_indexes_pass_the_check(every_entry: bool) -> None:
+    for index in (
+        OffsetIndex(BASE),
+        OffsetIndex(BASE, b""),
+        OffsetIndex(BASE, KAFKA_INDEX),
+        OffsetIndex(BASE, KAFKA_INDEX[:8]),
+        TimeIndex(BASE),
+        TimeIndex(BASE, KAFKA_TIME_INDEX),
+        TimeIndex(BASE, bytes(12)),  # a first record of 1970, at the base offset
+    ):
+        index.check(every_entry=every_entry)
+
+
+@pytest.mark.parametrize("every_entry", [False, True])
+@pytest.mark.parametrize(
+    "index",
+    [
+        pytest.param(OffsetIndex(Offset(7), KAFKA_UNCLEAN_INDEX), id="zeros behind an offset"),
+        pytest.param(TimeIndex(Offset(7), KAFKA_UNCLEAN_TIME_INDEX), id="zeros behind a time"),
+        pytest.param(OffsetIndex(BASE, bytes(8)), id="one zero offset"),
+        pytest.param(OffsetIndex(BASE, bytes(80)), id="zero offsets"),
+        pytest.param(TimeIndex(BASE, bytes(24)), id="zero times"),
+        pytest.param(OffsetIndex(BASE, KAFKA_INDEX[:-1]), id="part of an offset entry"),
+        pytest.param(TimeIndex(BASE, KAFKA_TIME_INDEX[:-5]), id="part of a time entry"),
+        pytest.param(OffsetIndex(BASE, b"\xff" * 8), id="an offset below the base"),
+        pytest.param(TimeIndex(BASE, bytes(7) + b"\1" + b"\xff" * 4), id="a time below the base"),
+        pytest.param(OffsetIndex(BASE, KAFKA_INDEX[16:] + KAFKA_INDEX[:8]), id="swapped"),
+    ],
+)
+def test_a_damaged_index_is_found(index: OffsetIndex | TimeIndex, every_entry: bool) -> None:
+    with pytest.raises(CorruptIndex):
+        index.check(every_entry=every_entry)
+
+
+def test_damage_in_the_middle_is_found_by_reading_every_entry() -> None:
+    hole = KAFKA_INDEX[:8] + bytes(8) + KAFKA_INDEX[16:]
+    with pytest.raises(CorruptIndex):
+        OffsetIndex(BASE, hole).check(every_entry=True)
+    hole = KAFKA_TIME_INDEX[:12] + bytes(12) + KAFKA_TIME_INDEX[24:]
+    with pytest.raises(CorruptIndex):
+        TimeIndex(BASE, hole).check(every_entry=True)
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 50), st.integers(1, 9000)), max_size=60),
+    asked=st.integers(0, 3500),
+    cut=st.integers(0, 3500),
+)
+def test_an_offset_index_is_a_sorted_list(
+    steps: list[tuple[int, int]], asked: int, cut: int
+) -> None:
+    entries: list[tuple[int, int]] = []
+    offset, position = int(BASE), 0
+    for more_records, more_bytes in steps:
+        offset, position = offset + more_records, position + more_bytes
+        entries.append((offset, position))
+    growing = offset_index(entries)
+    for index in (growing, OffsetIndex(BASE, growing.to_bytes())):
+        index.check(every_entry=True)
+        at = bisect_right(entries, (asked, 2**31))
+        assert index.lookup(asked) == (entries[at - 1] if at else (BASE, 0))
+        later = [entry for entry in entries if entry[1] >= asked]
+        assert index.first_from(asked) == (later[0] if later else None)
+        earlier = [entry for entry in entries if entry[1] <= asked]
+        assert index.last_until(asked) == (earlier[-1] if earlier else (BASE, 0))
+        index.truncate_to(cut)
+        kept = entries[: bisect_left(entries, (cut, 0))]
+        assert index.to_bytes() == offset_index(kept).to_bytes()
+        assert index.last == (kept[-1] if kept else (BASE, 0))
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), max_size=60),
+    asked=st.integers(0, 200),
+    cut=st.integers(90, 700),
+)
+def test_a_time_index_is_a_sorted_list(steps: list[tuple[int, int]], asked: int, cut: int) -> None:
+    growing = TimeIndex(BASE)
+    entries: list[tuple[int, int]] = []
+    timestamp, offset = 0, int(BASE)
+    for later, more_records in steps:
+        timestamp, offset = timestamp + later, offset + more_records
+        if growing.append(timestamp, Offset(offset)):
+            entries.append((timestamp, offset))
+    assert [time for time, _ in entries] == sorted({time for time, _ in entries})
+    for index in (growing, TimeIndex(BASE, growing.to_bytes())):
+        index.check(every_entry=True)
+        at = bisect_right(entries, (asked, 2**40))
+        assert index.lookup(asked) == (entries[at - 1] if at else (-1, BASE))
+        index.truncate_to(cut)
+        kept = [entry for entry in entries if entry[1] < cut]
+        assert index.to_bytes() == time_index(kept).to_bytes()
+
+
+def test_a_large_index_is_searched_right() -> None:
+    entries = [(100 + n * 7, n * 4096) for n in range(1, 5000)]
+    index = OffsetIndex(BASE, offset_index(entries).to_bytes())
+    drawn = random.Random(5)
+    for offset in (drawn.randrange(107, 100 + 7 * 5000) for _ in range(300)):
+        found = index.lookup(offset)
+        assert found.offset <= offset < found.offset + 7 or found == entries[-1]

@@ -1,0 +1,149 @@
+"""Names of files and folders, made and read back."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.ids import Offset, PartitionIndex, TopicPartition, topic_name_problem
+from ottla.log.names import (
+    FileState,
+    FolderState,
+    Kind,
+    OffsetFile,
+    PartitionFolder,
+    folder,
+    marked_folder,
+    offset_file,
+    parse_folder,
+    parse_offset_file,
+)
+
+UNIQUE = "0123456789abcdef0123456789abcdef"
+
+topics = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=249).filter(
+    lambda name: topic_name_problem(name) is None
+)
+partitions = st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1).map(PartitionIndex))
+
+
+def partition(topic: str, index: int) -> TopicPartition:
+    return TopicPartition(topic, PartitionIndex(index))
+
+
+def test_names_are_kafkas() -> None:
+    assert offset_file(0, Kind.RECORDS) == "00000000000000000000.log"
+    assert (
+        offset_file(170, Kind.TIME_INDEX, FileState.SWAP) == "00000000000000000170.timeindex.swap"
+    )
+    assert offset_file(2**63 - 1, Kind.PRODUCER_SNAPSHOT) == "09223372036854775807.snapshot"
+    assert folder(partition("orders-eu", 12)) == "orders-eu-12"
+    assert (
+        marked_folder(partition("orders", 3), FolderState.DELETED, UNIQUE)
+        == f"orders-3.{UNIQUE}-delete"
+    )
+
+
+@given(st.integers(0, 2**63 - 1), st.sampled_from(Kind), st.sampled_from(FileState))
+def test_a_file_is_read_back(offset: int, kind: Kind, state: FileState) -> None:
+    assert parse_offset_file(offset_file(offset, kind, state)) == (offset, kind, state)
+
+
+def test_what_a_file_is() -> None:
+    assert parse_offset_file("00000000000000000007.index.deleted") == OffsetFile(
+        Offset(7), Kind.OFFSET_INDEX, FileState.DELETED
+    )
+    assert parse_offset_file("00000000000000000007.txnindex") == OffsetFile(
+        Offset(7), Kind.ABORTED_INDEX
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "7.log",
+        "00000000000000000007",
+        "00000000000000000007.",
+        "00000000000000000007.txt",
+        "00000000000000000007.log.old",
+        "00000000000000000007.log ",
+        "00000000000000000007.log\n",
+        "x00000000000000000007.log",
+        "-0000000000000000007.log",
+        "\u0660" * 20 + ".log",
+        "99999999999999999999.log",
+        "",
+    ],
+)
+def test_other_files_are_left_alone(name: str) -> None:
+    assert parse_offset_file(name) is None
+
+
+@given(partitions)
+def test_a_folder_is_read_back(of: TopicPartition) -> None:
+    assert parse_folder(folder(of)) == PartitionFolder(of)
+
+
+@given(partitions, st.sampled_from([FolderState.DELETED, FolderState.STRAY]))
+def test_a_marked_folder_fits_a_name_and_keeps_at_least_the_beginning_of_the_topic(
+    of: TopicPartition, state: FolderState
+) -> None:
+    name = marked_folder(of, state, UNIQUE)
+    assert len(name) <= 255
+    if (read := parse_folder(name)) is not None:  # None: what is left may be "." or ".."
+        assert read.state is state
+        assert read.partition.partition == of.partition
+        assert of.topic.startswith(read.partition.topic)
+        if len(of.topic) < 200:
+            assert read.partition == of
+
+
+def test_a_long_topic_is_cut_when_its_folder_is_marked() -> None:
+    name = marked_folder(partition("t" * 249, 7), FolderState.STRAY, UNIQUE)
+    assert len(name) == 255
+    assert parse_folder(name) == ((name[: name.index("-")], 7), FolderState.STRAY)
+
+
+@given(partitions)
+def test_a_future_folder_keeps_its_topic(of: TopicPartition) -> None:
+    name = marked_folder(of, FolderState.FUTURE, UNIQUE)
+    assert parse_folder(name) == PartitionFolder(of, FolderState.FUTURE)
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "state"),
+    [
+        ("a-0", ("a", 0), FolderState.LIVE),
+        ("a-b-c-0", ("a-b-c", 0), FolderState.LIVE),
+        ("a--1", ("a-", 1), FolderState.LIVE),
+        ("-5", None, None),
+        ("--5", ("-", 5), FolderState.LIVE),
+        ("a.b-delete-2", ("a.b-delete", 2), FolderState.LIVE),
+        (f"a.b-delete-2.{UNIQUE}-delete", ("a.b-delete", 2), FolderState.DELETED),
+        (f"a-7.{UNIQUE}-stray", ("a", 7), FolderState.STRAY),
+        (f"a-7.{UNIQUE}-future", ("a", 7), FolderState.FUTURE),
+        ("a-7-delete", None, None),
+        ("a-7.-delete", None, None),
+        (f"a.{UNIQUE}-delete", None, None),
+        ("a", None, None),
+        ("a-", None, None),
+        ("a-x", None, None),
+        ("a-+1", None, None),
+        ("a-01", None, None),
+        ("a-1 ", None, None),
+        ("a-1\n", None, None),
+        ("a b-1", None, None),
+        ("..-1", None, None),
+        ("a-2147483648", None, None),
+        ("lost+found", None, None),
+        (f"{'a' * 250}-0", None, None),
+        ("", None, None),
+    ],
+)
+def test_whose_folder_it_is(
+    name: str, of: tuple[str, int] | None, state: FolderState | None
+) -> None:
+    assert parse_folder(name) == (None if of is None else (of, state))
