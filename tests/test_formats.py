@@ -3,6 +3,29 @@
 import re
 from pathlib import Path
 
+from ottla.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    Position,
+    ProducerId,
+    TopicPartition,
+    Uuid,
+)
+from ottla.log.aborted import AbortedIndex, AbortedTransaction
+from ottla.log.checkpoints import (
+    MetaProperties,
+    format_clean_shutdown,
+    format_meta_properties,
+    format_offsets,
+    format_partition_metadata,
+)
+from ottla.log.epochs import EpochHistory
+from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.producer_snapshot import write_snapshot
+from ottla.log.producers import Producers
 from ottla.protocol.conversation import ClientConversation, ServerConversation
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -10,6 +33,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
+from ottla.records import Batch, BatchBuilder
 
 FORMATS = Path(__file__).parents[1] / "docs" / "formats"
 
@@ -31,3 +55,50 @@ def test_messages() -> None:
     new = b"".join(client.send(request, 12)[1])
     (received,) = server.receive(new)
     assert worked_bytes("messages.md") == [old, new, b"".join(server.send(received, answer))]
+
+
+def worked_texts(page: str) -> list[str]:
+    text = (FORMATS / page).read_text()
+    return re.findall(r"^```text\n(.*?)\n```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_segment_indexes() -> None:
+    base = Offset(5000)
+    offsets, times, aborted = OffsetIndex(base), TimeIndex(base), AbortedIndex(base)
+    offsets.append(Offset(5041), Position(4194))
+    offsets.append(Offset(5083), Position(8388))
+    times.append(1_700_000_000_500, Offset(5041))
+    times.append(1_700_000_001_000, Offset(5080))
+    aborted.append(
+        AbortedTransaction(ProducerId(9), Offset(5010), Offset(5020), Offset(5021)),
+    )
+    pages = worked_bytes("segment-indexes.md")
+    assert pages == [offsets.to_bytes(), times.to_bytes(), aborted.to_bytes()]
+
+
+def test_producer_snapshot() -> None:
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, b"k", b"v")
+    builder.append(1_700_000_000_001, b"k", b"v")
+    batch = builder.build(
+        base_offset=5030, producer_id=9, producer_epoch=1, base_sequence=4, transactional=True
+    )
+    producers = Producers()
+    producers.replay(Batch(batch))
+    assert worked_bytes("producer-snapshot.md") == [write_snapshot(producers)]
+
+
+def test_checkpoints() -> None:
+    uuid = Uuid(bytes(range(16)))
+    epochs = EpochHistory()
+    epochs.assign(LeaderEpoch(0), Offset(0))
+    epochs.assign(LeaderEpoch(3), Offset(5030))
+    partitions = [TopicPartition("events", PartitionIndex(number)) for number in (0, 1)]
+    meta = MetaProperties("kmTz0oq_QEuTJkbO1bVnOg", BrokerId(1), uuid)
+    assert worked_texts("checkpoints.md") == [
+        format_offsets(dict(zip(partitions, (Offset(5083), Offset(17)), strict=True))).rstrip("\n"),
+        epochs.format().rstrip("\n"),
+        format_partition_metadata(uuid),
+        format_meta_properties(meta).rstrip("\n"),
+        format_clean_shutdown(BrokerEpoch(21)),
+    ]
