@@ -456,8 +456,16 @@ def test_only_requests_are_sent() -> None:
 
 
 def test_a_client_id_that_no_header_can_hold() -> None:
-    with pytest.raises(AssertionError):
-        ClientConversation("x" * 32_768).send(heartbeat("g"), 4)
+    ClientConversation("x" * 32_767).send(heartbeat("g"), 4)
+    with pytest.raises(ValueError, match="32767 bytes"):
+        ClientConversation("x" * 32_768)
+
+
+def test_a_server_sends_no_answer_of_another_api() -> None:
+    client, server = ClientConversation(), ServerConversation()
+    (request,) = server.receive(joined(client.send(heartbeat("g"), 4)[1]))
+    with pytest.raises(AssertionError, match="another API"):
+        server.send(request, heartbeat("g"))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import pytest
 
 from ottla.errors import ProtocolViolation
 from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.conversation import RESPONSE_OBJECTS_MAX
+from ottla.protocol.headers import HEADER_TAGS_MAX
 from ottla.protocol.message import OBJECTS_MAX, Message
 from ottla.protocol.primitives import read_uvarint, skip_tags, uvarint
 from ottla.protocol.schema import (
@@ -519,3 +521,24 @@ def test_no_bytes_at_all_and_noise(cls: type[Message]) -> None:
                 assert cls.decode(raw, version).encode(version) == b""
             else:
                 refused(cls, raw, version, match=f"^{cls.__name__} v{version}: ")
+
+
+def test_the_default_bounds() -> None:
+    assert OBJECTS_MAX == 200_000
+    assert RESPONSE_OBJECTS_MAX == 4_000_000
+    assert HEADER_TAGS_MAX == 1000
+
+
+@pytest.mark.parametrize("short", [1, 16, 17])
+def test_elements_of_short_arrays_are_charged_too(short: int) -> None:
+    raw = Ints(items=tuple(range(short))).encode(FLEXIBLE)
+    Ints.decode(raw, FLEXIBLE, objects_max=short)
+    with pytest.raises(ProtocolViolation, match="objects"):
+        Ints.decode(raw, FLEXIBLE, objects_max=short - 1)
+
+
+def test_the_default_budget_is_what_decode_takes() -> None:
+    raw = Ints(items=(0,) * OBJECTS_MAX).encode(FLEXIBLE)
+    Ints.decode(raw, FLEXIBLE)
+    with pytest.raises(ProtocolViolation, match="objects"):
+        Ints.decode(Ints(items=(0,) * (OBJECTS_MAX + 1)).encode(FLEXIBLE), FLEXIBLE)

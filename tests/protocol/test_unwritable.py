@@ -1,7 +1,7 @@
 """Values that a version cannot carry: the writer says so, and never drops one in silence."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -229,3 +229,10 @@ def test_what_must_be_given_must_be_given() -> None:
         FetchRequest(max_wait_ms=1, min_bytes=1)  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match="unexpected"):
         MetadataRequest(topics=None, color="red")  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("raw", [b"short", bytes(17)])
+def test_an_id_that_is_not_of_16_bytes(raw: bytes) -> None:
+    topic = MetadataRequestTopic(name=None, topic_id=cast("Uuid", raw))
+    with pytest.raises(Unwritable, match="16 bytes"):
+        MetadataRequest(topics=[topic]).encode(12)

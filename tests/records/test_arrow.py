@@ -271,3 +271,12 @@ for attempt in (columns.to_arrow, lambda: from_arrow(None)):
 def test_nothing_imports_pyarrow_before_it_is_needed() -> None:
     script = "import sys, ottla.records; assert 'pyarrow' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_headers_are_taken_by_name_whatever_their_order() -> None:
+    kind = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())]))
+    headers = pa.array([[{"value": b"x", "key": "a"}]], kind)
+    batch = pa.record_batch([pa.array([1]), headers], names=["timestamp", "headers"])
+    (encoded,) = encode(from_arrow(batch, now_ms=0), limit=1000)
+    (record,) = Batch(encoded.data).records()
+    assert record.headers == (("a", b"x"),)

@@ -354,3 +354,12 @@ def test_commits_belong_to_a_group() -> None:
 def test_no_check_shows_a_secret() -> None:
     config = Config(BROKER, {"ssl.keystore.key": Given("hunter2")})
     assert all("hunter2" not in each.what for each in findings(config))
+
+
+def test_a_crowd_of_listeners_is_refused_before_they_are_compared() -> None:
+    names = [f"L{number}" for number in range(101)]
+    listeners = ",".join(f"{name}://127.0.0.1:{9000 + at}" for at, name in enumerate(names))
+    protocols = ",".join(f"{name}:PLAINTEXT" for name in names)
+    text = f"listeners={listeners}\nlistener.security.protocol.map={protocols}\n"
+    with pytest.raises(InvalidSettings, match="101 listeners are more than 100"):
+        broker_config(read_properties(text, "f"))

@@ -123,7 +123,7 @@ def test_every_problem_of_a_file_is_reported_at_once() -> None:
         ),
         (
             'server.properties:8: offsets.topic.replication.factor: found "40000" (beyond the 16 bits '
-            "of a short), valid: short, [1,...]"
+            "of the type short), valid: short, [1,...]"
         ),
         (
             '--override: compression.type: found "zip", valid: string, [uncompressed, zstd, lz4, '
@@ -470,3 +470,21 @@ def test_a_running_broker_takes_what_is_dynamic() -> None:
         InvalidSettings, match=r'log\.retention\.ms: found "0", valid: long, \[1,...\] or -1'
     ):
         dynamic_config({"log.retention.ms": "0"}, CLUSTER_WIDE)
+
+
+def test_hints_are_given_to_a_few_mistakes_only() -> None:
+    """Looking for the nearest name takes long, and clients send names too."""
+    with pytest.raises(InvalidSettings) as raised:
+        topic_overrides({f"min.insync.replica{number}": "1" for number in range(50)})
+    hints = [problem for problem in raised.value.problems if "did you mean" in problem.what]
+    assert len(raised.value.problems) == 50
+    assert len(hints) == 10
+
+
+def test_a_problem_is_one_line_whatever_the_name() -> None:
+    with pytest.raises(InvalidSettings) as raised:
+        broker_config(read_properties("a\\u000ab\\u001b[31m=1\n" + "x" * 5000 + "=2\n", "f"))
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 2
+    assert "\x1b" not in lines[0]
+    assert all(len(line) < 200 for line in lines)

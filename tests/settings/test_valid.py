@@ -139,3 +139,8 @@ def test_a_duration_fits_a_long() -> None:
 def test_no_text_breaks_the_reading_of_durations(text: str) -> None:
     with contextlib.suppress(BadValue):
         assert duration_ms(text) >= 0
+
+
+def test_a_duration_of_too_many_digits_is_no_duration() -> None:
+    with pytest.raises(BadValue):
+        duration_ms(f"P{'9' * 5000}D")

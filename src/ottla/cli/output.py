@@ -9,8 +9,6 @@ from json import dumps
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 
 class Output(StrEnum):
@@ -36,8 +34,8 @@ def show_facts(facts: Mapping[str, str | int | bool], output: Output) -> None:
             for name, value in facts.items():
                 typer.echo(f"{name}: {dumps(value)}")
         case Output.TABLE:
-            table = Table(show_header=False, box=None, pad_edge=False)
+            width = max(map(len, facts))
             for name, value in facts.items():
                 shown = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-                table.add_row(name.replace("_", " "), shown)
-            Console(soft_wrap=True).print(table)
+                # Not rich's table: it would cut what is wider than the terminal, paths above all.
+                typer.echo(f"{name.replace('_', ' '):{width}}  {shown}")

@@ -15,6 +15,7 @@ from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
 from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, frame_length
 from ottla.protocol.headers import (
+    CLIENT_ID_BYTES_MAX,
     RequestHeader,
     header_tags_end,
     read_request_header,
@@ -29,8 +30,8 @@ from ottla.protocol.schema import Versions
 
 T = TypeVar("T")
 
-RESPONSE_OBJECTS_MAX: Final = 20_000_000
-"""A client chose its broker, and a large cluster's metadata is large."""
+RESPONSE_OBJECTS_MAX: Final = 4_000_000
+"""A client chose its broker, and the metadata of 200,000 partitions are some 2 million."""
 
 ALL_VERSIONS: Final[Mapping[int, Versions]] = {key: api.versions for key, api in API_OF_KEY.items()}
 
@@ -117,6 +118,8 @@ class ServerConversation(_Conversation):
         """What may leave now that `request` is answered; None for one without an answer."""
         assert request.sequence >= self._answered, "a request is answered once"
         assert request.sequence not in self._held, "a request is answered once"
+        if isinstance(answer, Message):
+            assert isinstance(answer, request.api.response), "the answer of another API"
         buffers = [] if answer is None else _response_frame(request, answer)
         if request.sequence != self._answered:
             self._held[request.sequence] = buffers
@@ -191,6 +194,8 @@ class ClientConversation(_Conversation):
         self, client_id: str | None = None, *, frame_bytes_max: int = FRAME_BYTES_MAX
     ) -> None:
         super().__init__(frame_bytes_max)
+        if client_id is not None and len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
+            raise ValueError(f"a client id has at most {CLIENT_ID_BYTES_MAX} bytes")
         self._client_id = client_id
         self._correlation_id = 0
         self._awaited: deque[Sent] = deque()

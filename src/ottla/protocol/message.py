@@ -17,8 +17,8 @@ from ottla.protocol.schema import NEVER, Struct, Versions
 from ottla.protocol.writer import Unwritable, Writer, compile_writer
 
 # How many elements of arrays and unknown tags one message may have. Requests of large clusters
-# stay far below; a hostile one of so many structures becomes some 60 MB, and 100 MiB of them would
-# become gigabytes. Whoever trusts the other end allows more.
+# stay far below; 100 MiB of elements would become gigabytes. Whoever trusts the other end allows
+# more.
 OBJECTS_MAX: Final = 200_000
 
 

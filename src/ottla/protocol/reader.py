@@ -29,8 +29,7 @@ The data are bytes, or a memoryview where the message has records: those are lef
 
 STRING_BYTES_MAX: Final = 0x7FFF
 
-# Arrays shorter than this are unpacked by a layout made beforehand, and not charged to the budget
-# one by one: their parent was.
+# Arrays shorter than this are unpacked by a layout made beforehand.
 SHORT: Final = 17
 
 
@@ -280,10 +279,14 @@ class _ReaderSource:
             source.names[layouts] = tuple(
                 Layout(">" + format_ * n).unpack_from for n in range(SHORT)
             )
+        source.line(f"budget -= {count}")
+        source.line(f"if budget < 0: over_budget({field.name!r})")
         with source.block(f"if {count} < {SHORT}:"):
             source.line(f"{value} = {layouts}[{count}](data, pos)")
         with source.block("else:"):
-            self._charge(field, count, size)
+            source.line(
+                f"if {count} * {size} > end - pos: short({field.name!r}, {count}, end - pos)"
+            )
             if field.element is Kind.UUID:
                 # A layout of so many would stay in the cache of the struct module.
                 starts = f"range(pos, pos + {count} * 16, 16)"

@@ -3,7 +3,7 @@
 Invariant: one class serves every version of a message. A row is the only place that knows a
 field's type, versions, tag and default; readers, writers and the reference are made from rows.
 
-    class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
+    class HeartbeatRequest(Message, api=HEARTBEAT):
         group_id: str = string("0+")
         generation_id: int = int32("0+")
         member_id: str = string("0+")

@@ -41,8 +41,13 @@ def _text_bytes(name: str, length: int) -> NoReturn:
     raise Unwritable(f"{name} has {length} bytes, more than {STRING_BYTES_MAX}")
 
 
+def _bad_uuid(name: str) -> NoReturn:
+    raise Unwritable(f"{name} is not of 16 bytes")
+
+
 _NAMES: Final[dict[str, object]] = {
     "absent": _absent,
+    "bad_uuid": _bad_uuid,
     "too_long": _text_bytes,
     "uvarint": uvarint,
     "pack": pack,
@@ -110,6 +115,10 @@ class _WriterSource:
     def _field(self, field: Field, value: str) -> None:
         if field.kind is Kind.BOOL:
             self._run.append(("b", value))  # as "?" it would take None and any other object
+        elif field.kind is Kind.UUID:
+            # A layout would fill up what is too short and cut what is too long.
+            self._source.line(f"if len({value}) != 16: bad_uuid({field.name!r})")
+            self._run.append((field.kind.value, value))
         elif field.kind.fixed_size is not None:
             self._run.append((field.kind.value, value))
         elif field.kind is Kind.STRUCT:

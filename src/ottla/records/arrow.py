@@ -161,9 +161,11 @@ def _headers(pa: Any, array: Any) -> Headers | None:
         keys, values = array.keys, array.items
     elif (wide or pa.types.is_list(kind)) and pa.types.is_struct(kind.value_type):
         pairs = array.values
-        if pairs.type.num_fields != 2:
+        names = [pairs.type.field(number).name for number in range(pairs.type.num_fields)]
+        if sorted(names) != ["key", "value"]:
             raise ValueError(f"a header is a struct of key and value, not {pairs.type}")
-        keys, values = pairs.flatten()  # a header that is null has a null key, and is refused
+        parts = pairs.flatten()  # a header that is null has a null key, and is refused
+        keys, values = (parts[names.index(name)] for name in ("key", "value"))
     else:
         raise ValueError(f"headers are lists of structs, or maps, not {kind}")
     validity, offsets = array.buffers()[:2]

@@ -48,6 +48,8 @@ class BatchBuilder(RecordAppender):
         """The batch with its header and CRC; ValueError while there is no record."""
         if not self.count:
             raise ValueError("a batch is built of one record at least")
+        if base_offset < 0:
+            raise ValueError(f"a batch cannot begin at offset {base_offset}")
         buffer = self.encoded()
         attributes = self.compression.value
         if self.compression is not Compression.NONE:

@@ -322,11 +322,16 @@ def _zstd_frames(view: memoryview) -> Iterator[tuple[memoryview, int]]:
 def _zstd_blocks(view: memoryview, position: int) -> tuple[int, int]:
     """Where the last block ends, beyond the data when it was cut, and how many there are."""
     blocks = 0
+    empty = 0
     while position + 3 <= len(view):
         block = view[position] | view[position + 1] << 8 | view[position + 2] << 16
         size = 1 if block >> 1 & 3 == _ZSTD_BLOCK_RLE else block >> 3
         position += 3 + size
         blocks += 1
+        # A writer that flushes makes an empty block now and then; a crowd is to keep us busy.
+        empty += not block >> 3
+        if empty > _MEMBERS_MAX:
+            raise CorruptCompression(f"zstd: more than {_MEMBERS_MAX} empty blocks in one frame")
         if block & 1:
             return position, blocks
     return len(view) + 1, blocks

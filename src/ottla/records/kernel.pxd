@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 
 cdef int BAD_COUNT, BAD_LENGTH, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE
 cdef int BAD_HEADERS, BAD_HEADER_KEY, BAD_HEADER_VALUE, BAD_END, BAD_TAIL
-cdef long long INT32_MAX, NO_TIMESTAMP
+cdef long long INT32_MAX, HEADERS_MAX, NO_TIMESTAMP
 
 cdef class Held:
     cdef Py_buffer buffer

@@ -27,6 +27,7 @@ COMPILED = cython.compiled
 
 HEADER_SIZE = 61  # the batch header, for which the encoders leave room
 INT32_MAX = 0x7FFFFFFF
+HEADERS_MAX = 0xFFFF  # of one record: two compressed bytes must not become millions of objects
 NO_TIMESTAMP = -1
 
 # Why a record is refused; REASONS has the words, at the same index.
@@ -429,7 +430,7 @@ def _step_headers(walk: Walk, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) ->
     """Check that the headers of one record are whole and end where it ends."""
     left: cython.longlong = walk.header_count
     # A header has two bytes at least: a lying count is found before anything is looped over.
-    if left < 0 or left > (end - pos) >> 1:
+    if left < 0 or left > (end - pos) >> 1 or left > HEADERS_MAX:
         return BAD_HEADERS
     while left > 0:
         pos = _step_header(walk, pos, end)

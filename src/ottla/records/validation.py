@@ -28,9 +28,10 @@ A base sequence without a producer id is ignored, for some clients leave zero th
 without a meaning and the attributes of a record are ignored.
 
 Stricter than Kafka: it cuts off trailing bytes where we refuse them (one), numbers records anew
-where we refuse the numbering (records), and takes a null length below -1 (records), a negative
-epoch (producer) and LogAppendTime that a client set on a CreateTime topic (append time). What does
-not decompress and a number that is no codec are a server error there.
+where we refuse the numbering (records), and takes a null length below -1 (records), more than
+65,535 headers in a record (records), a negative epoch (producer) and LogAppendTime that a client
+set on a CreateTime topic (append time). What does not decompress and a number that is no codec are
+a server error there.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,6 @@ from ottla.protocol.primitives import Buffer
 from ottla.records.batch import (
     COMPRESSION_MASK,
     CONTROL,
-    DECOMPRESSED_BYTES_MAX,
     LENGTH_END,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -66,6 +66,10 @@ ZSTD_PRODUCE_VERSION_MIN: Final = 7  # KIP-110
 # A response names so many records at fault: a batch of 1 MB could have 150,000 of them.
 RECORD_ERRORS_MAX: Final = 1000
 
+# What a produced batch may become: the default of max.decompressed.message.bytes. Readers allow
+# more, for what is in a log already may have come from a broker that did.
+PRODUCED_BYTES_MAX: Final = 32 * 1024 * 1024
+
 _INT64_MIN: Final = -0x8000000000000000
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
 
@@ -79,7 +83,7 @@ class TopicRules:
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = _INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    decompressed_bytes_max: int = PRODUCED_BYTES_MAX
 
 
 class ValidBatch(NamedTuple):

@@ -170,6 +170,9 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = Setting("leader.imbalance.check.interv
 MESSAGE_MAX_BYTES = Setting("message.max.bytes", INT, 1_048_588, at_least(0), dynamic=CLUSTER_WIDE,
     doc="The largest record batch that topics without max.message.bytes take, as it arrives, compressed. "
         "Followers and consumers still fetch a batch that is larger than their own limit.")
+MAX_DECOMPRESSED_MESSAGE_BYTES = Setting("max.decompressed.message.bytes", INT, 33_554_432, at_least(0), dynamic=CLUSTER_WIDE,
+    doc="What a compressed batch may become when it is unpacked to be checked. A batch that holds more is "
+        "refused, so that a few kilobytes cannot fill the broker's memory.")
 COMPRESSION_TYPE = Setting("compression.type", STRING, "producer", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), dynamic=CLUSTER_WIDE,
     doc="How batches are stored. `producer` keeps what the producer chose and is by far the cheapest: "
         "anything else makes the broker compress again.")

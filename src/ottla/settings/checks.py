@@ -141,6 +141,8 @@ def _authorizer(config: Config) -> Iterator[Finding]:
             yield Finding((setting, broker.AUTHORIZER_CLASS_NAME), what, only_warn=True)
 
 
+LISTENERS_MAX: Final = 100
+
 _LISTENER_SETTINGS: Final = (
     broker.LISTENERS,
     broker.LISTENER_SECURITY_PROTOCOL_MAP,
@@ -187,6 +189,10 @@ def _unreadable(config: Config, setting: Setting[Any], bad: BadValue) -> Finding
 
 
 def _distinct(opened: tuple[Endpoint, ...]) -> Iterator[Finding]:
+    if len(opened) > LISTENERS_MAX:
+        what = f"{len(opened)} listeners are more than {LISTENERS_MAX}"
+        yield Finding(_LISTENER_SETTINGS, what)
+        return
     for at, endpoint in enumerate(opened):
         for other in opened[:at]:
             if endpoint.name == other.name:

@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     origin: Origin | None = None
 
     def __str__(self) -> str:
-        named = f"{self.name}: {self.what}" if self.name else self.what
+        named = f"{printable(self.name)}: {self.what}" if self.name else self.what
         return f"{self.origin}: {named}" if self.origin else named
 
 
@@ -56,7 +56,11 @@ def invalid(
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes, fit for one line of a log: short, without control characters."""
+    """The text in double quotes, fit for one line of a log."""
+    return f'"{printable(text)}"'
+
+
+def printable(text: str) -> str:
+    """The text fit for one line of a log: short, without control characters."""
     cut = text if len(text) <= FOUND_CHARACTERS_MAX else text[: FOUND_CHARACTERS_MAX - 1] + "…"
-    printable = (each if each.isprintable() else repr(each)[1:-1] for each in cut)
-    return f'"{"".join(printable)}"'
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in cut)

@@ -30,6 +30,9 @@ from ottla.settings.table import (
 from ottla.settings.topic import TOPIC
 from ottla.settings.values import HIDDEN, LIST, BadValue
 
+HINTS_MAX: Final = 10
+HINT_CHARACTERS_MAX: Final = 100
+
 TABLES: Final = (BROKER, TOPIC, PRODUCER, CONSUMER, ADMIN)
 
 
@@ -113,6 +116,7 @@ class _Reading:
         self.broken: set[str] = set()
         self.problems: list[Problem] = []
         self.notices: list[Problem] = []
+        self.hints_left = HINTS_MAX
 
     def read(self, entries: Iterable[Entry]) -> None:
         last = {entry.name: entry for entry in entries}
@@ -200,14 +204,22 @@ class _Reading:
     def _unknown(self, name: str, listener: ListenerName | None) -> str:
         """What to say of a name that the table does not know. The value is not shown."""
         if listener:
-            nearest = _nearest(listener.setting, self._per_listener_names())
-            return "unknown setting of a listener" + nearest
+            return "unknown setting of a listener" + self._hint(
+                listener.setting, self._per_listener_names()
+            )
         for other in TABLES:
             if name in other.settings and other is not self.table:
                 return f"a setting of the {other.scope}, not of the {self.table.scope}" + (
                     self._instead_of(other.settings[name])
                 )
-        return "unknown setting" + _nearest(name, self.table.names)
+        return "unknown setting" + self._hint(name, self.table.names)
+
+    def _hint(self, name: str, known: Iterable[str]) -> str:
+        """The name that was meant, perhaps; looking for it takes long, so not for many."""
+        if not self.hints_left or len(name) > HINT_CHARACTERS_MAX:
+            return ""
+        self.hints_left -= 1
+        return _nearest(name, known)
 
     def _instead_of(self, foreign: Setting[Any]) -> str:
         """The name under which this scope has what another scope's setting says, if it has."""

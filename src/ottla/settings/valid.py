@@ -169,7 +169,9 @@ class _OffsetReset(Valid[str]):
 
 BY_DURATION: Final = "by_duration:"
 
-_DURATION: Final = r"P(?:(\d+)D)?(T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?"
+_DURATION: Final = (
+    r"P(?:(\d{1,19})D)?(T(?:(\d{1,19})H)?(?:(\d{1,19})M)?(?:(\d{1,19})(?:[.,](\d{0,9}))?S)?)?"
+)
 
 
 def duration_ms(text: str) -> int:

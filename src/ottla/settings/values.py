@@ -120,7 +120,7 @@ class _Integer(Kind[int]):
         raise self._beyond()
 
     def _beyond(self) -> BadValue:
-        return BadValue(f"beyond the {self.bits} bits of a {self.name}")
+        return BadValue(f"beyond the {self.bits} bits of the type {self.name}")
 
 
 class _Double(Kind[float]):

@@ -1,0 +1,136 @@
+"""What hostile bytes may cost by default: the bounds, each with the number it has."""
+
+import pytest
+
+from ottla.errors import ErrorCode
+from ottla.records import decode
+from ottla.records.batch import (
+    DECOMPRESSED_BYTES_MAX,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    Batch,
+    empty_batch,
+    read_header,
+    seal,
+)
+from ottla.records.builder import BatchBuilder
+from ottla.records.columns import _expected  # pyright: ignore[reportPrivateUsage]
+from ottla.records.compression import Compression, compress, decompress
+from ottla.records.control import read_control
+from ottla.records.errors import (
+    CorruptCompression,
+    CorruptRecords,
+    DecompressionLimitExceeded,
+    InvalidRecords,
+)
+from ottla.records.kernel import write_varint
+from ottla.records.validation import PRODUCED_BYTES_MAX, RECORD_ERRORS_MAX, TopicRules, validate
+
+NOW_MS = 1_700_000_000_000
+HEADERS_MAX = 65_535
+
+
+def batch_of(
+    section: bytes, compression: Compression, count: int = 1, attributes: int = 0
+) -> bytes:
+    buffer = bytearray(HEADER_SIZE) + compress(compression, section)
+    seal(
+        buffer,
+        record_count=count,
+        last_offset_delta=count - 1,
+        base_timestamp=NOW_MS,
+        max_timestamp=NOW_MS,
+        attributes=attributes | compression,
+    )
+    return bytes(buffer)
+
+
+def record_with_headers(count: int) -> bytes:
+    body = b"\0\0\0\x01\x01" + write_varint(count) + b"\0\x01" * count
+    return write_varint(len(body)) + body
+
+
+def test_the_numbers() -> None:
+    assert PRODUCED_BYTES_MAX == 32 * 2**20
+    assert DECOMPRESSED_BYTES_MAX == 128 * 2**20
+    assert RECORD_ERRORS_MAX == 1000
+    assert TopicRules().decompressed_bytes_max == PRODUCED_BYTES_MAX
+
+
+def test_a_record_has_at_most_65535_headers() -> None:
+    most = batch_of(record_with_headers(HEADERS_MAX), Compression.ZSTD)
+    validate(most, TopicRules(), now_ms=NOW_MS, produce_version=9)
+    assert len(next(Batch(most).records()).headers) == HEADERS_MAX
+    more = batch_of(record_with_headers(HEADERS_MAX + 1), Compression.ZSTD)
+    with pytest.raises(InvalidRecords, match="number of headers"):
+        validate(more, TopicRules(), now_ms=NOW_MS, produce_version=9)
+    with pytest.raises(CorruptRecords, match="number of headers"):
+        next(Batch(more).records())
+    with pytest.raises(CorruptRecords, match="number of headers"):
+        decode(more)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_a_produced_batch_unpacks_to_32_mib_at_most(codec: Compression) -> None:
+    bomb = batch_of(bytes(PRODUCED_BYTES_MAX + 1), codec)
+    with pytest.raises(InvalidRecords) as raised:
+        validate(bomb, TopicRules(), now_ms=NOW_MS, produce_version=9)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_reader_unpacks_128_mib_at_most() -> None:
+    with pytest.raises(DecompressionLimitExceeded):
+        Batch(batch_of(bytes(DECOMPRESSED_BYTES_MAX + 1), Compression.ZSTD)).records()
+
+
+def test_at_most_1000_records_are_named() -> None:
+    builder = BatchBuilder()
+    for _ in range(RECORD_ERRORS_MAX + 5):
+        builder.append(NOW_MS, None, b"v")
+    with pytest.raises(InvalidRecords) as raised:
+        validate(builder.build(), TopicRules(compacted=True), now_ms=NOW_MS, produce_version=9)
+    assert len(raised.value.record_errors) == RECORD_ERRORS_MAX
+
+
+def test_a_control_batch_unpacks_to_little() -> None:
+    body = b"\0\0\0\x08\0\0\0\0" + write_varint(10_000) + bytes(10_000) + b"\0"
+    bloated = batch_of(write_varint(len(body)) + body, Compression.ZSTD, attributes=0x20)
+    with pytest.raises(DecompressionLimitExceeded):
+        read_control(Batch(bloated))
+
+
+def test_a_count_that_lies_reserves_no_rows() -> None:
+    builder = BatchBuilder()
+    builder.append(NOW_MS, b"k", bytes(63))
+    raw = bytearray(builder.build())
+    raw[57:61] = (2**31 - 1).to_bytes(4, "big")
+    rows, size = _expected([Batch(raw)])
+    assert size == len(raw) - HEADER_SIZE
+    assert rows == size // 7
+
+
+def test_an_emptied_batch_keeps_the_type_of_its_timestamps() -> None:
+    builder = BatchBuilder()
+    builder.append(NOW_MS, b"k", b"v")
+    raw = batch_of(builder.build()[HEADER_SIZE:], Compression.NONE, attributes=LOG_APPEND_TIME)
+    left = read_header(empty_batch(read_header(raw)))
+    assert left.attributes & LOG_APPEND_TIME
+    assert left.max_timestamp == NOW_MS
+
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def test_a_zstd_frame_cannot_claim_more_than_its_blocks_hold() -> None:
+    claim = (1 << 20).to_bytes(4, "little")
+    frame = ZSTD_MAGIC + b"\xa0" + claim + b"\x01\0\0"  # one empty block
+    with pytest.raises(CorruptCompression, match="claims more than it can hold"):
+        decompress(Compression.ZSTD, frame, 2 << 20)
+
+
+def test_a_crowd_of_empty_zstd_blocks_is_refused() -> None:
+    frame = ZSTD_MAGIC + b"\0\x58" + b"\0\0\0" * 1001 + b"\1\0\0"
+    with pytest.raises(CorruptCompression, match="empty blocks"):
+        decompress(Compression.ZSTD, frame, 1 << 20)
+    few = ZSTD_MAGIC + b"\0\x58" + b"\0\0\0" * 10 + b"\1\0\0"
+    assert decompress(Compression.ZSTD, few, 1 << 20) == b""
