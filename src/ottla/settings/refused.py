@@ -18,6 +18,7 @@ _NO_REMOTE: Final = "there is no remote storage"
 _NO_TOKENS: Final = "there are no delegation tokens"
 _NO_STREAMS: Final = "there are no streams groups"
 _NO_SIGNING: Final = "Ottla does not sign assertions"
+_INTERNAL: Final = "it is internal to Kafka and not documented there"
 _NO_ZK_TLS: Final = "TLS to ZooKeeper is not built"
 _PEM_ONLY: Final = "only JKS and PKCS12 stores have a password of their own, and Ottla reads PEM"
 
@@ -167,12 +168,34 @@ BROKER: Final = (
     Refused("zookeeper.set.acl", "nodes in ZooKeeper get no ACLs yet", "keep ZooKeeper on a network of its own", harmless=("false",)),
     Refused("zookeeper.ssl.client.enable", _NO_ZK_TLS, "keep ZooKeeper on a network of its own", harmless=("false",)),
     Refused("zookeeper.ssl.*", _NO_ZK_TLS, "keep ZooKeeper on a network of its own"),
+    # What Kafka knows and does not document.
+    Refused("controller.performance.always.log.threshold.ms", _INTERNAL),
+    Refused("controller.performance.sample.period.ms", _INTERNAL),
+    Refused("group.consumer.regex.refresh.interval.ms", _INTERNAL),
+    Refused("group.share.initialize.retry.interval.ms", _INTERNAL),
+    Refused("group.share.persister.class.name", _INTERNAL),
+    Refused("internal.metadata.delete.delay.millis", _INTERNAL),
+    Refused("internal.metadata.log.segment.bytes", _INTERNAL),
+    Refused("internal.metadata.max.batch.size.in.bytes", _INTERNAL),
+    Refused("log.initial.task.delay.ms", _INTERNAL),
+    Refused("producer.id.expiration.check.interval.ms", _INTERNAL),
+    Refused("server.max.startup.time.ms", _INTERNAL),
+    Refused("share.coordinator.cold.partition.snapshot.interval.ms", _INTERNAL),
+    Refused("share.coordinator.state.topic.prune.interval.ms", _INTERNAL),
+    Refused("unclean.leader.election.interval.ms", _INTERNAL),
+    Refused("unstable.api.versions.enable", _INTERNAL),
+    Refused("unstable.feature.versions.enable", _INTERNAL),
+    Refused("remote.log.index.file.cache.ttl.ms", _NO_REMOTE),
+    Refused("remote.log.manager.task.retry.backoff.max.ms", _NO_REMOTE),
+    Refused("remote.log.manager.task.retry.backoff.ms", _NO_REMOTE),
+    Refused("remote.log.manager.task.retry.jitter", _NO_REMOTE),
 )
 
 TOPIC: Final = (
     Refused("local.retention.bytes", _NO_REMOTE, "use retention.bytes", harmless=("-2",)),
     Refused("local.retention.ms", _NO_REMOTE, "use retention.ms", harmless=("-2",)),
     Refused("message.timestamp.difference.max.ms", "Kafka dropped it in 4.0", "use message.timestamp.before.max.ms and message.timestamp.after.max.ms"),
+    Refused("internal.segment.bytes", _INTERNAL, "use segment.bytes"),
     Refused("remote.log.copy.disable", _NO_REMOTE, harmless=("false",)),
     Refused("remote.log.delete.on.disable", _NO_REMOTE, harmless=("false",)),
     Refused("remote.storage.enable", _NO_REMOTE, harmless=("false",)),
@@ -208,6 +231,7 @@ PRODUCER: Final = (
 
 CONSUMER: Final = (
     *_CLIENT,
+    Refused("internal.throw.on.fetch.stable.offset.unsupported", _INTERNAL),
     Refused("interceptor.classes", _NO_JAVA, "wrap the consumer in Python", harmless=("",)),
     Refused("key.deserializer", _NO_JAVA, "hand the consumer a Python function as its key deserializer"),
     Refused("value.deserializer", _NO_JAVA, "hand the consumer a Python function as its value deserializer"),
