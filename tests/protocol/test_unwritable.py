@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.message import Message
+from ottla.protocol.message import Message, UnknownVersion
 from ottla.protocol.messages.fetch import FetchRequest, ReplicaState
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import (
@@ -236,3 +236,10 @@ def test_an_id_that_is_not_of_16_bytes(raw: bytes) -> None:
     topic = MetadataRequestTopic(name=None, topic_id=cast("Uuid", raw))
     with pytest.raises(Unwritable, match="16 bytes"):
         MetadataRequest(topics=[topic]).encode(12)
+
+
+def test_a_version_that_there_is_not() -> None:
+    with pytest.raises(UnknownVersion, match="versions 0-13, not 14"):
+        MetadataRequest(topics=None).encode(14)
+    with pytest.raises(UnknownVersion, match="versions 0-13, not 14"):
+        MetadataRequest.decode(b"", 14)

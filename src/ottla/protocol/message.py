@@ -22,6 +22,10 @@ from ottla.protocol.writer import Unwritable, Writer, compile_writer
 OBJECTS_MAX: Final = 200_000
 
 
+class UnknownVersion(Unwritable):
+    """A message was to be read or written in a version that it does not have."""
+
+
 class Message(Struct):
     """A request, a response, or data that is embedded in one or in a topic."""
 
@@ -99,7 +103,7 @@ class Message(Struct):
     @classmethod
     def _check(cls, version: int) -> None:
         if version not in cls.VERSIONS:
-            raise Unwritable(f"{cls.__name__} has versions {cls.VERSIONS}, not {version}")
+            raise UnknownVersion(f"{cls.__name__} has versions {cls.VERSIONS}, not {version}")
 
 
 def _interleaved(out: bytearray, records: list[Any]) -> list[Buffer]:
