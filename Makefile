@@ -54,9 +54,10 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/protocol.py
 	$(BIN)/python benchmarks/records.py
 	$(BIN)/python benchmarks/batch_compression.py
+	$(BIN)/python benchmarks/log.py
 
-soak: setup ## the long tests: fuzzing for ten times the usual
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz
+soak: setup ## the long tests: fuzzing, crashes and models for ten times the usual
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log
 
 format: setup ## put the source into its form
 	$(BIN)/ruff check --fix .

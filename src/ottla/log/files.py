@@ -1,0 +1,398 @@
+"""Every call to the operating system that the log makes, behind an interface.
+
+Invariant: nothing else in this folder opens, writes, syncs, renames or deletes. A write is whole
+or it did not happen: what a failed or short write left behind is cut off again, and if even that
+fails the file is broken for good. Every failure is a StorageFailure; a failed sync is never tried
+again, because the system may have dropped the pages it could not write.
+
+The log calls `Disk` and `File`. `OsDisk` is the real one; tests put in its place a disk that
+forgets what was not synced, tears writes, fills up and fails.
+"""
+
+import asyncio
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final, Protocol, TypeVar
+
+from ottla.errors import StorageFailure
+from ottla.log.names import TEMPORARY_SUFFIX
+from ottla.protocol.primitives import Buffer
+
+T = TypeVar("T")
+
+IOV_MAX: Final = 1024  # buffers that the system takes in one call
+
+READ_THREADS: Final = 8  # more than a device answers at once would only wait there
+
+
+class File(Protocol):
+    """An open file that is read anywhere and written at its end."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write all buffers at a position, the file's end; returns the position behind them."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """So many bytes, fewer at the end of the file. May wait for the device."""
+        ...
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """The same without waiting; None when something is not in memory."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written is on the device."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile; -1 when there is none."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Disk(Protocol):
+    """The file system. Paths are whole; a missing file is a FileNotFoundError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; `create` makes the file, which must not be there."""
+        ...
+
+    def map(self, path: str) -> Buffer:
+        """The content of a file that will not change any more, read as it is used."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, sorted."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last changed."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, and those above it that are missing."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename at once, replacing what has the new name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Delete an empty folder."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the names in a folder are on the device."""
+        ...
+
+    def lock(self, path: str) -> "Lock | None":
+        """Hold a file so that no other process does; None when another one holds it."""
+        ...
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        """Do what may wait for the device without stopping the event loop."""
+        ...
+
+
+class Lock(Protocol):
+    """A file that this process holds."""
+
+    def release(self) -> None:
+        """Let go."""
+        ...
+
+
+def write_atomically(disk: Disk, path: str, data: bytes) -> None:
+    """Replace a file's content, on the device when this returns (C1)."""
+    replace(disk, path, data)
+    disk.sync_folder(os.path.dirname(path))
+
+
+def replace(disk: Disk, path: str, data: bytes) -> None:
+    """Replace a file's content; after a crash there is the old or, once synced, the new one."""
+    temporary = path + TEMPORARY_SUFFIX
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        file.write([data], 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+
+
+def read_whole(disk: Disk, path: str) -> bytes:
+    """The content of a small file."""
+    file = disk.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+class OsFile:
+    """A file of the system; closed when nothing refers to it, so that who reads it reads on."""
+
+    __slots__ = ("_broken", "_descriptor", "_nowait", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._nowait = hasattr(os, "RWF_NOWAIT")
+        self._broken = False
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._path
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._descriptor
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise self._failure("size", error) from error
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write all buffers at a position, or cut back to it and fail (C6)."""
+        if self._broken:
+            raise StorageFailure(f"{self._path}: broken by an earlier failure")
+        total = sum(map(len, buffers))
+        at_once = buffers if len(buffers) <= IOV_MAX else buffers[:IOV_MAX]
+        try:
+            written = os.pwritev(self._descriptor, at_once, position)
+            if written != total:
+                self._write_rest(buffers, position, written)
+        except OSError as error:
+            self._cut_back(position)
+            raise self._failure("write", error) from error
+        return position + total
+
+    def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int) -> None:
+        """Go on after a write that was short, or had more buffers than one call takes."""
+        rest = memoryview(b"".join(buffers))[written:]
+        while len(rest):
+            count = os.pwrite(self._descriptor, rest, position + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += count
+            rest = rest[count:]
+
+    def _cut_back(self, position: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, position)
+        except OSError:
+            self._broken = True
+
+    def read(self, position: int, size: int) -> bytes:
+        """So many bytes, fewer at the end of the file."""
+        try:
+            data = os.pread(self._descriptor, size, position)
+            while len(data) < size:
+                more = os.pread(self._descriptor, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise self._failure("read", error) from error
+        return data
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """The same from the page cache alone; None when not all of it is there."""
+        if not self._nowait:
+            # A file system without such reads (tmpfs) keeps its files in memory.
+            return self.read(position, size)
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise self._failure("read", error) from error
+            self._nowait = False
+            return self.read(position, size)
+        if count < size and position + count < self.size():
+            return None
+        return bytes(memoryview(buffer)[:count])
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._failure("truncate", error) from error
+
+    def sync(self) -> None:
+        """Return when everything written is on the device; a failure breaks the file (C5)."""
+        if self._broken:
+            raise StorageFailure(f"{self._path}: broken by an earlier failure")
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._broken = True
+            raise self._failure("sync", error) from error
+
+    def close(self) -> None:
+        """Let go of the file; closing twice is no error."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                os.close(descriptor)
+
+    __del__ = close
+
+    def _failure(self, what: str, error: OSError) -> StorageFailure:
+        return StorageFailure(f"{self._path}: {what}: {error.strerror or error}")
+
+
+class OsLock:
+    """A lock that ends with the process."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let go."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class OsDisk:
+    """The file system of the machine."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        """Open for reading and writing."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return OsFile(path, _call("open", path, lambda: os.open(path, flags, 0o644)))
+
+    def map(self, path: str) -> Buffer:
+        """The content of a file that will not change any more."""
+
+        def mapped() -> Buffer:
+            with open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:
+                    return b""
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+        return _call("map", path, mapped)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return os.path.lexists(path)
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, sorted."""
+        return _call("list", folder, lambda: sorted(os.listdir(folder)))
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last changed."""
+        return _call("look at", path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, and those above it that are missing."""
+        _call("make", path, lambda: os.makedirs(path, exist_ok=True))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename at once, replacing what has the new name."""
+        _call("rename", old, lambda: os.replace(old, new))
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        _call("remove", path, lambda: os.unlink(path))
+
+    def remove_folder(self, path: str) -> None:
+        """Delete an empty folder."""
+        _call("remove", path, lambda: os.rmdir(path))
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the names in a folder are on the device."""
+
+        def sync() -> None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+        _call("sync", path, sync)
+
+    def lock(self, path: str) -> OsLock | None:
+        """Hold a file so that no other process does (C9)."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = _call("open", path, lambda: os.open(path, flags, 0o644))
+        try:
+            # The first keeps out brokers of this process too; the second is the one of Java.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return OsLock(descriptor)
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        """Do it in a thread. What has begun is done to its end before a cancellation goes on."""
+        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.wait((future,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            future.exception()  # nobody is there to hear of it
+            raise cancelled
+        return future.result()
+
+    def close(self) -> None:
+        """Wait for the threads and end them."""
+        self._threads.shutdown()
+
+
+def _call(what: str, path: str, call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageFailure(f"{path}: {what}: {error.strerror or error}") from error

@@ -1,0 +1,334 @@
+"""The log of one partition: what may be appended, read, flushed, cut and deleted.
+
+Invariant: log start <= next offset, recovery point <= next offset. All state changes on the event
+loop; what waits for the device is done in a thread, one thing at a time, and nothing is appended
+while the log is being cut. After a failed sync nobody knows what is on the device, so the log
+takes nothing more (rule C5); what it has stays readable.
+
+The owner keeps recovery point and log start in its checkpoints. `truncate_to` and
+`truncate_fully_and_start_at` may lower the recovery point: it is stored before the next append.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import LeaderEpoch, Offset
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.appending import AppendableLog
+from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
+from ottla.log.epochs import EpochEnd
+from ottla.log.files import write_atomically
+from ottla.log.flushing import FlushPlan
+from ottla.log.names import LEADER_EPOCHS, Kind
+from ottla.log.producers import Producers
+from ottla.log.reading import Read, RecordSlice, read_now, settled
+from ottla.log.replay import replayed
+from ottla.log.retention import SegmentFacts, outlived
+from ottla.log.segment import Head, Segment
+from ottla.log.segments import Segments
+from ottla.log.timestamps import FoundOffset, first_from_time, latest_time
+from ottla.records.errors import CorruptRecords
+
+T = TypeVar("T")
+
+
+class _Cut(NamedTuple):
+    """Where a segment is to end."""
+
+    position: int
+    end_offset: Offset
+    tail: list[Head]  # the batches that stay behind the last index entry that stays
+    first_timestamp: int | None
+
+
+class PartitionLog(AppendableLog):
+    """A log that has been opened by `recovery.open_log`."""
+
+    __slots__ = ()
+
+    # Reading.
+
+    def read_cached(self, offset: int, upper_offset: int, bytes_max: int) -> RecordSlice:
+        """The batches from an offset on, up to a bound and a limit, or NotCached.
+
+        Whole batches, the first one even when it is larger than the limit; none when there is
+        nothing yet. OFFSET_OUT_OF_RANGE below the log's start and above its end.
+        """
+        return self._slice(offset, upper_offset, bytes_max, read_now)
+
+    async def read(self, offset: int, upper_offset: int, bytes_max: int) -> RecordSlice:
+        """The same, waiting for the device where something is not in memory."""
+        return await settled(
+            self.disk, lambda read: self._slice(offset, upper_offset, bytes_max, read)
+        )
+
+    def _slice(self, offset: int, upper_offset: int, bytes_max: int, read: Read) -> RecordSlice:
+        end = self.next_offset
+        if not self.log_start_offset <= offset <= end:
+            raise RequestError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset}, the log has {self.log_start_offset} to {end}",
+            )
+        try:
+            found = self.segments.extent(offset, min(upper_offset, end), bytes_max, read)
+        except CorruptRecords as error:
+            raise RequestError(ErrorCode.CORRUPT_MESSAGE, f"{self.folder}: {error}") from error
+        if found is None:
+            return RecordSlice(self.disk, None, 0, 0)
+        segment, (position, size) = found
+        return RecordSlice(self.disk, segment.file, position, size)
+
+    async def find_time(self, timestamp: int) -> FoundOffset | None:
+        """The first record of a time or later."""
+        return await settled(
+            self.disk,
+            lambda read: first_from_time(self.segments, timestamp, self.log_start_offset, read),
+        )
+
+    async def find_latest_time(self) -> FoundOffset | None:
+        """The first record with the largest timestamp."""
+        return await settled(
+            self.disk, lambda read: latest_time(self.segments, self.log_start_offset, read)
+        )
+
+    def aborted_transactions(
+        self, fetch_offset: int, upper_offset: int
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records between two offsets."""
+        return self.segments.aborted(fetch_offset, upper_offset)
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Up to where read_committed consumers read (rule E7)."""
+        return self.producers.last_stable_offset(high_watermark, self.log_start_offset)
+
+    # Epochs.
+
+    async def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """Lead from the log's end on; stored when this returns (rule A1)."""
+        async with self._work:
+            self._check_usable()
+            if self.epochs.assign(epoch, self.next_offset) or self._epochs_due:
+                text = self.epochs.format()
+                await self._in_thread(lambda: self._write_epochs(text))
+                self._epochs_due = False
+            self._epoch = epoch
+
+    def end_offset(self, epoch: int) -> EpochEnd | None:
+        """Where an epoch ends in this log (rule A2)."""
+        return self.epochs.end_offset(epoch, self.next_offset)
+
+    def _write_epochs(self, text: str) -> None:
+        """Store the leader epochs; waits for the device."""
+        write_atomically(self.disk, f"{self.folder}/{LEADER_EPOCHS}", text.encode())
+
+    # Flushing.
+
+    async def flush(self, upto: int | None = None) -> None:
+        """Put everything on the device, if the recovery point is below an offset (rule C1)."""
+        async with self._work:
+            self._check_usable()
+            if upto is None or upto > self.recovery_point:
+                await self._flush_all()
+
+    async def _flush_all(self) -> None:
+        """What `flush` does, for those who hold the turn."""
+        end = self.next_offset
+        closed, due = list(self.closed), self.snapshots.due
+        if self.recovery_point >= end and not (closed or due or self._epochs_due):
+            return
+        epochs = (f"{self.folder}/{LEADER_EPOCHS}", self.epochs.format())
+        plan = FlushPlan(
+            self.folder,
+            [segment.file for segment in self.segments.from_offset(self.recovery_point)],
+            closed,
+            due,
+            epochs if self._epochs_due else None,
+        )
+        self._epochs_due = False
+        await self._in_thread(lambda: plan.carry_out(self.disk, self.snapshots))
+        for segment in closed:
+            segment.written_size = segment.size
+            segment.map_indexes(self.disk)
+            self.closed.remove(segment)
+        self.snapshots.note_written(due)
+        self.recovery_point = Offset(max(self.recovery_point, end))
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Do what waits for the device; if that fails the log takes nothing more (rule C5)."""
+        try:
+            return await self.disk.blocking(call)
+        except StorageFailure as failure:
+            self._failure = failure
+            raise
+
+    async def close(self) -> None:
+        """Stop cleanly: everything is on the device, so that the next start trusts it."""
+        async with self._work:
+            self._check_usable()
+            active = self.segments.active
+            if active.indexes_due:
+                self.closed.append(active)
+            self.snapshots.take(self.next_offset, self.producers)
+            self._failure = StorageFailure("it is closed")
+            await self._flush_all()
+
+    # Cutting.
+
+    async def truncate_to(self, offset: int) -> None:
+        """Let the log end at an offset or, where that lies within a batch, before that batch.
+
+        Rule A2. On the device when this returns; a crash on the way leaves the beginning of the
+        old log.
+        """
+        async with self._work:
+            self._check_usable()
+            if offset < self.segments.first.base_offset:
+                await self._start_anew(Offset(offset))
+                return
+            self._changing = True
+            try:
+                if offset < self.next_offset:
+                    await self._cut(offset)
+                elif self.epochs.truncate_from_end(offset):
+                    # An epoch that began at the log's end and has no records may be wrong too.
+                    text = self.epochs.format()
+                    await self._in_thread(lambda: self._write_epochs(text))
+            finally:
+                self._changing = False
+
+    async def _cut(self, offset: int) -> None:
+        segment = self.segments.from_offset(offset)[0]
+        cut = await settled(self.disk, lambda read: _place_of_cut(segment, offset, read))
+        dropped = self.segments.remove_after(segment)
+        segment.cut_indexes(cut.position, cut.end_offset)
+        segment.first_timestamp = cut.first_timestamp
+        segment.note_tail(cut.tail, self.rules.index_interval_bytes)
+        self.closed = [one for one in self.closed if one not in (*dropped, segment)]
+        self.next_offset = cut.end_offset
+        self.recovery_point = min(self.recovery_point, cut.end_offset)
+        self.log_start_offset = min(self.log_start_offset, cut.end_offset)
+        self.epochs.truncate_from_end(cut.end_offset)
+        doomed = self.snapshots.forget(above=cut.end_offset)
+        text = self.epochs.format()
+
+        def on_the_device() -> Producers:
+            remove_segments(self.disk, dropped)
+            kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX)
+            remove_all(self.disk, [*doomed, *map(segment.path, kinds)])
+            self.disk.sync_folder(self.folder)
+            segment.file.truncate(cut.position)
+            segment.file.sync()
+            self._write_epochs(text)
+            return replayed(self.segments, self.snapshots, cut.end_offset)
+
+        self.producers = await self._in_thread(on_the_device)
+        self._epochs_due = False
+
+    async def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Drop everything and go on at an offset, on the device when this returns (rule A17)."""
+        async with self._work:
+            self._check_usable()
+            await self._start_anew(offset)
+
+    async def _start_anew(self, offset: Offset) -> None:
+        dropped = list(self.segments)
+        created_ms = self.segments.active.created_ms
+        doomed = self.snapshots.forget(above=-1)
+
+        def on_the_device() -> Segment:
+            remove_segments(self.disk, dropped)
+            remove_all(self.disk, doomed)
+            self.disk.sync_folder(self.folder)
+            self._write_epochs("")
+            segment = Segment.create(self.disk, self.folder, offset, created_ms)
+            self.disk.sync_folder(self.folder)
+            return segment
+
+        self._changing = True
+        try:
+            segment = await self._in_thread(on_the_device)
+        finally:
+            self._changing = False
+        self.segments = Segments([segment])
+        self.closed.clear()
+        self.epochs.clear()
+        self._epochs_due = False
+        self.producers = Producers()
+        self.log_start_offset = self.next_offset = self.recovery_point = offset
+
+    # Deleting.
+
+    def advance_log_start(self, offset: Offset) -> None:
+        """Hide what lies below an offset (DeleteRecords, rule A17); `retain` deletes it."""
+        self._check_usable()
+        assert offset <= self.next_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._epochs_due |= self.epochs.truncate_from_start(offset)
+
+    async def retain(self, *, high_watermark: int, now_ms: int) -> int:
+        """Delete the segments that have outlived their time; how many."""
+        async with self._work:
+            self._check_usable()
+            count = outlived(
+                self._facts(),
+                self.rules,
+                log_start=self.log_start_offset,
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+            )
+            if not count:
+                return 0
+            if count == len(self.segments):
+                self.roll(now_ms)
+            removed = self.segments.remove_first(count)
+            self.closed = [one for one in self.closed if one not in removed]
+            start = self.segments.first.base_offset
+            self.recovery_point = max(self.recovery_point, start)
+            self.advance_log_start(start)
+            snapshots = self.snapshots.forget(below=start)
+            due_ms = now_ms + self.rules.file_delete_delay_ms
+
+            def on_the_device() -> tuple[str, ...]:
+                paths = [path for one in removed for path in live_paths(self.disk, one)]
+                marked = mark_deleted(self.disk, [*paths, *snapshots])
+                self.disk.sync_folder(self.folder)
+                return marked
+
+            self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
+            return count
+
+    def _facts(self) -> list[SegmentFacts]:
+        ends = [segment.base_offset for segment in self.segments][1:]
+        return [
+            SegmentFacts(
+                end,
+                segment.size,
+                segment.latest.timestamp
+                if segment.latest.timestamp >= 0
+                else self.disk.modified_ms(segment.file.path),
+            )
+            for segment, end in zip(self.segments, [*ends, self.next_offset], strict=True)
+        ]
+
+    async def purge(self, now_ms: int) -> None:
+        """Remove the deleted files whose delay is over."""
+        due = [doomed for doomed in self.doomed if doomed.due_ms <= now_ms]
+        self.doomed = [doomed for doomed in self.doomed if doomed.due_ms > now_ms]
+        if due:
+            paths = [path for doomed in due for path in doomed.paths]
+            await self.disk.blocking(lambda: remove_all(self.disk, paths))
+
+
+def _place_of_cut(segment: Segment, offset: int, read: Read) -> _Cut:
+    position = segment.locate(offset, read)
+    end_offset = offset
+    if position is None:
+        position = segment.size
+    else:
+        end_offset = min(offset, next(segment.heads(position, segment.size, read)).base_offset)
+    entry = segment.offsets.lookup(end_offset - 1)
+    first = segment.read_first_timestamp(read) if position else None
+    tail = list(segment.heads(entry.position, position, read))
+    return _Cut(position, Offset(end_offset), tail, first)

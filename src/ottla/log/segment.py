@@ -1,0 +1,389 @@
+"""One segment: a records file, its two indexes, and the index of what was aborted in it.
+
+Invariant: offsets lie in [base_offset, next segment's base_offset) and rise; the first `size` bytes
+of the file are whole batches, and no index entry points past them. The file is the truth: indexes
+are in memory while the segment is active, are written after it was closed, and are rebuilt from
+the file when they are missing or wrong.
+
+What may have to wait for the device takes a `read` function of `reading.py`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.ids import LeaderEpoch, Offset, Position
+from ottla.log.aborted import AbortedIndex
+from ottla.log.files import Disk, File, replace
+from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
+from ottla.log.names import Kind, offset_file
+from ottla.log.reading import Read
+from ottla.log.rules import LogRules
+from ottla.protocol.primitives import Buffer
+from ottla.records.batch import HEADER_SIZE, LENGTH_END
+from ottla.records.errors import CorruptRecords
+
+# As much as is read at once to walk over headers: more than lies between two index entries.
+WALK_BYTES: Final = 16 * 1024
+
+RELATIVE_MAX: Final = 2**31 - 1  # what an index holds of an offset, counted from the base offset
+
+# Whoever reads at the tail finds its batches without a read, a few of which come per fetch.
+RECENT_BATCHES_MAX: Final = 64
+
+# Base offset, length, leader epoch, last offset delta and largest timestamp of a batch.
+_HEAD: Final = Struct(">qii7xi8xq")
+
+_LAST_OFFSET: Final = itemgetter(0)
+_POSITION: Final = itemgetter(1)
+
+
+class Head(NamedTuple):
+    """What the log needs of a batch without reading its records."""
+
+    position: Position
+    base_offset: Offset
+    last_offset: Offset
+    size: int
+    leader_epoch: LeaderEpoch
+    max_timestamp: int
+
+
+class Extent(NamedTuple):
+    """A run of whole batches in a records file."""
+
+    position: int
+    size: int
+
+
+class Segment:
+    """A part of a log; the last one of a log is active, the others do not change."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_latest_offset",
+        "_latest_timestamp",
+        "_recent",
+        "_recent_after",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "damaged",
+        "file",
+        "first_timestamp",
+        "folder",
+        "jitter_ms",
+        "offset_max",
+        "offsets",
+        "size",
+        "times",
+        "written_size",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        base_offset: Offset,
+        file: File,
+        *,
+        size: int,
+        created_ms: int,
+        jitter_ms: int = 0,
+        offsets: OffsetIndex | None = None,
+        times: TimeIndex | None = None,
+        aborted: AbortedIndex | None = None,
+    ) -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self.file = file
+        self.size = size
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms  # by how much it rolls earlier than segment.ms says
+        self.offsets = offsets or OffsetIndex(base_offset)
+        self.times = times or TimeIndex(base_offset)
+        self.aborted = aborted or AbortedIndex(base_offset)
+        self.first_timestamp: int | None = None  # of the first batch; None when not known
+        self.offset_max = base_offset + RELATIVE_MAX  # what the indexes hold
+        self._latest_timestamp, self._latest_offset = self.times.last
+        self.damaged: tuple[Extent, ...] = ()  # batches that are kept and not served (rule C4)
+        # How much of the records the index files cover; None while there are none.
+        self.written_size: int | None = None
+        # Last offset and position of the latest batches, and the last offset before these: what
+        # readers at the tail ask for.
+        self._recent: list[tuple[int, int]] = []
+        self._recent_after = base_offset - 1
+        self._bytes_since_entry = 0
+
+    @classmethod
+    def create(
+        cls, disk: Disk, folder: str, base_offset: Offset, now_ms: int, jitter_ms: int = 0
+    ) -> "Segment":
+        """Begin an empty segment; its name is on the device when the folder has been synced."""
+        file = disk.open(f"{folder}/{offset_file(base_offset, Kind.RECORDS)}", create=True)
+        return cls(folder, base_offset, file, size=0, created_ms=now_ms, jitter_ms=jitter_ms)
+
+    def path(self, kind: Kind) -> str:
+        """Where one of the segment's files is."""
+        return f"{self.folder}/{offset_file(self.base_offset, kind)}"
+
+    # Writing.
+
+    def append(
+        self, buffers: Sequence[Buffer], batches: Iterable[Head], index_interval_bytes: int
+    ) -> None:
+        """Write batches behind the others, and index them; a failed write changes nothing."""
+        self.size = self.file.write(buffers, self.size)
+        for batch in batches:
+            self.note(
+                batch.position,
+                batch.last_offset,
+                batch.size,
+                batch.max_timestamp,
+                index_interval_bytes,
+            )
+
+    def append_one(
+        self,
+        buffers: Sequence[Buffer],
+        last_offset: Offset,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """The same for a single batch, without an object for it."""
+        position = self.size
+        self.size = end = self.file.write(buffers, position)
+        self.note(position, last_offset, end - position, max_timestamp, index_interval_bytes)
+
+    def note(
+        self,
+        position: int,
+        last_offset: Offset,
+        size: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Index a batch that is in the file behind those noted before."""
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self._latest_timestamp:
+            self._latest_timestamp = max_timestamp
+            self._latest_offset = last_offset
+        if self._bytes_since_entry > index_interval_bytes:
+            self.offsets.append(last_offset, Position(position))
+            self.note_time()
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+        recent = self._recent
+        recent.append((last_offset, position))
+        if len(recent) > RECENT_BATCHES_MAX:
+            self._recent_after = recent[RECENT_BATCHES_MAX // 2 - 1][0]
+            del recent[: RECENT_BATCHES_MAX // 2]
+
+    def note_time(self) -> None:
+        """Let the time index say how late the records are by now."""
+        if self._latest_timestamp > self.times.last.timestamp:
+            self.times.append(self._latest_timestamp, self._latest_offset)
+
+    @property
+    def latest(self) -> TimestampOffset:
+        """The largest timestamp, also of batches that have no index entry yet."""
+        return TimestampOffset(self._latest_timestamp, self._latest_offset)
+
+    def trust_times(self) -> None:
+        """Take the largest timestamp from the time index, which is complete."""
+        self._latest_timestamp, self._latest_offset = self.times.last
+
+    @property
+    def indexes_due(self) -> bool:
+        """Whether the index files are missing or behind the records."""
+        return self.written_size != self.size
+
+    def write_indexes(self, disk: Disk) -> None:
+        """Write the indexes to their files; the folder has to be synced after it."""
+        self.note_time()
+        replace(disk, self.path(Kind.OFFSET_INDEX), self.offsets.to_bytes())
+        replace(disk, self.path(Kind.TIME_INDEX), self.times.to_bytes())
+        if self.aborted.entries or disk.exists(self.path(Kind.ABORTED_INDEX)):
+            replace(disk, self.path(Kind.ABORTED_INDEX), self.aborted.to_bytes())
+
+    def map_indexes(self, disk: Disk) -> None:
+        """Take the indexes from the files just written, so that they need no memory."""
+        self.offsets = OffsetIndex(self.base_offset, disk.map(self.path(Kind.OFFSET_INDEX)))
+        self.times = TimeIndex(self.base_offset, disk.map(self.path(Kind.TIME_INDEX)))
+        self._recent.clear()
+
+    def cut_indexes(self, position: int, offset: int) -> None:
+        """Let the segment end at a position, and at an offset; the file is cut by the caller."""
+        self.size = position
+        self.written_size = None
+        self.damaged = tuple(one for one in self.damaged if one.position < position)
+        if not position:
+            self.first_timestamp = None
+        for index in (self.offsets, self.times, self.aborted):
+            index.reopen()
+            index.truncate_to(offset)
+
+    def clear_indexes(self) -> None:
+        """Begin the indexes anew, to note every batch of the file again."""
+        base_offset = self.base_offset
+        self.offsets, self.times = OffsetIndex(base_offset), TimeIndex(base_offset)
+        self.aborted = AbortedIndex(base_offset)
+        self.written_size = None
+        self.first_timestamp = None
+        self.note_tail((), 0)
+
+    def note_tail(self, tail: Iterable[Head], index_interval_bytes: int) -> None:
+        """Note the batches from the last index entry on, after the file was opened or cut."""
+        self._latest_timestamp, self._latest_offset = self.times.last
+        self._recent.clear()
+        # The batch of the last entry is the first of the tail.
+        self._recent_after = self.offsets.last.offset - 1
+        self._bytes_since_entry = 0
+        for batch in tail:
+            self.note(
+                batch.position,
+                batch.last_offset,
+                batch.size,
+                batch.max_timestamp,
+                index_interval_bytes,
+            )
+
+    def grow(self, index_interval_bytes: int, read: Read) -> Head | None:
+        """Become the active segment again; returns its last batch."""
+        for index in (self.offsets, self.times, self.aborted):
+            index.reopen()
+        self.first_timestamp = self.read_first_timestamp(read)
+        tail = list(self.heads(self.offsets.last.position, self.size, read))
+        self.note_tail(tail, index_interval_bytes)
+        return tail[-1] if tail else None
+
+    def must_roll(
+        self, rules: LogRules, size: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether batches go to the next segment: Kafka's rules.
+
+        Time is counted in the records' own timestamps where the first batch has one, so that
+        segments written in one go still end where a period ended.
+        """
+        if not self.size or last_offset > self.offset_max:
+            return last_offset > self.offset_max
+        first = self.first_timestamp
+        waited_ms = (
+            timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
+        )
+        return (
+            self.size > rules.segment_bytes - size
+            or waited_ms > rules.segment_ms - self.jitter_ms
+            or self.offsets.is_full(rules.index_bytes_max)
+            or self.times.is_full(rules.index_bytes_max)
+        )
+
+    # Finding.
+
+    def read_first_timestamp(self, read: Read) -> int | None:
+        """The largest timestamp of the first batch, from which the time to roll is counted."""
+        first = next(self.heads(0, self.size, read), None)
+        return None if first is None else first.max_timestamp
+
+    def heads(self, position: int, end: int, read: Read) -> Iterator[Head]:
+        """The batches from the position of one to the end of another, by few reads.
+
+        CorruptRecords where there is none, NotCached when `read` finds nothing in memory.
+        """
+        chunk, chunk_at = b"", position
+        while position < end:
+            at = position - chunk_at
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_at, at = read(self.file, position, WALK_BYTES), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    raise CorruptRecords(f"no batch at position {position}")
+            base_offset, length, epoch, last_delta, timestamp = _HEAD.unpack_from(chunk, at)
+            size = LENGTH_END + length
+            if length < HEADER_SIZE - LENGTH_END or last_delta < 0 or position + size > end:
+                raise CorruptRecords(f"no batch at position {position}")
+            yield Head(
+                Position(position),
+                base_offset,
+                Offset(base_offset + last_delta),
+                size,
+                epoch,
+                timestamp,
+            )
+            position += size
+
+    def locate(self, offset: int, read: Read) -> int | None:
+        """Where the first batch is that ends at or above an offset; None when it is behind all.
+
+        Readers at the tail are answered without a read.
+        """
+        recent = self._recent
+        if recent and offset > self._recent_after:
+            at = bisect_left(recent, offset, key=_LAST_OFFSET)
+            return recent[at][1] if at < len(recent) else None
+        for batch in self.heads(self.offsets.lookup(offset).position, self.size, read):
+            if batch.last_offset >= offset:
+                return batch.position
+        return None
+
+    def extent(self, offset: int, upper: int | None, bytes_max: int, read: Read) -> Extent | None:
+        """The batches that answer a fetch; None when none of this segment does.
+
+        From the batch that holds the offset to the last that ends below `upper`, which is None
+        when it is behind the segment, and within the limit; the first batch is there even when it
+        alone is larger.
+        """
+        start = self.locate(offset, read)
+        if start is None:
+            return None
+        behind = None if upper is None else self.locate(upper, read)
+        end = self.size if behind is None else behind
+        if end <= start:
+            return None
+        if self.damaged:
+            end = self._sound_end(start, end)
+        if end - start > bytes_max:
+            end = self._batch_end(start, start + bytes_max, end, read)
+        return Extent(start, end - start)
+
+    def _sound_end(self, start: int, end: int) -> int:
+        """Where the batches from a position on end that can be served; CorruptRecords: before it.
+
+        Rule C4: the batches around a damaged one stay readable.
+        """
+        for position, _ in self.damaged:
+            if position == start:
+                raise CorruptRecords(f"the batch at position {position} is damaged")
+            if start < position < end:
+                return position
+        return end
+
+    def is_damaged(self, position: int) -> bool:
+        """Whether the batch at a position must not be used."""
+        return bool(self.damaged) and any(one.position == position for one in self.damaged)
+
+    def _batch_end(self, start: int, wanted: int, end: int, read: Read) -> int:
+        """The end of the last batch up to a position, or of the first one when none fits."""
+        recent = self._recent
+        if recent and recent[0][1] <= start:
+            at = bisect_right(recent, wanted, key=_POSITION)
+            if recent[at - 1][1] > start:
+                return recent[at - 1][1]
+            return recent[at][1] if at < len(recent) else end
+        entry = self.offsets.last_until(wanted)
+        for batch in self.heads(max(start, entry.position), end, read):
+            if batch.position + batch.size > wanted:
+                return batch.position if batch.position > start else start + batch.size
+        return end
+
+    def from_time(self, timestamp: int, read: Read) -> Iterator[Head]:
+        """The batches that have a record of a time or later, from the first one on."""
+        if timestamp > self._latest_timestamp:
+            return
+        # No record up to the offset of an earlier entry is as late as that.
+        earlier = self.times.lookup(timestamp - 1)
+        start = self.offsets.lookup(earlier.offset).position
+        for batch in self.heads(start, self.size, read):
+            if batch.max_timestamp >= timestamp and not self.is_damaged(batch.position):
+                yield batch

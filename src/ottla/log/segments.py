@@ -1,0 +1,108 @@
+"""The segments of one log, in the order of their offsets.
+
+Invariant: there is always one, the active one, which is the last; base offsets rise. A segment
+holds no offset at or above the base offset of the next one.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.reading import Read
+from ottla.log.segment import Extent, Segment
+
+
+class Found(NamedTuple):
+    """Batches, and the segment that has them."""
+
+    segment: Segment
+    extent: Extent
+
+
+class Segments:
+    """A sorted list of segments."""
+
+    __slots__ = ("_bases", "_list", "active")
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._list = list(segments)
+        self._bases = [segment.base_offset for segment in self._list]
+        assert self._bases == sorted(set(self._bases))
+        self.active = self._list[-1]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._list)
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    @property
+    def first(self) -> Segment:
+        """The one with the earliest records."""
+        return self._list[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records files."""
+        return sum(segment.size for segment in self._list)
+
+    def add(self, segment: Segment) -> None:
+        """Go on with another active segment."""
+        assert segment.base_offset > self.active.base_offset
+        self._list.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that may hold an offset, or the first one, and all after it."""
+        return self._list[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def remove_first(self, count: int) -> list[Segment]:
+        """Let go of the earliest ones; never of the active one."""
+        assert count < len(self._list)
+        removed = self._list[:count]
+        del self._list[:count], self._bases[:count]
+        return removed
+
+    def remove_after(self, segment: Segment) -> list[Segment]:
+        """Let go of all behind one, which becomes the active one."""
+        at = bisect_right(self._bases, segment.base_offset)
+        removed = self._list[at:]
+        del self._list[at:], self._bases[at:]
+        self.active = segment
+        return removed
+
+    def replace_active(self, segment: Segment) -> None:
+        """Let an empty active segment begin later."""
+        assert not self.active.size
+        self._list[-1] = self.active = segment
+        self._bases[-1] = segment.base_offset
+
+    def extent(self, offset: int, upper: int, bytes_max: int, read: Read) -> Found | None:
+        """The batches of one segment that answer a fetch.
+
+        A segment may hold nothing from an offset on, when compaction has removed it: then the
+        next one answers.
+        """
+        for number in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._list)):
+            segment = self._list[number]
+            if segment.base_offset >= upper:
+                return None
+            last = number + 1 == len(self._list)
+            # Where the next segment begins below the upper bound, the bound cuts nothing off here.
+            bound = None if not last and self._bases[number + 1] <= upper else upper
+            extent = segment.extent(offset, bound, bytes_max, read)
+            if extent is not None:
+                return Found(segment, extent)
+        return None
+
+    def aborted(self, fetch_offset: int, upper: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records between two offsets."""
+        found: list[AbortedTransaction] = []
+        for segment in self.from_offset(fetch_offset):
+            overlap = segment.aborted.overlapping(fetch_offset, upper)
+            found += overlap.transactions
+            if overlap.complete:
+                break
+        return found

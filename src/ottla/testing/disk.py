@@ -1,0 +1,333 @@
+"""A disk in memory that loses what was not synced, tears writes, fills up and fails.
+
+Invariant: after `crash` a file holds what was synced, and of what was done to it since then some
+part that its mode allows; a name that was not synced is the old or the new one, and changes of
+names reach the device in their order. Everything else is as on a real disk, so the log cannot
+tell the difference.
+
+Calls are counted. A crash can be ordered at any of them: the call is not done, Crashed goes up
+through everything, and no later call is done either.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from random import Random
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ottla.errors import StorageFailure
+from ottla.protocol.primitives import Buffer
+
+T = TypeVar("T")
+
+
+class Crashed(BaseException):
+    """The power went out. Not an Exception: nothing in the log may catch it."""
+
+
+class Loss(Enum):
+    """What becomes of writes that were not synced."""
+
+    ALL = "nothing of them is there"
+    TORN = "some are there, the last of these in part"
+    HOLES = "any of them are there, in whole or in part, with zeros where others should be"
+
+
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing but a simulated disk."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    coroutine.close()
+    raise AssertionError("it waits for something that is not simulated")
+
+
+class _Write(NamedTuple):
+    position: int
+    data: bytes
+
+
+class _Cut(NamedTuple):
+    size: int
+
+
+class _Naming(NamedTuple):
+    """A name that got a file or lost it; those of one call reach the device together."""
+
+    path: str
+    node: "_Node | None"
+
+
+class _Node:
+    """A file's content: as it is, as it is on the device, and what lies between."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.synced = b""
+        self.pending: list[_Write | _Cut] = []
+
+    def do(self, change: _Write | _Cut) -> None:
+        _apply(self.data, change)
+        self.pending.append(change)
+
+    def sync(self) -> None:
+        self.synced = bytes(self.data)
+        self.pending.clear()
+
+    def after(self, loss: Loss, random: Random) -> bytes:
+        data = bytearray(self.synced)
+        if loss is Loss.TORN and self.pending:
+            kept = random.randrange(len(self.pending) + 1)
+            for number, change in enumerate(self.pending[:kept]):
+                _apply(data, _torn(change, random) if number == kept - 1 else change)
+        elif loss is Loss.HOLES:
+            for change in self.pending:
+                if random.random() < 0.7:
+                    _apply(data, _torn(change, random) if random.random() < 0.3 else change)
+        return bytes(data)
+
+
+def _apply(data: bytearray, change: _Write | _Cut) -> None:
+    if isinstance(change, _Cut):
+        del data[change.size :]
+        data.extend(bytes(change.size - len(data)))
+        return
+    end = change.position + len(change.data)
+    if end > len(data):
+        data.extend(bytes(end - len(data)))
+    data[change.position : end] = change.data
+
+
+def _torn(change: _Write | _Cut, random: Random) -> _Write | _Cut:
+    if isinstance(change, _Cut):
+        return change
+    return _Write(change.position, change.data[: random.randrange(len(change.data) + 1)])
+
+
+class SimulatedFile:
+    """A file of a simulated disk."""
+
+    def __init__(self, disk: "SimulatedDisk", path: str, node: _Node) -> None:
+        self._disk = disk
+        self._node = node
+        self._path = path
+        self._broken = False
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._path
+
+    def fileno(self) -> int:
+        """There is no descriptor."""
+        return -1
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return len(self._node.data)
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position, or fail and be as before."""
+        data = b"".join(buffers)
+        self._disk.call("write", self._path)
+        if self._broken:
+            raise StorageFailure(f"{self._path}: broken by an earlier failure")
+        self._disk.check_room(position + len(data) - len(self._node.data), self._path)
+        self._node.do(_Write(position, data))
+        return position + len(data)
+
+    def read(self, position: int, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        return bytes(self._node.data[position : position + size])
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """The same, or None while the disk is told to be cold."""
+        return None if self._disk.cold else self.read(position, size)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        self._disk.call("truncate", self._path)
+        self._node.do(_Cut(size))
+
+    def sync(self) -> None:
+        """What is written now stays; a failure breaks the file."""
+        try:
+            self._disk.call("sync", self._path)
+        except StorageFailure:
+            self._broken = True
+            raise
+        self._node.sync()
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class SimulatedLock:
+    """A held name."""
+
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+
+    def release(self) -> None:
+        """Let go."""
+        self._held.discard(self._path)
+
+
+class SimulatedDisk:
+    """The file system in memory; give `after_crash` to what opens the log again."""
+
+    def __init__(self, *, capacity_bytes: int | None = None) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.cold = False  # whether nothing is in the page cache
+        self.calls: Final[list[tuple[str, str]]] = []
+        self.crash_at: int | None = None  # the number of the call that is not done any more
+        self.fails: Callable[[str, str], bool] = lambda what, path: False
+        self.now_ms = 0
+        self._files: dict[str, _Node] = {}
+        self._folders: set[str] = {"/"}
+        self._locks: set[str] = set()
+        # Names as they are on the device, and what was done to names since.
+        self._synced_names: dict[str, _Node] = {}
+        self._pending_names: list[tuple[str, list[_Naming]]] = []  # by folder
+        self._modified_ms: dict[str, int] = {}
+
+    def call(self, what: str, path: str) -> None:
+        """Count a call; crash or fail if that was ordered."""
+        if self.crash_at is not None and len(self.calls) >= self.crash_at:
+            raise Crashed(f"{what} {path}")
+        self.calls.append((what, path))
+        self._modified_ms[path] = self.now_ms
+        if self.fails(what, path):
+            raise StorageFailure(f"{path}: {what}: ordered to fail")
+
+    def check_room(self, more: int, path: str) -> None:
+        """Fail when the disk is full."""
+        if self.capacity_bytes is not None:
+            used = sum(len(node.data) for node in self._files.values())
+            if used + more > self.capacity_bytes:
+                raise StorageFailure(f"{path}: write: no space left on the disk")
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        """Open for reading and writing."""
+        if create:
+            if path in self._files:
+                raise StorageFailure(f"{path}: open: it exists")
+            if _folder(path) not in self._folders:
+                raise FileNotFoundError(path)
+            self.call("create", path)
+            self._name(_Naming(path, _Node()))
+        if path not in self._files:
+            raise FileNotFoundError(path)
+        return SimulatedFile(self, path, self._files[path])
+
+    def map(self, path: str) -> Buffer:
+        """The content of a file that will not change any more."""
+        return bytes(self.open(path).read(0, 2**62))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return path in self._files or path in self._folders
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, sorted."""
+        if folder not in self._folders:
+            raise FileNotFoundError(folder)
+        inside = [path for path in (*self._files, *self._folders) if _folder(path) == folder]
+        return sorted(path.rsplit("/", 1)[1] for path in inside if path != "/")
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last changed."""
+        if not self.exists(path):
+            raise FileNotFoundError(path)
+        return self._modified_ms.get(path, 0)
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, and those above it; folders survive a crash."""
+        while path not in self._folders:
+            self._folders.add(path)
+            path = _folder(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or a folder at once."""
+        self.call("rename", old)
+        if old in self._folders:
+            self._rename_folder(old, new)
+            return
+        if old not in self._files:
+            raise FileNotFoundError(old)
+        self._name(_Naming(old, None), _Naming(new, self._files[old]))
+
+    def _rename_folder(self, old: str, new: str) -> None:
+        """As renaming a file, but reaching the device at once: a crash here is tried before it."""
+        self._folders.discard(old)
+        self._folders.add(new)
+        for names in (self._files, self._synced_names):
+            for path in [path for path in names if path.startswith(old + "/")]:
+                names[new + path[len(old) :]] = names.pop(path)
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        self.call("remove", path)
+        if path not in self._files:
+            raise FileNotFoundError(path)
+        self._name(_Naming(path, None))
+
+    def remove_folder(self, path: str) -> None:
+        """Delete an empty folder."""
+        self.call("remove", path)
+        if self.names(path):
+            raise StorageFailure(f"{path}: remove: it is not empty")
+        self._folders.discard(path)
+
+    def sync_folder(self, path: str) -> None:
+        """The names in a folder stay as they are now."""
+        self.call("sync", path)
+        for folder, namings in self._pending_names:
+            if folder == path:
+                _set(self._synced_names, namings)
+        self._pending_names = [one for one in self._pending_names if one[0] != path]
+
+    def lock(self, path: str) -> SimulatedLock | None:
+        """Hold a name."""
+        if path in self._locks:
+            return None
+        self._locks.add(path)
+        return SimulatedLock(self._locks, path)
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        """Do it at once: simulated devices do not wait."""
+        return call()
+
+    def _name(self, *namings: _Naming) -> None:
+        _set(self._files, namings)
+        self._pending_names.append((_folder(namings[0].path), list(namings)))
+
+    def after_crash(self, loss: Loss, random: Random) -> "SimulatedDisk":
+        """The disk as a machine finds it when it starts again."""
+        found = SimulatedDisk(capacity_bytes=self.capacity_bytes)
+        found.now_ms = self.now_ms
+        found._folders = set(self._folders)
+        names = dict(self._synced_names)
+        kept = 0 if loss is Loss.ALL else random.randrange(len(self._pending_names) + 1)
+        for _, namings in self._pending_names[:kept]:
+            _set(names, namings)
+        for path, node in names.items():
+            survivor = _Node()
+            survivor.data = bytearray(node.after(loss, random))
+            survivor.sync()
+            found._files[path] = survivor
+        found._synced_names = dict(found._files)
+        return found
+
+
+def _set(names: dict[str, _Node], namings: Sequence[_Naming]) -> None:
+    for path, node in namings:
+        if node is None:
+            names.pop(path, None)
+        else:
+            names[path] = node
+
+
+def _folder(path: str) -> str:
+    return path.rsplit("/", 1)[0] or "/"

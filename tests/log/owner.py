@@ -1,0 +1,210 @@
+"""A log with its owner: checkpoints that survive, and a model of what must be in the log.
+
+The model is a dict of offsets. After a crash the log must open, hold the beginning of what was
+written, all of it up to the recovery point, and derive from it the same epochs, producers and
+aborted transactions as a follower that copies it.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+from log.logs import append, contents, end, opened, raw
+from ottla.ids import LeaderEpoch, Offset
+from ottla.log.partition_log import PartitionLog
+from ottla.log.rules import LogRules
+from ottla.testing.disk import Loss, SimulatedDisk, finish
+
+RULES = LogRules(segment_bytes=700, index_interval_bytes=150, retention_ms=20)
+
+
+class Written(NamedTuple):
+    value: bytes | None  # None: a marker
+    epoch: int
+    batch: int  # the base offset of its batch
+
+
+class Owner:
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.written: dict[int, Written] = {}
+        self.before_cut: dict[int, Written] | None = None  # while a cut is under way
+        self.cut_to = 0
+        self.recovery_point = 0
+        self.log_start = 0
+        self.lowest_start = 0  # the log may begin again here: what was deleted may come back
+        self.epoch = 0
+        self.now_ms = 0
+        self.sequences: dict[int, int] = {}
+        self.open_transaction = False
+        self.log = opened(disk, RULES).log
+        finish(self.log.begin_epoch(LeaderEpoch(0)))
+
+    @property
+    def end(self) -> int:
+        return self.log.next_offset
+
+    def append(self, count: int, size: int, producer: int = -1) -> None:
+        self.now_ms += 1
+        values = [b"%d %d" % (self.end + n, self.epoch) + bytes(size) for n in range(count)]
+        sequence = self.sequences.get(producer, 0)
+        transactional = producer == 9
+        # What is being written may be there after a crash, so it is in the model first.
+        for number, value in enumerate(values):
+            self.written[self.end + number] = Written(value, self.epoch, self.end)
+        append(
+            self.log,
+            *values,
+            timestamp=self.now_ms,
+            producer_id=producer,
+            sequence=sequence,
+            transactional=transactional,
+        )
+        self.open_transaction |= transactional
+        if producer >= 0:
+            self.sequences[producer] = sequence + count
+
+    def end_transaction(self, *, commit: bool) -> None:
+        if self.open_transaction:
+            self.written[self.end] = Written(None, self.epoch, self.end)
+            end(self.log, 9, commit=commit)
+            self.open_transaction = False
+
+    def begin_epoch(self) -> None:
+        self.epoch += 1
+        finish(self.log.begin_epoch(LeaderEpoch(self.epoch)))
+
+    def roll(self) -> None:
+        self.log.roll(self.now_ms)
+
+    def flush(self) -> None:
+        finish(self.log.flush())
+        self.recovery_point = self.log.recovery_point
+
+    def truncate(self, offset: int) -> None:
+        self.before_cut, before = self.written, self.end
+        # A batch that holds the offset goes as a whole.
+        self.cut_to = self.written[offset].batch if offset in self.written else offset
+        self.written = {at: one for at, one in self.written.items() if at < self.cut_to}
+        finish(self.log.truncate_to(offset))
+        assert self.end == min(self.cut_to, before)
+        self.before_cut = None
+        self.recovery_point = self.log.recovery_point
+        self.log_start = min(self.log_start, self.end)
+        self.begin_epoch()
+        self.know_producers()
+
+    def know_producers(self) -> None:
+        self.sequences = {
+            producer.producer_id: producer.last_sequence + 1 for producer in self.log.producers
+        }
+        self.open_transaction = self.log.producers.first_open_offset is not None
+
+    def trim(self, offset: int) -> None:
+        self.log.advance_log_start(Offset(offset))
+        self.log_start = self.log.log_start_offset
+
+    def retain(self) -> None:
+        finish(self.log.retain(high_watermark=self.end, now_ms=self.now_ms))
+        self.log_start = self.lowest_start = self.log.log_start_offset
+        self.recovery_point = self.log.recovery_point
+        finish(self.log.purge(self.now_ms))
+
+    def restart(self) -> None:
+        before = self.log
+        finish(before.close())
+        self.recovery_point = before.recovery_point
+        found = opened(
+            self.disk, RULES, recovery_point=self.recovery_point, log_start=self.log_start
+        )
+        assert found.notes == [] or all("left behind" in note for note in found.notes)
+        self.log = found.log
+        assert self.log.next_offset == before.next_offset
+        assert contents(self.log) == contents(before)
+        self.begin_epoch()
+        self.know_producers()
+
+    def kill(self) -> None:
+        """The process dies and the machine does not: nothing is lost, and nothing is synced."""
+        end = self.end
+        self.reopen()
+        assert self.end == end
+
+    def crash(self, loss: Loss, random: Random) -> None:
+        """Lose what the mode says, open again, and check all there is to check."""
+        self.disk = self.disk.after_crash(loss, random)
+        self.reopen()
+
+    def reopen(self) -> None:
+        for _ in range(2):  # opening it changes nothing that matters
+            self.log = opened(
+                self.disk,
+                RULES,
+                clean=False,
+                recovery_point=self.recovery_point,
+                log_start=self.log_start,
+                now_ms=self.now_ms,
+            ).log
+            self.check_after_crash()
+        self.written = {at: one for at, one in self.written.items() if at < self.end}
+        self.before_cut = None
+        self.recovery_point = self.log.recovery_point
+        self.log_start = self.lowest_start = self.log.log_start_offset
+        self.begin_epoch()
+        self.know_producers()
+
+    def check_after_crash(self) -> None:
+        log = self.log
+        candidates = [self.written] if self.before_cut is None else [self.written, self.before_cut]
+        agreeing = [written for written in candidates if self.agrees(written)]
+        assert agreeing
+        kept = self.recovery_point
+        if self.before_cut is not None:
+            kept = min(kept, self.cut_to)
+        assert log.next_offset >= kept
+        assert log.recovery_point == log.next_offset
+        self.written = agreeing[0]
+        check_derived(log)
+
+    def agrees(self, written: dict[int, Written]) -> bool:
+        found = dict(contents(self.log))
+        start, end = self.log.log_start_offset, self.log.next_offset
+        expected = {
+            at: one.value
+            for at, one in written.items()
+            if start <= at < end and one.value is not None
+        }
+        epochs = all(
+            self.log.epochs.epoch_of(at) == one.epoch
+            for at, one in written.items()
+            if start <= at < end
+        )
+        return start >= self.log_start and found == expected and epochs
+
+    def check(self) -> None:
+        """The log as it is while all goes well."""
+        assert self.agrees(self.written)
+        assert self.recovery_point <= self.log.recovery_point <= self.end
+        check_derived(self.log)
+
+
+def check_derived(log: PartitionLog) -> None:
+    """What a follower makes of the same bytes is what the log has."""
+    start = log.segments.first.base_offset
+    if log.log_start_offset > 0 or start > 0:
+        return  # a follower does not learn what was deleted
+    follower = opened(SimulatedDisk(), RULES).log
+    data = raw(log)
+    if data:
+        follower.append_replicated(data, fetched_offset=0, now_ms=0)
+    assert follower.next_offset == log.next_offset
+    assert sorted(map(_facts, follower.producers)) == sorted(map(_facts, log.producers))
+    bound = log.next_offset
+    assert follower.aborted_transactions(0, bound) == log.aborted_transactions(0, bound)
+    assert follower.last_stable_offset(bound) == log.last_stable_offset(bound)
+    # An epoch may have begun without records.
+    assert [e for e in log.epochs if e.start_offset < bound] == list(follower.epochs)
+
+
+def _facts(producer: object) -> tuple[object, ...]:
+    names = ("producer_id", "epoch", "last_sequence", "last_offset", "transaction_first_offset")
+    return tuple(str(getattr(producer, name)) for name in names)

@@ -1,0 +1,165 @@
+"""The real disk: writes that are whole or undone, cached reads, locks, folders."""
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import StorageFailure
+from ottla.log.files import IOV_MAX, OsDisk, read_whole, replace, write_atomically
+
+
+@pytest.fixture
+def disk() -> Generator[OsDisk]:
+    disk = OsDisk()
+    yield disk
+    disk.close()
+
+
+def test_buffers_are_written_at_a_position_and_read_back(disk: OsDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    assert file.write([b"abc", memoryview(b"xdefx")[1:4]], 0) == 6
+    assert file.write([b"!"], 6) == 7
+    assert file.size() == 7
+    assert file.read(2, 100) == b"cdef!"
+    assert file.read_cached(2, 3) == b"cde"
+    assert file.read_cached(5, 100) == b"f!"
+    assert file.read_cached(50, 10) == b""
+    file.truncate(3)
+    file.sync()
+    assert read_whole(disk, file.path) == b"abc"
+
+
+def test_more_buffers_than_the_system_takes_at_once(disk: OsDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    buffers = [b"%d," % number for number in range(2 * IOV_MAX + 3)]
+    assert file.write(buffers, 0) == len(b"".join(buffers))
+    assert file.read(0, 10**6) == b"".join(buffers)
+
+
+def test_c6_a_write_that_does_not_fit_is_undone(disk: OsDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.write([b"x" * 1000], 0)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, limits[1]))
+        with pytest.raises(StorageFailure, match="write"):
+            file.write([b"y" * 300, b"z" * 700], 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.size() == 1000
+    assert file.write([b"after"], 1000) == 1005
+    assert file.read(995, 100) == b"xxxxxafter"
+
+
+def test_a_file_is_closed_when_nothing_refers_to_it(disk: OsDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.write([b"still there"], 0)
+    descriptor = file.fileno()
+    disk.remove(file.path)
+    assert file.read(0, 100) == b"still there"
+    del file
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(descriptor)
+
+
+def test_closing_twice_is_no_error(disk: OsDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.close()
+    file.close()
+    with pytest.raises(StorageFailure):
+        file.write([b"x"], 0)
+
+
+def test_a_file_is_created_once_and_a_missing_one_is_missing(disk: OsDisk, tmp_path: Path) -> None:
+    path = str(tmp_path / "f")
+    with pytest.raises(FileNotFoundError):
+        disk.open(path)
+    disk.open(path, create=True)
+    with pytest.raises(StorageFailure):
+        disk.open(path, create=True)
+    with pytest.raises(FileNotFoundError):
+        disk.remove(path + "2")
+
+
+def test_files_are_replaced_whole(disk: OsDisk, tmp_path: Path) -> None:
+    path = str(tmp_path / "f")
+    write_atomically(disk, path, b"one")
+    (tmp_path / "f.tmp").write_bytes(b"left by a crash")
+    replace(disk, path, b"two")
+    assert disk.names(str(tmp_path)) == ["f"]
+    assert bytes(disk.map(path)) == b"two"
+    replace(disk, path, b"")
+    assert bytes(disk.map(path)) == b""
+
+
+def test_folders(disk: OsDisk, tmp_path: Path) -> None:
+    folder = str(tmp_path / "a" / "b")
+    disk.make_folder(folder)
+    disk.make_folder(folder)
+    disk.open(folder + "/f", create=True)
+    assert disk.modified_ms(folder + "/f") > 0
+    with pytest.raises(StorageFailure):
+        disk.remove_folder(folder)
+    disk.rename(folder, str(tmp_path / "c"))
+    assert not disk.exists(folder)
+    disk.remove(str(tmp_path / "c" / "f"))
+    disk.remove_folder(str(tmp_path / "c"))
+    assert disk.names(str(tmp_path)) == ["a"]
+    disk.sync_folder(str(tmp_path))
+
+
+def test_c9_a_second_process_is_kept_out(disk: OsDisk, tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    held = disk.lock(path)
+    assert held is not None
+    assert disk.lock(path) is None
+    script = (
+        f"from ottla.log.files import OsDisk; import sys; sys.exit(OsDisk().lock({path!r}) is None)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 1
+    held.release()
+    held.release()
+    again = disk.lock(path)
+    assert again is not None
+    again.release()
+
+
+def test_a_call_that_has_begun_is_done_before_a_cancellation_goes_on(disk: OsDisk) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def call() -> None:
+        begun.set()
+        go_on.wait(10)
+        done.append("call")
+
+    async def scenario() -> None:
+        task = asyncio.ensure_future(disk.blocking(call))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        done.append("cancelled")
+
+    asyncio.run(scenario())
+    assert done == ["call", "cancelled"]
+
+
+def test_failures_come_out_of_the_thread(disk: OsDisk, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(disk.blocking(lambda: disk.names(str(tmp_path / "none"))))

@@ -1,0 +1,537 @@
+"""Opening a log again: after a clean stop, after damage, and with what others left behind."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import LeaderEpoch, Offset, ProducerId
+from ottla.log.files import OsDisk, read_whole
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import open_log
+from ottla.log.rules import LogRules
+from ottla.testing.disk import Loss, SimulatedDisk, finish
+
+SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
+
+
+def put(disk: SimulatedDisk, name: str, data: bytes) -> None:
+    path = f"{FOLDER}/{name}"
+    if disk.exists(path):
+        disk.remove(path)
+    disk.open(path, create=True).write([data], 0)
+
+
+def content(disk: SimulatedDisk, name: str) -> bytes:
+    return read_whole(disk, f"{FOLDER}/{name}")
+
+
+def history(disk: SimulatedDisk, rules: LogRules = SMALL) -> PartitionLog:
+    """Segments, epochs, an aborted and an open transaction."""
+    log = new_log(disk, rules)
+    fill(log, 12)
+    append(log, b"t", producer_id=5, transactional=True, timestamp=20)
+    finish(log.begin_epoch(LeaderEpoch(2)))
+    fill(log, 10, start=20)
+    end(log, 5, commit=False)
+    append(log, b"i", b"j", producer_id=6, timestamp=40)
+    fill(log, 8, start=40)
+    append(log, b"open", producer_id=7, transactional=True, timestamp=60)
+    return log
+
+
+def state(log: PartitionLog) -> tuple[object, ...]:
+    """Everything that must be the same however it came about."""
+    producers = sorted(
+        (
+            producer.producer_id,
+            producer.epoch,
+            producer.last_sequence,
+            producer.last_offset,
+            producer.transaction_first_offset,
+            producer.coordinator_epoch,
+        )
+        for producer in log.producers
+    )
+    return (
+        log.log_start_offset,
+        log.next_offset,
+        contents(log),
+        list(log.epochs),
+        producers,
+        log.aborted_transactions(log.log_start_offset, log.next_offset),
+        finish(log.find_latest_time()),
+        [finish(log.find_time(t)) for t in range(0, 70, 7)],
+        log.last_stable_offset(log.next_offset),
+    )
+
+
+def test_a_clean_stop_is_trusted() -> None:
+    disk = SimulatedDisk()
+    log = history(disk)
+    expected = state(log)
+    finish(log.close())
+    with pytest.raises(StorageFailure):
+        append(log, b"after the end")
+    calls = len(disk.calls)
+    again = opened(disk, recovery_point=log.recovery_point)
+    assert disk.calls[calls:] == []
+    assert again.notes == []
+    assert state(again.log) == expected
+    assert again.log.recovery_point == again.log.next_offset
+    finish(again.log.begin_epoch(LeaderEpoch(2)))
+    fill(again.log, 20, start=50)
+    assert [offset for offset, _ in contents(again.log)][-20:] == list(
+        range(log.next_offset, log.next_offset + 20)
+    )
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex", "snapshot", "checkpoint"])
+@pytest.mark.parametrize("how", ["removed", "cut", "garbage", "zeros"])
+def test_whatever_is_lost_is_made_anew(clean: bool, suffix: str, how: str) -> None:
+    disk = SimulatedDisk()
+    log = history(disk)
+    expected = state(log)
+    finish(log.close())
+    changed = 0
+    for name in disk.names(FOLDER):
+        if name.endswith(suffix):
+            data = content(disk, name)
+            if how == "removed" and suffix != "txnindex":  # a segment without aborts has none
+                disk.remove(f"{FOLDER}/{name}")
+                changed += 1
+            elif how == "cut":
+                put(disk, name, data[: len(data) - 1])
+                changed += 1
+            elif how == "garbage":
+                put(disk, name, b"\xff" * (len(data) + 5))
+                changed += 1
+            elif how == "zeros":
+                put(disk, name, bytes(len(data) + 1))
+                changed += 1
+    assert changed or (suffix, how) == ("txnindex", "removed")
+    again = opened(disk, clean=clean, recovery_point=log.next_offset if clean else 0)
+    assert state(again.log) == expected
+    finish(again.log.close())
+    third = opened(disk, recovery_point=log.next_offset)
+    assert third.notes == []
+    assert state(third.log) == expected
+
+
+def test_d3_the_state_of_producers_comes_from_the_log_alone() -> None:
+    disk = SimulatedDisk()
+    rng = Random(3)
+    log = new_log(disk)
+    sequences = dict.fromkeys(range(4), 0)
+    for turn in range(20):
+        for _ in range(15):
+            producer = rng.randrange(4)
+            append(log, b"x" * 30, producer_id=producer, sequence=sequences[producer])
+            sequences[producer] += 1
+        if turn % 2:
+            finish(log.close())
+            clean = True
+        else:
+            finish(log.flush())
+            clean = False
+        for name in disk.names(FOLDER):
+            if name.endswith(".snapshot") and rng.random() < 0.7:
+                disk.remove(f"{FOLDER}/{name}")
+        log = opened(disk, clean=clean, recovery_point=log.recovery_point).log
+        finish(log.begin_epoch(LeaderEpoch(turn + 1)))
+        for producer, sequence in sequences.items():
+            if sequence:
+                again = append(log, b"x" * 30, producer_id=producer, sequence=sequence - 1)
+                assert again.duplicate
+    assert log.next_offset == 300
+
+
+# Damage.
+
+
+def damaged_tail_log() -> tuple[SimulatedDisk, list[tuple[int, bytes | None]], str]:
+    """A log whose last segment was never flushed."""
+    disk = SimulatedDisk()
+    log = new_log(disk, LogRules(index_interval_bytes=100))
+    for number in range(8):
+        append(
+            log,
+            b"v%d" % number,
+            bytes(number),
+            timestamp=number,
+            producer_id=1,
+            sequence=2 * number,
+        )
+    finish(log.flush())
+    return disk, contents(log), f"{0:020d}.log"
+
+
+def test_c3_every_truncation_length_is_cut_to_whole_batches() -> None:
+    disk, expected, name = damaged_tail_log()
+    data = content(disk, name)
+    ends = [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] + 8 : ends[-1] + 12], "big"))
+    for length in range(len(data) + 1):
+        put(disk, name, data[:length])
+        log = opened(disk, clean=False).log
+        whole = sum(end <= length for end in ends) - 1
+        assert contents(log) == expected[: 2 * whole]
+        assert log.next_offset == log.recovery_point == 2 * whole
+        assert len(content(disk, name)) == ends[whole]
+
+
+def test_c3_every_byte_flip_is_found() -> None:
+    disk, expected, name = damaged_tail_log()
+    data = content(disk, name)
+    ends = [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] + 8 : ends[-1] + 12], "big"))
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << (at % 8)
+        put(disk, name, bytes(damaged))
+        log = opened(disk, clean=False).log
+        within = max(end for end in ends if end <= at)
+        if 12 <= at - within < 16:
+            # No CRC covers the leader epoch; the records are whole.
+            assert contents(log) == expected
+        else:
+            assert contents(log) == expected[: 2 * ends.index(within)]
+        put(disk, "leader-epoch-checkpoint", b"")
+
+
+def test_c3_large_segments_are_cut_anywhere() -> None:
+    """The last 64 KB of a file on a real disk would be the same: here by chance, in numbers."""
+    disk = SimulatedDisk()
+    log = new_log(disk, LogRules())
+    for number in range(40):
+        append(log, b"%d" % number + bytes(5000), timestamp=number)
+    finish(log.flush())
+    expected = contents(log)
+    name = f"{0:020d}.log"
+    data = content(disk, name)
+    size = len(data) // 40
+    rng = Random(5)
+    for _ in range(int(150 * SCALE)):
+        at = rng.randrange(len(data) - 65536, len(data))
+        if rng.random() < 0.5:
+            changed = data[:at]
+        else:
+            changed = data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+        put(disk, name, changed)
+        log = opened(disk, clean=False).log
+        intact = 12 <= at % size < 16 and len(changed) == len(data)
+        assert contents(log) == expected[: 40 if intact else at // size]
+
+
+def test_c3_segments_behind_damage_are_dropped() -> None:
+    disk = SimulatedDisk()
+    log = history(disk)
+    whole = contents(log)
+    finish(log.flush())
+    bases = [segment.base_offset for segment in log.segments]
+    name = f"{bases[1]:020d}.log"
+    damaged = bytearray(content(disk, name))
+    damaged[-3] ^= 4
+    put(disk, name, bytes(damaged))
+    again = opened(disk, clean=False)
+    log = again.log
+    assert bases[1] < log.next_offset < bases[2]
+    assert contents(log) == [entry for entry in whole if entry[0] < log.next_offset]
+    assert any("cut at" in note for note in again.notes)
+    assert not [n for n in disk.names(FOLDER) if n[:20].isdigit() and int(n[:20]) > log.next_offset]
+    finish(log.begin_epoch(LeaderEpoch(9)))
+    fill(log, 10, start=90)
+    assert [offset for offset, _ in contents(log)][-10:] == list(
+        range(log.next_offset - 10, log.next_offset)
+    )
+
+
+def test_c3_a_segment_whose_forerunner_lost_its_end_is_dropped() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 20)
+    finish(log.flush())
+    first = log.segments.first
+    second = [segment.base_offset for segment in log.segments][1]
+    data = content(disk, f"{0:020d}.log")
+    put(disk, f"{0:020d}.log", data[: len(data) // second * (second - 1)])
+    assert first.size == len(data)
+    log = opened(disk, clean=False).log
+    assert log.next_offset == second - 1
+    assert len(contents(log)) == second - 1
+
+
+def test_c4_a_damaged_batch_below_the_recovery_point_is_kept_and_not_served() -> None:
+    disk, expected, name = damaged_tail_log()
+    data = content(disk, name)
+    size = 12 + int.from_bytes(data[8:12], "big")  # of the first batch
+    second = size + 12 + int.from_bytes(data[size + 8 : size + 12], "big")
+    for at in (size + 30, size + 40, second - 1):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x10
+        put(disk, name, bytes(damaged))
+        again = opened(disk, clean=False, recovery_point=16)
+        log = again.log
+        assert content(disk, name) == bytes(damaged)
+        assert any("damaged, not served" in note for note in again.notes)
+        assert log.next_offset == 16
+        first = log.read_cached(0, 16, 10**6)
+        assert (first.position, first.size) == (0, size)
+        for offset in (2, 3):
+            with pytest.raises(RequestError) as refused:
+                log.read_cached(offset, 16, 10**6)
+            assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert contents(log, 4) == expected[4:]
+        found = finish(log.find_time(1))
+        assert found is not None
+        assert found.offset not in (2, 3)
+        producer = log.producers.get(ProducerId(1))
+        assert producer is not None
+        assert producer.last_sequence == 15
+
+
+def test_c4_what_cannot_be_walked_below_the_recovery_point_is_never_cut() -> None:
+    disk, _, name = damaged_tail_log()
+    damaged = bytearray(content(disk, name))
+    damaged[10] ^= 1  # the length of the first batch
+    put(disk, name, bytes(damaged))
+    with pytest.raises(StorageFailure, match="below the recovery point"):
+        opened(disk, clean=False, recovery_point=16)
+    assert content(disk, name) == bytes(damaged)
+
+
+def test_c4_damage_that_a_clean_start_meets_is_never_cut() -> None:
+    disk = SimulatedDisk()
+    log = history(disk)
+    finish(log.close())
+    name = log.segments.active.file.path.rsplit("/", 1)[1]
+    cut = content(disk, name)[:-5]
+    put(disk, name, cut)
+    with pytest.raises(StorageFailure, match="below the recovery point"):
+        opened(disk, recovery_point=log.next_offset)
+    assert content(disk, name) == cut
+    # What the checkpoint does not vouch for may go.
+    again = opened(disk, recovery_point=log.segments.active.base_offset)
+    assert again.log.next_offset == log.next_offset - 1
+    assert "although the stop was clean" in again.notes[0]
+
+
+def test_a_snapshot_that_cannot_be_read_is_written_again() -> None:
+    disk = SimulatedDisk()
+    log = history(disk)
+    finish(log.close())
+    name = f"{log.next_offset:020d}.snapshot"
+    good = content(disk, name)
+    put(disk, name, good[:-1])
+    finish(opened(disk, recovery_point=log.next_offset).log.close())
+    assert content(disk, name) == good
+
+
+def test_progress_is_told() -> None:
+    disk, _, name = damaged_tail_log()
+    told: list[tuple[int, int]] = []
+    open_log(
+        disk,
+        FOLDER,
+        SMALL,
+        clean=False,
+        now_ms=0,
+        chance=lambda: 0.0,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    total = len(content(disk, name))
+    assert told[-1] == (total, total)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_a_log_start_above_what_is_left_begins_anew() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 20)
+    finish(log.flush())
+    again = opened(disk, clean=False, log_start=500).log
+    assert (again.log_start_offset, again.next_offset) == (500, 500)
+    assert contents(again) == []
+    assert list(again.epochs) == []
+
+
+# What was left behind.
+
+
+def test_strange_files_are_left_alone_and_told() -> None:
+    disk = SimulatedDisk()
+    finish(history(disk).close())
+    put(disk, "notes.txt", b"mine")
+    put(disk, "leader-epoch-checkpoint.tmp", b"0\n")
+    again = opened(disk)
+    assert again.notes == ["notes.txt is not a file of the log and is left alone"]
+    assert content(disk, "notes.txt") == b"mine"
+    assert "leader-epoch-checkpoint.tmp" not in disk.names(FOLDER)
+
+
+def compacted(log: PartitionLog) -> tuple[bytes, int, int]:
+    """One cleaned segment for the first three: every other record is gone."""
+    bases = [segment.base_offset for segment in log.segments]
+    values = [(offset, value) for offset, value in contents(log) if offset < bases[3]]
+    kept = [entry for entry in values if entry[0] % 2 or entry[0] == bases[3] - 1]
+    data = b"".join(
+        made([value or b""], base_offset=offset, leader_epoch=0, timestamp=offset)
+        for offset, value in kept
+    )
+    return data, bases[3], len(kept)
+
+
+def cleaning(step: int) -> tuple[SimulatedDisk, list[int], list[int], bool]:
+    """A cleaning stopped after so many of its steps; whether the new segments count by then."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 40)
+    finish(log.close())
+    old = [offset for offset, _ in contents(log)]
+    data, until, _ = compacted(log)
+    new = [o for o in old if o >= until or o % 2 or o == until - 1]
+    replaced = [s.base_offset for s in log.segments if s.base_offset < until]
+    half = len(data) // 2
+    cut = 0
+    while cut < half:
+        cut += 12 + int.from_bytes(data[cut + 8 : cut + 12], "big")
+    second = int.from_bytes(data[cut : cut + 8], "big")
+    parts = {0: data[:cut], second: data[cut:]}
+    steps: list[Callable[[], object]] = []
+    for base, part in parts.items():
+        steps.append(lambda base=base, part=part: put(disk, f"{base:020d}.log.cleaned", part))
+        steps.append(lambda base=base: put(disk, f"{base:020d}.index.cleaned", b""))
+        steps.append(lambda base=base: put(disk, f"{base:020d}.timeindex.cleaned", b""))
+
+    def rename(name: str, to: str) -> Callable[[], None]:
+        return lambda: disk.rename(f"{FOLDER}/{name}", f"{FOLDER}/{to}")
+
+    suffixes = ("log", "index", "timeindex")
+    for base in sorted(parts, reverse=True):
+        for suffix in suffixes:
+            name = f"{base:020d}.{suffix}"
+            steps.append(rename(name + ".cleaned", name + ".swap"))
+    counts_from = len(steps)
+    for base in replaced:
+        for suffix in suffixes:
+            name = f"{base:020d}.{suffix}"
+            steps.append(rename(name, name + ".deleted"))
+    for base in parts:
+        for suffix in suffixes:
+            name = f"{base:020d}.{suffix}"
+            steps.append(rename(name + ".swap", name))
+    for act in steps[:step]:
+        act()
+    return disk, old, new, step >= counts_from
+
+
+STEPS = 6 + 6 + 9 + 6
+
+
+@pytest.mark.parametrize("step", range(STEPS + 1))
+@pytest.mark.parametrize("clean", [True, False])
+def test_c7_a_cleaning_is_finished_or_forgotten(step: int, clean: bool) -> None:
+    disk, old, new, counts = cleaning(step)
+    rules = LogRules(segment_bytes=1000, index_interval_bytes=150, compact=True)
+    again = opened(disk, rules, clean=clean, recovery_point=40 if clean else 0)
+    assert [offset for offset, _ in contents(again.log)] == (new if counts else old)
+    for asked in range(40):
+        assert contents(again.log, asked)[0][0] >= asked
+    left = disk.names(FOLDER)
+    assert not [name for name in left if name.endswith((".cleaned", ".swap", ".deleted"))]
+    finish(again.log.close())
+    third = opened(disk, rules, recovery_point=40)
+    assert third.notes == []
+    assert raw(third.log) == raw(again.log)
+
+
+# A real disk.
+
+
+def test_a_log_on_the_machines_disk(tmp_path: Path) -> None:
+    disk = OsDisk()
+    folder = str(tmp_path / "t-0")
+
+    async def first() -> PartitionLog:
+        log = opened(disk, folder=folder).log
+        await log.begin_epoch(LeaderEpoch(1))
+        for number in range(200):
+            append(
+                log, b"%d" % number, bytes(50), timestamp=number, producer_id=3, sequence=2 * number
+            )
+        await log.flush()
+        await log.truncate_to(301)
+        assert log.next_offset == 300
+        await log.begin_epoch(LeaderEpoch(2))
+        append(log, b"new", producer_id=3, sequence=300)
+        await log.retain(high_watermark=301, now_ms=10**12)
+        await log.flush()
+        return log
+
+    log = asyncio.run(first())
+    assert log.log_start_offset == 301
+    asyncio.run(second(disk, folder))
+    disk.close()
+
+
+async def second(disk: OsDisk, folder: str) -> None:
+    log = opened(disk, folder=folder, clean=False, recovery_point=301, log_start=301).log
+    assert log.next_offset == 301
+    await log.begin_epoch(LeaderEpoch(3))
+    for number in range(60):
+        append(log, b"%d" % number, bytes(50), timestamp=number)
+    await log.close()
+    again = opened(disk, folder=folder, recovery_point=log.recovery_point)
+    found = await again.log.read(350, again.log.next_offset, 1000)
+    assert found.size > 0
+    assert len(await found.read()) == found.size
+    producer = again.log.producers.get(ProducerId(3))
+    assert producer is not None
+    assert producer.last_sequence == 300
+    time = await again.log.find_time(30)
+    assert time is not None
+    assert time.offset == Offset(301 + 2 * 29 + 1)
+    # Unclean, with the last file cut in the middle of a batch.
+    path = again.log.segments.active.file.path
+    os.truncate(path, os.path.getsize(path) - 7)
+    cut = opened(disk, folder=folder, clean=False, recovery_point=301).log
+    assert cut.next_offset == again.log.next_offset - 2
+
+
+def test_the_epochs_of_a_follower_are_flushed_with_its_records() -> None:
+    leader = history(SimulatedDisk())
+    disk = SimulatedDisk()
+    log = new_log(disk)  # it led in epoch 0, and stored that
+    log.append_replicated(raw(leader), fetched_offset=0, now_ms=0)
+    finish(log.flush())
+    expected = state(log)
+    assert len(list(log.epochs)) == 2
+    after = disk.after_crash(Loss.ALL, Random(0))
+    again = opened(after, clean=False, recovery_point=log.recovery_point).log
+    assert state(again) == expected == state(leader)
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_what_was_flushed_survives_the_loss_of_the_rest(loss: Loss) -> None:
+    for seed in range(20):
+        disk = SimulatedDisk()
+        log = history(disk)
+        finish(log.flush())
+        kept = contents(log)
+        epochs = list(log.epochs)
+        flushed = log.recovery_point
+        fill(log, 15, start=70)
+        after = contents(log)
+        again = opened(disk.after_crash(loss, Random(seed)), clean=False, recovery_point=flushed)
+        found = contents(again.log)
+        assert found[: len(kept)] == kept
+        assert found == after[: len(found)]
+        assert list(again.log.epochs) == epochs

@@ -1,0 +1,40 @@
+"""A topic's settings as its logs use them."""
+
+from ottla.log.rules import LogRules
+from ottla.settings.config import Config
+from ottla.settings.resolution import topic_overrides
+from ottla.settings.topic import TOPIC
+
+
+def test_the_defaults_are_those_of_the_settings() -> None:
+    assert LogRules.of(Config(TOPIC, {})) == LogRules()
+
+
+def test_what_a_topic_sets_counts() -> None:
+    config = topic_overrides(
+        {
+            "cleanup.policy": "compact",
+            "segment.bytes": "2000000",
+            "segment.jitter.ms": "7",
+            "retention.ms": "-1",
+            "min.cleanable.dirty.ratio": "0.25",
+            "flush.messages": "1",
+            "preallocate": "true",
+        }
+    )
+    assert LogRules.of(config) == LogRules(
+        compact=True,
+        delete=False,
+        segment_bytes=2_000_000,
+        segment_jitter_ms=7,
+        retention_ms=-1,
+        min_cleanable_dirty_ratio=0.25,
+        flush_messages=1,
+        preallocate=True,
+    )
+
+
+def test_both_policies_may_hold() -> None:
+    rules = LogRules.of(topic_overrides({"cleanup.policy": "compact,delete"}))
+    assert rules.compact
+    assert rules.delete

@@ -1,0 +1,177 @@
+"""One segment against a list of its batches."""
+
+from random import Random
+
+import pytest
+
+from log.logs import FOLDER, made
+from ottla.ids import LeaderEpoch, Offset, Position
+from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.names import Kind
+from ottla.log.reading import NotCached, read_now, read_waiting
+from ottla.log.rules import LogRules
+from ottla.log.segment import RECENT_BATCHES_MAX, Extent, Head, Segment
+from ottla.records.errors import CorruptRecords
+from ottla.testing.disk import SimulatedDisk
+
+BASE = Offset(1000)
+RULES = LogRules()
+
+
+def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, list[Head]]:
+    """Batches of several sizes, with gaps between some."""
+    random = Random(seed)
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    segment = Segment.create(disk, FOLDER, BASE, 0)
+    offset = BASE + random.randrange(3)
+    heads: list[Head] = []
+    for _ in range(count):
+        records = random.randrange(1, 4)
+        timestamp = random.randrange(1000)
+        data = made(
+            [bytes(random.randrange(60))] * records,
+            base_offset=offset,
+            leader_epoch=5,
+            timestamp=timestamp,
+        )
+        head = Head(
+            Position(segment.size),
+            Offset(offset),
+            Offset(offset + records - 1),
+            len(data),
+            LeaderEpoch(5),
+            timestamp + records - 1,
+        )
+        segment.append([data], [head], interval)
+        heads.append(head)
+        offset += records + (random.randrange(5) if random.random() < 0.2 else 0)
+    return segment, heads
+
+
+def reopened(segment: Segment) -> Segment:
+    """The same as a closed segment: nothing in memory but its indexes."""
+    segment.note_time()
+    return Segment(
+        FOLDER,
+        BASE,
+        segment.file,
+        size=segment.size,
+        created_ms=0,
+        offsets=OffsetIndex(BASE, segment.offsets.to_bytes()),
+        times=TimeIndex(BASE, segment.times.to_bytes()),
+    )
+
+
+SIZES = [1, 2, 10, RECENT_BATCHES_MAX, RECENT_BATCHES_MAX + 1, 200]
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_batches_are_walked_and_located(count: int) -> None:
+    segment, heads = filled(count, seed=count)
+    for one in (segment, reopened(segment)):
+        assert list(one.heads(0, one.size, read_waiting)) == heads
+        for offset in range(BASE - 1, heads[-1].last_offset + 3):
+            expected = next((h.position for h in heads if h.last_offset >= offset), None)
+            assert one.locate(offset, read_waiting) == expected
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_an_extent_is_whole_batches(count: int) -> None:
+    segment, heads = filled(count, seed=count)
+    random = Random(count)
+    for one in (segment, reopened(segment)):
+        for _ in range(150):
+            offset = random.randrange(BASE, heads[-1].last_offset + 3)
+            upper = random.choice([None, random.randrange(BASE, heads[-1].last_offset + 3)])
+            limit = random.choice([0, 1, 100, 1000, 10**6])
+            assert one.extent(offset, upper, limit, read_waiting) == expected_extent(
+                heads, offset, upper, limit
+            )
+
+
+def expected_extent(heads: list[Head], offset: int, upper: int | None, limit: int) -> Extent | None:
+    chosen = [h for h in heads if h.last_offset >= offset]
+    bound = next((h.position for h in heads if upper is not None and h.last_offset >= upper), None)
+    chosen = [h for h in chosen if bound is None or h.position < bound]
+    if not chosen:
+        return None
+    size = chosen[0].size
+    for head in chosen[1:]:
+        if size + head.size > limit:
+            break
+        size += head.size
+    return Extent(chosen[0].position, size)
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_batches_are_found_by_time(count: int) -> None:
+    segment, heads = filled(count, seed=count)
+    for one in (segment, reopened(segment)):
+        for timestamp in range(-1, 1010, 7):
+            expected = [h for h in heads if h.max_timestamp >= timestamp]
+            found = list(one.from_time(timestamp, read_waiting))
+            assert found[:1] == expected[:1]
+
+
+@pytest.mark.parametrize("count", [1, 10, 150])
+def test_a_segment_grows_again_as_it_was(count: int) -> None:
+    segment, heads = filled(count, seed=count)
+    again = reopened(segment)
+    assert again.grow(300, read_waiting) == heads[-1]
+    assert again.latest == segment.latest
+    assert again.first_timestamp == heads[0].max_timestamp
+    # The next batch gets an index entry, or none, in both alike.
+    more = made([bytes(100)], base_offset=heads[-1].last_offset + 1, timestamp=5000)
+    for one in (segment, again):
+        one.append_one([more], Offset(heads[-1].last_offset + 1), 5000, 300)
+        one.note_time()
+    assert again.offsets.to_bytes() == segment.offsets.to_bytes()
+    assert again.times.last == segment.times.last
+
+
+def test_reading_is_given_up_where_nothing_is_in_memory() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    segment = Segment.create(disk, FOLDER, BASE, 0)
+    segment.append_one([made([b"x"], base_offset=BASE)], BASE, 0, 300)
+    disk.cold = True
+    assert segment.locate(BASE, read_now) == 0
+    closed = reopened(segment)
+    with pytest.raises(NotCached) as cold:
+        closed.locate(BASE, read_now)
+    assert (cold.value.file, cold.value.position) == (closed.file, 0)
+
+
+def test_what_is_no_batch_is_corrupt() -> None:
+    segment, heads = filled(3)
+    for size in (heads[0].size - 1, heads[1].position + 20):
+        with pytest.raises(CorruptRecords):
+            list(segment.heads(0, size, read_waiting))
+    with pytest.raises(CorruptRecords):
+        list(segment.heads(7, segment.size, read_waiting))
+
+
+def test_a_segment_rolls_before_an_offset_does_not_fit() -> None:
+    segment, heads = filled(1)
+    end = heads[-1].last_offset
+    assert not segment.must_roll(RULES, 100, end + 1, 0, 0)
+    assert not segment.must_roll(RULES, 100, BASE + 2**31 - 1, 0, 0)
+    assert segment.must_roll(RULES, 100, BASE + 2**31, 0, 0)
+
+
+def test_index_files_are_those_of_kafka() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    segment = Segment.create(disk, FOLDER, BASE, 0)
+    for number in range(5):
+        data = made([bytes(40)], base_offset=BASE + number, timestamp=10 + number)
+        segment.append_one([data], Offset(BASE + number), 10 + number, 150)
+    assert segment.indexes_due
+    segment.write_indexes(disk)
+    size = segment.size // 5
+    index = disk.open(segment.path(Kind.OFFSET_INDEX)).read(0, 100)
+    assert index == b"".join(n.to_bytes(4, "big") + (n * size).to_bytes(4, "big") for n in (2, 4))
+    times = disk.open(segment.path(Kind.TIME_INDEX)).read(0, 100)
+    assert times == b"".join((10 + n).to_bytes(8, "big") + n.to_bytes(4, "big") for n in (2, 4))
+    assert not disk.exists(segment.path(Kind.ABORTED_INDEX))

@@ -1,0 +1,143 @@
+"""The simulated disk: what it keeps, what it loses, and how it fails."""
+
+from random import Random
+
+import pytest
+
+from ottla.errors import StorageFailure
+from ottla.log.files import read_whole, replace, write_atomically
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
+
+PATH = "/d/f"
+
+
+def fresh() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_folder("/d")
+    return disk
+
+
+def outcomes(disk: SimulatedDisk, loss: Loss) -> set[bytes | None]:
+    """What a file may hold after a crash; None where it is missing."""
+    found: set[bytes | None] = set()
+    for seed in range(300):
+        after = disk.after_crash(loss, Random(seed))
+        found.add(read_whole(after, PATH) if after.exists(PATH) else None)
+    return found
+
+
+def test_a_synced_file_stays() -> None:
+    disk = fresh()
+    file = disk.open(PATH, create=True)
+    file.write([b"ab", b"c"], 0)
+    file.sync()
+    assert outcomes(disk, Loss.ALL) == {None}
+    disk.sync_folder("/d")
+    for loss in Loss:
+        assert outcomes(disk, loss) == {b"abc"}
+
+
+def test_what_was_not_synced_is_lost_torn_or_full_of_holes() -> None:
+    disk = fresh()
+    file = disk.open(PATH, create=True)
+    file.write([b"ab"], 0)
+    file.sync()
+    disk.sync_folder("/d")
+    file.write([b"cd"], 2)
+    file.write([b"ef"], 4)
+    assert outcomes(disk, Loss.ALL) == {b"ab"}
+    torn = {b"ab", b"abc", b"abcd", b"abcde", b"abcdef"}
+    assert outcomes(disk, Loss.TORN) == torn
+    holes = outcomes(disk, Loss.HOLES)
+    assert torn <= holes
+    assert b"ab\0\0ef" in holes
+
+
+def test_a_cut_that_was_not_synced_may_not_have_been() -> None:
+    disk = fresh()
+    file = disk.open(PATH, create=True)
+    file.write([b"abcdef"], 0)
+    file.sync()
+    disk.sync_folder("/d")
+    file.truncate(2)
+    assert file.read(0, 9) == b"ab"
+    assert outcomes(disk, Loss.ALL) == {b"abcdef"}
+    assert outcomes(disk, Loss.TORN) == {b"abcdef", b"ab"}
+
+
+def test_names_reach_the_device_in_their_order() -> None:
+    disk = fresh()
+    for name in ("a", "b", "c"):
+        disk.open(f"/d/{name}", create=True)
+    found = {tuple(disk.after_crash(Loss.TORN, Random(seed)).names("/d")) for seed in range(50)}
+    assert found == {(), ("a",), ("a", "b"), ("a", "b", "c")}
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_rename_is_done_or_not(loss: Loss) -> None:
+    disk = fresh()
+    write_atomically(disk, PATH, b"old")
+    replace(disk, PATH, b"new")
+    assert outcomes(disk, loss) <= {b"old", b"new"}
+    disk.sync_folder("/d")
+    assert outcomes(disk, loss) == {b"new"}
+
+
+def test_no_call_is_done_from_the_crash_on() -> None:
+    disk = fresh()
+    file = disk.open(PATH, create=True)
+    disk.crash_at = len(disk.calls) + 1
+    file.write([b"a"], 0)
+    for _ in range(2):
+        with pytest.raises(Crashed):
+            file.write([b"b"], 1)
+    assert file.read(0, 9) == b"a"
+
+
+def test_a_full_disk_takes_nothing_and_stays_as_it_was() -> None:
+    disk = SimulatedDisk(capacity_bytes=4)
+    disk.make_folder("/d")
+    file = disk.open(PATH, create=True)
+    file.write([b"abc"], 0)
+    with pytest.raises(StorageFailure, match="no space"):
+        file.write([b"de"], 3)
+    assert file.read(0, 9) == b"abc"
+    file.write([b"d"], 3)
+
+
+def test_a_file_that_failed_to_sync_is_broken() -> None:
+    disk = fresh()
+    file = disk.open(PATH, create=True)
+    disk.fails = lambda what, path: what == "sync"
+    with pytest.raises(StorageFailure):
+        file.sync()
+    disk.fails = lambda what, path: False
+    with pytest.raises(StorageFailure, match="broken"):
+        file.write([b"a"], 0)
+
+
+def test_locks_and_folders() -> None:
+    disk = fresh()
+    held = disk.lock("/d/.lock")
+    assert held is not None
+    assert disk.lock("/d/.lock") is None
+    held.release()
+    assert disk.lock("/d/.lock") is not None
+    disk.open(PATH, create=True)
+    disk.rename("/d", "/e")
+    assert disk.names("/e") == ["f"]
+    with pytest.raises(StorageFailure):
+        disk.remove_folder("/e")
+    disk.remove("/e/f")
+    disk.remove_folder("/e")
+    assert not disk.exists("/e")
+
+
+def test_finish_refuses_what_really_waits() -> None:
+    import asyncio
+
+    async def waits() -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(AssertionError):
+        finish(waits())
