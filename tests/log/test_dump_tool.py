@@ -1,0 +1,153 @@
+"""Kafka's own dump tool reads what we wrote, and finds in it what was written."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kafka_java import run_java
+from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from ottla.log.files import OsDisk
+from ottla.log.recovery import open_log
+from ottla.log.rules import LogRules
+from ottla.records.builder import BatchBuilder
+from ottla.records.compression import Compression
+from ottla.records.control import EndTxnMarker
+from ottla.records.validation import TopicRules, validate
+
+NOW_MS = 1_700_000_000_000
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+RECORD = re.compile(
+    r"\| offset: (\d+) CreateTime: (\d+) keySize: -?\d+ valueSize: -?\d+ sequence: (-?\d+) "
+    r"headerKeys: \[(.*?)\](?: key: (\S+) payload: (\S+)| endTxnMarker: (\w+) .*)"
+)
+BATCH = re.compile(r"baseOffset: (\d+) .* compresscodec: (\w+) crc: \d+ isvalid: (\w+)")
+
+
+class Written(NamedTuple):
+    offset: int
+    timestamp: int
+    sequence: int
+    headers: str
+    key: str | None
+    value: str | None
+    marker: str | None
+
+
+async def write_log(folder: Path) -> list[Written]:
+    """Rolled segments, every codec, an idempotent producer, committed and aborted transactions."""
+    written: list[Written] = []
+    disk = OsDisk()
+    log = open_log(
+        disk,
+        str(folder),
+        LogRules(segment_bytes=5_000, index_interval_bytes=500),
+        recovery_point=Offset(0),
+        log_start_offset=Offset(0),
+        clean=True,
+        now_ms=NOW_MS,
+        chance=lambda: 0.0,
+    ).log
+    await log.begin_epoch(LeaderEpoch(3))
+    sequence = 0
+    for number in range(60):
+        builder = BatchBuilder(compression=list(Compression)[number % 5])
+        transactional = number % 10 in (3, 4)
+        idempotent = transactional or number % 3 == 0
+        first = sequence if idempotent else -1
+        for each in range(10):
+            timestamp = NOW_MS + 1000 * number + each
+            key, value = f"k{number}", f"value-{number}-{each}-{'x' * (number % 40)}"
+            builder.append(timestamp, key.encode(), value.encode(), [("h", b"1")] * (each % 2))
+            written.append(
+                Written(
+                    log.next_offset + each,
+                    timestamp,
+                    first + each if idempotent else -1,
+                    "h" * (each % 2),
+                    key,
+                    value,
+                    None,
+                )
+            )
+        raw = builder.build(
+            producer_id=9 if idempotent else -1,
+            producer_epoch=0 if idempotent else -1,
+            base_sequence=first,
+            transactional=transactional,
+        )
+        sequence += 10 if idempotent else 0
+        now_ms = NOW_MS + 1000 * number
+        valid = validate(raw, TopicRules(), now_ms=now_ms, produce_version=9)
+        log.append(valid, memoryview(raw), leader_epoch=3, now_ms=now_ms)
+        if number % 10 == 4:
+            commit = number % 20 == 4
+            marker = log.append_marker(
+                EndTxnMarker(commit=commit, coordinator_epoch=1),
+                producer_id=ProducerId(9),
+                producer_epoch=ProducerEpoch(0),
+                transaction_version=1,
+                leader_epoch=3,
+                now_ms=now_ms,
+            )
+            word = "COMMIT" if commit else "ABORT"
+            written.append(Written(marker.base_offset, now_ms, -1, "", None, None, word))
+    await log.close()
+    disk.close()
+    return written
+
+
+@pytest.fixture(scope="module")
+def log_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Written]]:
+    folder = tmp_path_factory.mktemp("data") / "events-0"
+    folder.mkdir()
+    return folder, asyncio.run(write_log(folder))
+
+
+def files(folder: Path, *suffixes: str) -> str:
+    return ",".join(sorted(str(path) for path in folder.iterdir() if path.suffix in suffixes))
+
+
+def test_every_record_is_dumped_as_it_was_written(log_folder: tuple[Path, list[Written]]) -> None:
+    folder, written = log_folder
+    arguments = ("--deep-iteration", "--print-data-log", "--files", files(folder, ".log"))
+    done = run_java(DUMP, *arguments)
+    assert done.returncode == 0, done.stderr
+    dumped = [
+        Written(int(offset), int(time), int(sequence), headers, key or None, value or None, mark)
+        for offset, time, sequence, headers, key, value, mark in (
+            found.groups() for found in RECORD.finditer(done.stdout)
+        )
+    ]
+    assert dumped == written
+    batches = BATCH.findall(done.stdout)
+    assert len(batches) == 60 + 6
+    assert {valid for _, _, valid in batches} == {"true"}
+    assert {codec for _, codec, _ in batches} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert len(list(folder.glob("*.log"))) >= 3
+
+
+def test_the_indexes_pass_its_checks(log_folder: tuple[Path, list[Written]]) -> None:
+    folder, _ = log_folder
+    indexes = files(folder, ".index", ".timeindex")
+    done = run_java(DUMP, "--index-sanity-check", "--files", indexes)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("passed sanity check") == indexes.count(",") + 1
+    # Without the option it looks every entry up in the records.
+    done = run_java(DUMP, "--verify-index-only", "--files", indexes)
+    assert done.returncode == 0, done.stderr
+    assert "mismatch" not in (done.stdout + done.stderr).lower()
+
+
+def test_transactions_and_producers_are_dumped(log_folder: tuple[Path, list[Written]]) -> None:
+    folder, written = log_folder
+    done = run_java(DUMP, "--files", files(folder, ".txnindex", ".snapshot"))
+    assert done.returncode == 0, done.stderr
+    aborts = [each.offset for each in written if each.marker == "ABORT"]
+    assert [
+        int(n) for n in re.findall(r"lastOffset: (\d+) lastStableOffset", done.stdout)
+    ] == aborts
+    last = [each for each in written if each.sequence >= 0][-1]
+    assert f"lastSequence: {last.sequence} lastOffset: {last.offset} " in done.stdout
