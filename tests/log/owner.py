@@ -86,7 +86,12 @@ class Owner:
         self.cut_to = self.written[offset].batch if offset in self.written else offset
         self.written = {at: one for at, one in self.written.items() if at < self.cut_to}
         finish(self.log.truncate_to(offset))
-        assert self.end == min(self.cut_to, before)
+        if offset < self.log_start:
+            # After a crash the model does not know the batches below the log's start any more.
+            assert self.end <= min(self.cut_to, before)
+            self.written = {at: one for at, one in self.written.items() if at < self.end}
+        else:
+            assert self.end == min(self.cut_to, before)
         self.before_cut = None
         self.recovery_point = self.log.recovery_point
         self.log_start = min(self.log_start, self.end)

@@ -212,12 +212,13 @@ def test_c3_large_segments_are_cut_anywhere() -> None:
     disk = SimulatedDisk()
     log = new_log(disk, LogRules())
     for number in range(40):
-        append(log, b"%d" % number + bytes(5000), timestamp=number)
+        append(log, b"%02d" % number + bytes(5000), timestamp=number)
     finish(log.flush())
     expected = contents(log)
     name = f"{0:020d}.log"
     data = content(disk, name)
-    size = len(data) // 40
+    size, rest = divmod(len(data), 40)
+    assert rest == 0, "all batches are of one size"
     rng = Random(5)
     for _ in range(int(150 * SCALE)):
         at = rng.randrange(len(data) - 65536, len(data))
