@@ -7,7 +7,7 @@ field may be sent though it holds its default, and a boolean may be any byte.
 """
 
 import struct
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 from ottla.errors import ProtocolViolation
 from ottla.protocol.apis import Api
@@ -56,13 +56,12 @@ class Message(Struct):
         if writer is None:
             self._check(version)
             writer = self._writers[version] = compile_writer(type(self), version, self.FLEXIBLE)
-        out = bytearray()
-        records: list[Any] = []  # positions and records in turn; Any: the writer's protocol
+        buffers: list[Buffer] = []
         try:
-            writer(out, self, records)
+            writer(self, buffers)
         except (struct.error, AttributeError, TypeError, ValueError) as error:
             raise Unwritable(f"{type(self).__name__} v{version}: {error}") from error
-        return [out] if not records else _interleaved(out, records)
+        return buffers
 
     @classmethod
     def decode(
@@ -104,16 +103,3 @@ class Message(Struct):
     def _check(cls, version: int) -> None:
         if version not in cls.VERSIONS:
             raise UnknownVersion(f"{cls.__name__} has versions {cls.VERSIONS}, not {version}")
-
-
-def _interleaved(out: bytearray, records: list[Any]) -> list[Buffer]:
-    """What was written, cut where records belong, with the records between."""
-    written = memoryview(out)
-    buffers: list[Buffer] = []
-    start = 0
-    for position, run in zip(records[::2], records[1::2], strict=True):
-        buffers += (written[start:position], run)
-        start = position
-    if start < len(written):
-        buffers.append(written[start:])
-    return buffers

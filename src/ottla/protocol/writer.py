@@ -1,4 +1,4 @@
-"""Writers: for a message and a version, a function that appends its bytes to a buffer.
+"""Writers: for a message and a version, a function that appends its bytes to a list of buffers.
 
 Invariant: what a writer appends, the reader of the same version reads back as an equal value. A
 field that the version lacks must hold its default, unless its row says it may be left out: data
@@ -11,16 +11,15 @@ from struct import pack
 from typing import Any, Final, NoReturn
 
 from ottla.errors import OttlaError
-from ottla.protocol.primitives import uvarint
+from ottla.protocol.primitives import Buffer, uvarint
 from ottla.protocol.reader import SHORT, STRING_BYTES_MAX
 from ottla.protocol.schema import NEVER, Field, Kind, Struct, Versions
 from ottla.protocol.source import Source
 
-Writer = Callable[[bytearray, Any, list[Any]], None]
-"""Appends the bytes of a message to a buffer.
+Writer = Callable[[Any, list[Buffer]], None]
+"""Appends a message to a list of buffers, which hold its bytes one after the other.
 
-Records are not copied into it: for each run of them, the writer appends to the list the position
-at which they belong, and the records.
+Records are not copied: each run of them is a buffer of its own.
 """
 
 
@@ -60,14 +59,16 @@ class _WriterSource:
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
-        self._source = Source("write(out, message, records)")
+        self._source = Source("write(message, buffers)")
         self._source.names.update(_NAMES)
         self._out = "out"
         self._run: list[tuple[str, str]] = []  # formats and expressions not yet packed
 
     def compile(self, cls: type[Struct]) -> Writer:
+        self._source.line("out = bytearray()")
         self._struct(cls, "message")
         self._flush()
+        self._source.line("if out or not buffers: buffers.append(out)")
         return self._source.compile()
 
     def _flush(self) -> None:
@@ -146,12 +147,13 @@ class _WriterSource:
             self._present(field, value)
             return
         local = self._source.fresh("v")
-        self._flush()
         self._source.line(f"{local} = {value}")
+        before = list(self._run)  # is packed in either branch, together with what follows it
         with self._source.block(f"if {local} is None:"):
             null = ("B", "0") if self._flexible else (self._length_format(field.kind), "-1")
             self._run.append(null)
             self._flush()
+        self._run = before
         with self._source.block("else:"):
             self._present(field, local)
             self._flush()
@@ -184,12 +186,15 @@ class _WriterSource:
         if not self._flexible:
             self._run.append((self._length_format(kind), length))
             return
-        self._flush()
         local = self._source.fresh("n")
         self._source.line(f"{local} = {length} + 1")
+        before = list(self._run)
         with self._source.block(f"if {local} < 128:"):
-            self._source.line(f"{self._out}.append({local})")
+            self._run.append(("B", local))
+            self._flush()
+        self._run = before
         with self._source.block("else:"):
+            self._flush()
             self._source.line(f"{self._out} += uvarint({local})")
 
     def _text(self, name: str, kind: Kind, value: str) -> None:
@@ -205,7 +210,9 @@ class _WriterSource:
         self._flush()
         if kind is Kind.RECORDS:
             assert self._out == "out", "records inside a tagged field"
-            self._source.line(f"if len({raw}): records += (len(out), {raw})")
+            with self._source.block(f"if len({raw}):"):
+                self._source.line(f"buffers += (out, {raw})")
+                self._source.line("out = bytearray()")
         else:
             self._source.line(f"{self._out} += {raw}")
 
