@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.log.appending import Appended
-from ottla.log.files import Disk
+from ottla.log.disk import Disk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovered, open_log
 from ottla.log.rules import LogRules

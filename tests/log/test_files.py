@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import StorageFailure
-from ottla.log.files import IOV_MAX, OsDisk, read_whole, replace, write_atomically
+from ottla.log.disk import read_whole, replace, write_atomically
+from ottla.log.files import IOV_MAX, OsDisk
 
 
 @pytest.fixture
@@ -89,8 +90,14 @@ def test_a_file_is_created_once_and_a_missing_one_is_missing(disk: OsDisk, tmp_p
     disk.open(path, create=True)
     with pytest.raises(StorageFailure):
         disk.open(path, create=True)
-    with pytest.raises(FileNotFoundError):
-        disk.remove(path + "2")
+    for change in (
+        lambda: disk.remove(path + "2"),
+        lambda: disk.rename(path + "2", path),
+        lambda: disk.open(path + "/2", create=True),
+        lambda: disk.sync_folder(path + "2"),
+    ):
+        with pytest.raises(StorageFailure):
+            change()
 
 
 def test_files_are_replaced_whole(disk: OsDisk, tmp_path: Path) -> None:

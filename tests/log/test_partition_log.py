@@ -1,6 +1,7 @@
 """A partition's log: appending, reading, cutting and deleting, on a simulated disk."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -466,13 +467,16 @@ def test_group_commit_shares_a_flush(tmp_path: Path) -> None:
         nonlocal flushes
         log = opened(disk, folder=str(tmp_path / "t-0")).log
         await log.begin_epoch(LeaderEpoch(0))
-        commit = GroupCommit(log)
         flush_all = log.flush
 
         class Counted:
             @property
             def recovery_point(self) -> Offset:
                 return log.recovery_point
+
+            @property
+            def rules(self) -> LogRules:
+                return log.rules
 
             async def flush(self) -> None:
                 nonlocal flushes
@@ -493,6 +497,22 @@ def test_group_commit_shares_a_flush(tmp_path: Path) -> None:
     asyncio.run(scenario())
     disk.close()
     assert flushes <= 2
+
+
+@pytest.mark.parametrize(("messages", "waits"), [(1, [0, 1, 2, 3]), (2, [1, 3]), (2**63 - 1, [])])
+def test_c5_an_append_waits_for_the_device_when_flush_messages_says_so(
+    messages: int, waits: list[int]
+) -> None:
+    log = new_log(rules=replace(SMALL, flush_messages=messages))
+    commit = GroupCommit(log)
+    waited: list[int] = []
+    for offset in range(4):
+        append(log, b"x")
+        if commit.wanted(log.next_offset):
+            waited.append(offset)
+            finish(commit.durable(log.next_offset))
+            assert log.recovery_point == log.next_offset
+    assert waited == waits
 
 
 # Deleting.

@@ -11,7 +11,8 @@ import pytest
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
-from ottla.log.files import OsDisk, read_whole
+from ottla.log.disk import read_whole
+from ottla.log.files import OsDisk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.log.rules import LogRules
@@ -76,7 +77,7 @@ def test_a_clean_stop_is_trusted() -> None:
     log = history(disk)
     expected = state(log)
     finish(log.close())
-    with pytest.raises(StorageFailure):
+    with pytest.raises(RequestError, match="closed"):
         append(log, b"after the end")
     calls = len(disk.calls)
     again = opened(disk, recovery_point=log.recovery_point)

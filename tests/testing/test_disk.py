@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from ottla.errors import StorageFailure
-from ottla.log.files import read_whole, replace, write_atomically
+from ottla.log.disk import read_whole, replace, write_atomically
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 
 PATH = "/d/f"

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ottla.errors import ErrorCode, OttlaError, RequestError, StorageFailure
 from ottla.ids import NO_LEADER_EPOCH, Offset, Position, ProducerEpoch, ProducerId
 from ottla.log.deletion import Doomed
+from ottla.log.disk import Disk
 from ottla.log.epochs import EpochHistory
-from ottla.log.files import Disk
 from ottla.log.placement import placed
 from ottla.log.producers import Producers
 from ottla.log.replay import note_aborted
@@ -107,7 +107,7 @@ class AppendableLog:
         self._chance = chance
         self._epoch = NO_LEADER_EPOCH  # in which this replica leads
         self._epochs_due = False
-        self._failure: StorageFailure | None = None
+        self._failure: OttlaError | None = None
         self._changing = False
         self._work = asyncio.Lock()
 
@@ -284,9 +284,15 @@ class AppendableLog:
             self.snapshots.take(base, self.producers)
         return segment
 
+    def refuse(self, failure: OttlaError) -> None:
+        """Take nothing more; what is there stays readable."""
+        self._failure = self._failure or failure
+
     def _check_usable(self) -> None:
-        if self._failure is not None:
+        if isinstance(self._failure, StorageFailure):
             raise StorageFailure(f"{self.folder}: broken: {self._failure}")
+        if self._failure is not None:
+            raise self._failure
         assert not self._changing, "the log is being cut"
 
 

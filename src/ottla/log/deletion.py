@@ -8,7 +8,7 @@ and what is left of it is tidied up when the log is opened.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ottla.log.files import Disk
+from ottla.log.disk import Disk
 from ottla.log.names import FileState, Kind
 from ottla.log.segment import Segment
 
@@ -48,3 +48,10 @@ def remove_segments(disk: Disk, segments: Sequence[Segment]) -> None:
     """Remove segments, the last one first: what is left at any time is the beginning of a log."""
     for segment in reversed(segments):
         remove_all(disk, live_paths(disk, segment))
+
+
+def remove_folder(disk: Disk, path: str) -> None:
+    """Remove a folder of a deleted partition with its files."""
+    for name in disk.names(path):
+        disk.remove(f"{path}/{name}")
+    disk.remove_folder(path)

@@ -5,8 +5,7 @@ or it did not happen: what a failed or short write left behind is cut off again,
 fails the file is broken for good. Every failure is a StorageFailure; a failed sync is never tried
 again, because the system may have dropped the pages it could not write.
 
-The log calls `Disk` and `File`. `OsDisk` is the real one; tests put in its place a disk that
-forgets what was not synced, tears writes, fills up and fails.
+The log calls these through the `Disk` and `File` of `disk.py`.
 """
 
 import asyncio
@@ -17,10 +16,9 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ottla.errors import StorageFailure
-from ottla.log.names import TEMPORARY_SUFFIX
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -28,136 +26,6 @@ T = TypeVar("T")
 IOV_MAX: Final = 1024  # buffers that the system takes in one call
 
 READ_THREADS: Final = 8  # more than a device answers at once would only wait there
-
-
-class File(Protocol):
-    """An open file that is read anywhere and written at its end."""
-
-    @property
-    def path(self) -> str:
-        """Where it was opened."""
-        ...
-
-    def size(self) -> int:
-        """Bytes in the file."""
-        ...
-
-    def write(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write all buffers at a position, the file's end; returns the position behind them."""
-        ...
-
-    def read(self, position: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file. May wait for the device."""
-        ...
-
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """The same without waiting; None when something is not in memory."""
-        ...
-
-    def truncate(self, size: int) -> None:
-        """Cut the file."""
-        ...
-
-    def sync(self) -> None:
-        """Return when everything written is on the device."""
-        ...
-
-    def fileno(self) -> int:
-        """The descriptor, for sendfile; -1 when there is none."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file."""
-        ...
-
-
-class Disk(Protocol):
-    """The file system. Paths are whole; a missing file is a FileNotFoundError."""
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; `create` makes the file, which must not be there."""
-        ...
-
-    def map(self, path: str) -> Buffer:
-        """The content of a file that will not change any more, read as it is used."""
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
-        ...
-
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder, sorted."""
-        ...
-
-    def modified_ms(self, path: str) -> int:
-        """When a file was last changed."""
-        ...
-
-    def make_folder(self, path: str) -> None:
-        """Make a folder, and those above it that are missing."""
-        ...
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename at once, replacing what has the new name."""
-        ...
-
-    def remove(self, path: str) -> None:
-        """Delete a file."""
-        ...
-
-    def remove_folder(self, path: str) -> None:
-        """Delete an empty folder."""
-        ...
-
-    def sync_folder(self, path: str) -> None:
-        """Return when the names in a folder are on the device."""
-        ...
-
-    def lock(self, path: str) -> "Lock | None":
-        """Hold a file so that no other process does; None when another one holds it."""
-        ...
-
-    async def blocking(self, call: Callable[[], T]) -> T:
-        """Do what may wait for the device without stopping the event loop."""
-        ...
-
-
-class Lock(Protocol):
-    """A file that this process holds."""
-
-    def release(self) -> None:
-        """Let go."""
-        ...
-
-
-def write_atomically(disk: Disk, path: str, data: bytes) -> None:
-    """Replace a file's content, on the device when this returns (C1)."""
-    replace(disk, path, data)
-    disk.sync_folder(os.path.dirname(path))
-
-
-def replace(disk: Disk, path: str, data: bytes) -> None:
-    """Replace a file's content; after a crash there is the old or, once synced, the new one."""
-    temporary = path + TEMPORARY_SUFFIX
-    if disk.exists(temporary):
-        disk.remove(temporary)
-    file = disk.open(temporary, create=True)
-    try:
-        file.write([data], 0)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
-
-
-def read_whole(disk: Disk, path: str) -> bytes:
-    """The content of a small file."""
-    file = disk.open(path)
-    try:
-        return file.read(0, file.size())
-    finally:
-        file.close()
 
 
 class OsFile:
@@ -304,7 +172,8 @@ class OsDisk:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and writing."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return OsFile(path, _call("open", path, lambda: os.open(path, flags, 0o644)))
+        ask = _change if create else _look
+        return OsFile(path, ask("open", path, lambda: os.open(path, flags, 0o644)))
 
     def map(self, path: str) -> Buffer:
         """The content of a file that will not change any more."""
@@ -315,7 +184,7 @@ class OsDisk:
                     return b""
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
-        return _call("map", path, mapped)
+        return _look("map", path, mapped)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
@@ -323,27 +192,27 @@ class OsDisk:
 
     def names(self, folder: str) -> list[str]:
         """What is in a folder, sorted."""
-        return _call("list", folder, lambda: sorted(os.listdir(folder)))
+        return _look("list", folder, lambda: sorted(os.listdir(folder)))
 
     def modified_ms(self, path: str) -> int:
         """When a file was last changed."""
-        return _call("look at", path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
+        return _look("look at", path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
 
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it that are missing."""
-        _call("make", path, lambda: os.makedirs(path, exist_ok=True))
+        _change("make", path, lambda: os.makedirs(path, exist_ok=True))
 
     def rename(self, old: str, new: str) -> None:
         """Rename at once, replacing what has the new name."""
-        _call("rename", old, lambda: os.replace(old, new))
+        _change("rename", old, lambda: os.replace(old, new))
 
     def remove(self, path: str) -> None:
         """Delete a file."""
-        _call("remove", path, lambda: os.unlink(path))
+        _change("remove", path, lambda: os.unlink(path))
 
     def remove_folder(self, path: str) -> None:
         """Delete an empty folder."""
-        _call("remove", path, lambda: os.rmdir(path))
+        _change("remove", path, lambda: os.rmdir(path))
 
     def sync_folder(self, path: str) -> None:
         """Return when the names in a folder are on the device."""
@@ -355,12 +224,12 @@ class OsDisk:
             finally:
                 os.close(descriptor)
 
-        _call("sync", path, sync)
+        _change("sync", path, sync)
 
     def lock(self, path: str) -> OsLock | None:
         """Hold a file so that no other process does (C9)."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = _call("open", path, lambda: os.open(path, flags, 0o644))
+        descriptor = _change("open", path, lambda: os.open(path, flags, 0o644))
         try:
             # The first keeps out brokers of this process too; the second is the one of Java.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -389,7 +258,15 @@ class OsDisk:
         self._threads.shutdown()
 
 
-def _call(what: str, path: str, call: Callable[[], T]) -> T:
+def _change(what: str, path: str, call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except OSError as error:
+        raise StorageFailure(f"{path}: {what}: {error.strerror or error}") from error
+
+
+def _look(what: str, path: str, call: Callable[[], T]) -> T:
+    """The same where a missing file is an answer, not a failure."""
     try:
         return call()
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.ids import Offset
-from ottla.log.files import Disk, File, write_atomically
+from ottla.log.disk import Disk, File, write_atomically
 from ottla.log.rules import LogRules
 from ottla.log.segment import Segment
 from ottla.log.snapshots import Snapshots
@@ -55,19 +55,32 @@ class Flushable(Protocol):
         """Below it everything is on the device."""
         ...
 
+    @property
+    def rules(self) -> LogRules:
+        """What the topic asks for."""
+        ...
+
     async def flush(self) -> None:
         """Move the recovery point to where the log ends now."""
         ...
 
 
 class GroupCommit:
-    """Lets acknowledgements wait for the device; whoever comes during a flush shares the next."""
+    """Lets acknowledgements wait for the device; whoever comes during a flush shares the next.
+
+    An append after which a flush is `wanted` is acknowledged when it is `durable`.
+    """
 
     __slots__ = ("_log", "_turn")
 
     def __init__(self, log: Flushable) -> None:
         self._log = log
         self._turn = asyncio.Lock()
+
+    def wanted(self, offset: int) -> bool:
+        """Whether flush.messages asks for a flush now that the log ends at an offset."""
+        unflushed = offset - self._log.recovery_point
+        return flush_due(self._log.rules, unflushed_messages=unflushed, since_flush_ms=0)
 
     async def durable(self, offset: int) -> None:
         """Return when everything below an offset is on the device."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ottla.ids import Offset
 from ottla.log.deletion import SEGMENT_FILES
-from ottla.log.files import Disk
+from ottla.log.disk import Disk
 from ottla.log.names import (
     LEADER_EPOCHS,
     PARTITION_METADATA,

@@ -17,8 +17,8 @@ from ottla.ids import LeaderEpoch, Offset
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.appending import AppendableLog
 from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
+from ottla.log.disk import write_atomically
 from ottla.log.epochs import EpochEnd
-from ottla.log.files import write_atomically
 from ottla.log.flushing import FlushPlan
 from ottla.log.names import LEADER_EPOCHS, Kind
 from ottla.log.producers import Producers
@@ -170,8 +170,13 @@ class PartitionLog(AppendableLog):
             if active.indexes_due:
                 self.closed.append(active)
             self.snapshots.take(self.next_offset, self.producers)
-            self._failure = StorageFailure("it is closed")
+            self._failure = _gone("the log is closed")
             await self._flush_all()
+
+    async def retire(self, reason: str) -> None:
+        """Take nothing more, once what is being done to the device is done."""
+        async with self._work:
+            self.refuse(_gone(reason))
 
     # Cutting.
 
@@ -332,3 +337,8 @@ def _place_of_cut(segment: Segment, offset: int, read: Read) -> _Cut:
     first = segment.read_first_timestamp(read) if position else None
     tail = list(segment.heads(entry.position, position, read))
     return _Cut(position, Offset(end_offset), tail, first)
+
+
+def _gone(reason: str) -> RequestError:
+    """What a log answers that is not there any more: clients look for the leader again."""
+    return RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)

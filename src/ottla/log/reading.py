@@ -8,7 +8,7 @@ look-up starts again with them at hand: so all state of a log is touched on the 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from ottla.log.files import Disk, File
+from ottla.log.disk import Disk, File
 
 T = TypeVar("T")
 

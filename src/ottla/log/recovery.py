@@ -17,9 +17,9 @@ from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.aborted import AbortedIndex
 from ottla.log.deletion import remove_all, remove_segments
+from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochHistory, EpochStart
 from ottla.log.errors import CorruptFile, CorruptIndex, CorruptText
-from ottla.log.files import Disk, read_whole, write_atomically
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.leftovers import tidy
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
@@ -112,7 +112,7 @@ class _Opening:
         self.epochs = EpochHistory()
 
     def run(self, chance: Callable[[], float], progress: Progress) -> Recovered:
-        unchecked = [] if self.clean else self._unflushed()
+        unchecked = [] if self.clean or not self.segments else self._unflushed()
         for segment in self.segments:
             if segment not in unchecked:
                 self._load_indexes(segment)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from ottla.ids import LeaderEpoch, Offset, Position
 from ottla.log.aborted import AbortedIndex
-from ottla.log.files import Disk, File, replace
+from ottla.log.disk import Disk, File, replace
 from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.names import Kind, offset_file
 from ottla.log.reading import Read

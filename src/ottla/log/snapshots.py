@@ -7,8 +7,8 @@ before the log is cut below its offset. So every file that can be read tells the
 from collections.abc import Iterable, Mapping
 
 from ottla.ids import Offset
+from ottla.log.disk import Disk, read_whole, replace
 from ottla.log.errors import CorruptSnapshot
-from ottla.log.files import Disk, read_whole, replace
 from ottla.log.names import Kind, offset_file
 from ottla.log.producer_snapshot import read_snapshot, write_snapshot
 from ottla.log.producers import Producers

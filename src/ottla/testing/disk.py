@@ -214,7 +214,7 @@ class SimulatedDisk:
             if path in self._files:
                 raise StorageFailure(f"{path}: open: it exists")
             if _folder(path) not in self._folders:
-                raise FileNotFoundError(path)
+                raise _missing("open", path)
             self.call("create", path)
             self._name(_Naming(path, _Node()))
         if path not in self._files:
@@ -255,7 +255,7 @@ class SimulatedDisk:
             self._rename_folder(old, new)
             return
         if old not in self._files:
-            raise FileNotFoundError(old)
+            raise _missing("rename", old)
         self._name(_Naming(old, None), _Naming(new, self._files[old]))
 
     def _rename_folder(self, old: str, new: str) -> None:
@@ -270,7 +270,7 @@ class SimulatedDisk:
         """Delete a file."""
         self.call("remove", path)
         if path not in self._files:
-            raise FileNotFoundError(path)
+            raise _missing("remove", path)
         self._name(_Naming(path, None))
 
     def remove_folder(self, path: str) -> None:
@@ -327,6 +327,10 @@ def _set(names: dict[str, _Node], namings: Sequence[_Naming]) -> None:
             names.pop(path, None)
         else:
             names[path] = node
+
+
+def _missing(what: str, path: str) -> StorageFailure:
+    return StorageFailure(f"{path}: {what}: it is not there")
 
 
 def _folder(path: str) -> str:

@@ -1,0 +1,148 @@
+"""What the log asks of a file system: the interface, and how small files are replaced.
+
+Invariant: whatever a disk is, a write is whole or it did not happen, every failure is a
+StorageFailure, and looking at a file that is missing is a FileNotFoundError. `files.py` has the
+real one; tests put in its place a disk that forgets what was not synced, tears writes, fills up
+and fails.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from ottla.log.names import TEMPORARY_SUFFIX
+from ottla.protocol.primitives import Buffer
+
+T = TypeVar("T")
+
+
+class File(Protocol):
+    """An open file that is read anywhere and written at its end."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write all buffers at a position, the file's end; returns the position behind them."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """So many bytes, fewer at the end of the file. May wait for the device."""
+        ...
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """The same without waiting; None when something is not in memory."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written is on the device."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile; -1 when there is none."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Disk(Protocol):
+    """The file system. Paths are whole.
+
+    Looking at a file that is missing is a FileNotFoundError, changing one a StorageFailure.
+    """
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; `create` makes the file, which must not be there."""
+        ...
+
+    def map(self, path: str) -> Buffer:
+        """The content of a file that will not change any more, read as it is used."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, sorted."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last changed."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, and those above it that are missing."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename at once, replacing what has the new name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Delete an empty folder."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the names in a folder are on the device."""
+        ...
+
+    def lock(self, path: str) -> "Lock | None":
+        """Hold a file so that no other process does; None when another one holds it."""
+        ...
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        """Do what may wait for the device without stopping the event loop."""
+        ...
+
+
+class Lock(Protocol):
+    """A file that this process holds."""
+
+    def release(self) -> None:
+        """Let go."""
+        ...
+
+
+def write_atomically(disk: Disk, path: str, data: bytes) -> None:
+    """Replace a file's content, on the device when this returns (C1)."""
+    replace(disk, path, data)
+    disk.sync_folder(path.rpartition("/")[0])
+
+
+def replace(disk: Disk, path: str, data: bytes) -> None:
+    """Replace a file's content; after a crash there is the old or, once synced, the new one."""
+    temporary = path + TEMPORARY_SUFFIX
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        file.write([data], 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+
+
+def read_whole(disk: Disk, path: str) -> bytes:
+    """The content of a small file."""
+    file = disk.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()

@@ -1,0 +1,237 @@
+"""Opening all logs of a data directory, several at a time, and telling how far it came.
+
+Invariant: a folder that is not a partition's is left alone. Every partition is opened or the
+directory fails as a whole, because its checkpoints would lose those that are not open.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final, NamedTuple, Self
+
+from ottla.clock import Clock
+from ottla.errors import StorageFailure
+from ottla.ids import Offset, TopicPartition, Uuid
+from ottla.log.checkpoints import parse_partition_metadata
+from ottla.log.directory import DataDirectory
+from ottla.log.disk import Disk, read_whole
+from ottla.log.errors import CorruptText
+from ottla.log.flushing import GroupCommit
+from ottla.log.names import (
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    FolderState,
+    Kind,
+    parse_folder,
+    parse_offset_file,
+)
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import open_log
+from ottla.log.rules import LogRules
+
+_BEGINNING: Final = Offset(0)
+
+# Where a Kafka without ZooKeeper keeps its metadata: nothing that clients read.
+_KRAFT_TOPIC: Final = "__cluster_metadata"
+
+
+@dataclass(slots=True)
+class HostedLog:
+    """A log that this broker has, and what is known of it beside the log itself."""
+
+    partition: TopicPartition
+    topic_id: Uuid | None  # None in folders of old Kafkas
+    log: PartitionLog
+    directory: DataDirectory
+    high_watermark: Offset = _BEGINNING  # as the checkpoint had it
+    cleaned_until: Offset = _BEGINNING  # compaction has seen what lies below
+    flushed_ms: int = 0  # when it was last flushed by the clock
+    commit: GroupCommit = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.commit = GroupCommit(self.log)
+
+
+@dataclass(slots=True)
+class Loading:
+    """How far the opening of a directory is, for a person to read."""
+
+    path: str
+    partitions: int
+    opened: int = 0
+    bytes_to_check: int = 0  # 0: nothing has to be checked
+    bytes_checked: int = 0
+    _within: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+
+    def note_checked(self, partition: TopicPartition, checked: int) -> None:
+        """So much of a partition has been checked."""
+        self.bytes_checked += checked - self._within.get(partition, 0)
+        self._within[partition] = checked
+
+    @property
+    def share(self) -> float:
+        """What part of the work is done, from 0 to 1."""
+        of_partitions = self.opened / self.partitions if self.partitions else 1.0
+        if self.opened == self.partitions or not self.bytes_to_check:
+            return of_partitions
+        return min(self.bytes_checked / self.bytes_to_check, 1.0)
+
+    def text(self, elapsed_s: float) -> str:
+        """One line about it."""
+        share = self.share
+        line = f"{self.path}: {self.opened:,} of {self.partitions:,} partitions open"
+        if self.bytes_to_check:
+            checked, total = self.bytes_checked / 2**30, self.bytes_to_check / 2**30
+            line += f", {checked:.1f} of {total:.1f} GiB checked"
+        line += f" ({int(share * 100)} %)"
+        if 0 < share < 1 and elapsed_s > 0:
+            line += f", about {round(elapsed_s * (1 - share) / share)} s left"
+        return line
+
+
+Report = Callable[[Loading], None]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What was in a directory."""
+
+    logs: list[HostedLog] = field(default_factory=list[HostedLog])
+    deleted: list[str] = field(default_factory=list[str])  # folders that wait to be removed
+    notes: list[str] = field(default_factory=list[str])
+
+
+async def load(
+    directory: DataDirectory,
+    rules_of: Callable[[str], LogRules],
+    *,
+    clock: Clock,
+    chance: Callable[[], float],
+    parallel: int,
+    report: Report = lambda loading: None,
+) -> Loaded:
+    """Open what a directory has; StorageFailure when something cannot be opened."""
+    disk, clean = directory.disk, directory.stopped_cleanly
+    known = await disk.blocking(lambda: _Known.read(directory))
+    found, loaded = await disk.blocking(lambda: _survey(directory))
+    loaded.notes += directory.notes
+    loading = Loading(directory.path, len(found))
+    if not clean:
+        loading.bytes_to_check = await disk.blocking(
+            lambda: _bytes_to_check(directory, found, known.recovery_points)
+        )
+    places = asyncio.Semaphore(parallel)
+
+    def open_one(partition: TopicPartition) -> tuple[HostedLog, list[str]]:
+        def progress(checked: int, total: int) -> None:
+            loading.note_checked(partition, checked)
+            report(loading)
+
+        folder = f"{directory.path}/{partition}"
+        topic_id, notes = _topic_id(disk, folder)
+        recovered = open_log(
+            disk,
+            folder,
+            rules_of(partition.topic),
+            recovery_point=known.recovery_points.get(partition, 0),
+            log_start_offset=known.log_starts.get(partition, 0),
+            clean=clean,
+            now_ms=clock.now_ms(),
+            chance=chance,
+            progress=progress,
+        )
+        log = recovered.log
+        hosted = HostedLog(
+            partition,
+            topic_id,
+            log,
+            directory,
+            Offset(min(known.high_watermarks.get(partition, 0), log.next_offset)),
+            Offset(min(known.cleaned.get(partition, 0), log.next_offset)),
+            clock.now_ms(),
+        )
+        return hosted, [*notes, *recovered.notes]
+
+    async def open_in_turn(partition: TopicPartition) -> None:
+        async with places:
+            hosted, notes = await disk.blocking(lambda: open_one(partition))
+        loaded.logs.append(hosted)
+        loaded.notes += notes
+        loading.opened += 1
+        report(loading)
+
+    failures: list[Exception] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            for partition in found:
+                group.create_task(open_in_turn(partition))
+    except* StorageFailure as group_of_failures:
+        failures += group_of_failures.exceptions
+    for failure in failures:
+        raise failure
+    return loaded
+
+
+class _Known(NamedTuple):
+    """What the checkpoints of a directory say."""
+
+    recovery_points: dict[TopicPartition, Offset]
+    log_starts: dict[TopicPartition, Offset]
+    high_watermarks: dict[TopicPartition, Offset]
+    cleaned: dict[TopicPartition, Offset]
+
+    @classmethod
+    def read(cls, directory: DataDirectory) -> Self:
+        names = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS)
+        return cls(*map(directory.read_offsets, names))
+
+
+def _survey(directory: DataDirectory) -> tuple[list[TopicPartition], Loaded]:
+    """The partitions that a directory has, and what else is in it."""
+    found: list[TopicPartition] = []
+    loaded = Loaded()
+    for name in directory.disk.names(directory.path):
+        folder = parse_folder(name)
+        if folder is None:
+            continue  # the files of the directory, and what people put there
+        if folder.state is FolderState.LIVE and folder.partition.topic != _KRAFT_TOPIC:
+            found.append(folder.partition)
+        elif folder.state is FolderState.DELETED:
+            loaded.deleted.append(f"{directory.path}/{name}")
+        else:
+            loaded.notes.append(f"{directory.path}/{name} is not opened and is left alone")
+    return found, loaded
+
+
+def _bytes_to_check(
+    directory: DataDirectory,
+    found: Sequence[TopicPartition],
+    recovery_points: Mapping[TopicPartition, Offset],
+) -> int:
+    """The size of the segments that reach the recovery points."""
+    disk, total = directory.disk, 0
+    for partition in found:
+        folder = f"{directory.path}/{partition}"
+        names = [name for name in disk.names(folder) if name.endswith(Kind.RECORDS)]
+        for name, following in zip_longest(names, names[1:], fillvalue=""):
+            end = parse_offset_file(following)
+            if end is None or end.offset >= recovery_points.get(partition, 0):
+                file = disk.open(f"{folder}/{name}")
+                total += file.size()
+                file.close()
+    return total
+
+
+def _topic_id(disk: Disk, folder: str) -> tuple[Uuid | None, list[str]]:
+    path = f"{folder}/{PARTITION_METADATA}"
+    try:
+        text = read_whole(disk, path).decode("utf-8", "replace")
+        return parse_partition_metadata(text), []
+    except FileNotFoundError:
+        return None, []
+    except CorruptText as error:
+        return None, [f"{path}: not believed: {error}"]

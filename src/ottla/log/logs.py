@@ -1,0 +1,384 @@
+"""All logs of a broker, over its data directories.
+
+Invariant: a partition is in one directory. A directory that fails goes offline as a whole: its
+logs take nothing more, what they hold stays readable, the other directories go on. Checkpoints
+follow what changes them before anything relies on it: a recovery point that was lowered and a
+partition that was deleted are stored before the call returns.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, Self
+
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
+from ottla.log.checkpoints import format_partition_metadata
+from ottla.log.deletion import remove_folder
+from ottla.log.directory import DataDirectory, DirectoryRefused
+from ottla.log.disk import Disk, write_atomically
+from ottla.log.loading import HostedLog, Loaded, Loading, load
+from ottla.log.names import (
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    FolderState,
+    folder,
+    marked_folder,
+)
+from ottla.log.recovery import open_log
+from ottla.log.rules import LogRules
+
+_LOG = logging.getLogger(__name__)
+
+CLOSE_AT_ONCE: Final = 8  # logs that are flushed side by side when the broker stops
+REPORT_SECONDS: Final = 5.0  # between two lines about the opening of a directory
+
+Offline = Callable[[DataDirectory, Sequence[TopicPartition]], None]
+"""Told that a directory failed, and which partitions were in it."""
+
+
+class Logs:
+    """The logs of a broker, found by partition."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        clock: Clock,
+        chance: Callable[[], float],
+        new_id: Callable[[], Uuid],
+        offline: Offline = lambda directory, partitions: None,
+    ) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.directories: list[DataDirectory] = []
+        self.missing: dict[str, StorageFailure] = {}  # directories that could not be opened
+        self._chance = chance
+        self._new_id = new_id
+        self._offline = offline
+        self._hosted: dict[TopicPartition, HostedLog] = {}
+        self._deleted: list[tuple[int, str]] = []  # folders to be removed, and when
+
+    @classmethod
+    async def open(
+        cls,
+        disk: Disk,
+        paths: Sequence[str],
+        rules_of: Callable[[str], LogRules],
+        *,
+        cluster_id: str,
+        node_id: BrokerId,
+        clock: Clock,
+        chance: Callable[[], float],
+        new_id: Callable[[], Uuid],
+        parallel: int = 2,
+        offline: Offline = lambda directory, partitions: None,
+    ) -> Self:
+        """Take the directories and open every log in them; `parallel` at a time in each.
+
+        A directory that cannot be used is left out as long as there is another one. One that is
+        somebody else's is refused, DirectoryRefused, and so are all of them.
+        """
+        logs = cls(disk, clock=clock, chance=chance, new_id=new_id, offline=offline)
+        try:
+            for path in paths:
+                await logs._claim(path, cluster_id, node_id)
+            claimed = list(logs.directories)
+            for directory, loaded in zip(
+                claimed,
+                await asyncio.gather(*(logs._load(one, rules_of, parallel) for one in claimed)),
+                strict=True,
+            ):
+                if loaded is not None:
+                    logs._take(directory, loaded)
+            if not logs.directories:
+                reasons = "; ".join(map(str, logs.missing.values()))
+                raise StorageFailure(f"no data directory can be used: {reasons}")
+        except BaseException:
+            logs.release()
+            raise
+        return logs
+
+    async def _claim(self, path: str, cluster_id: str, node_id: BrokerId) -> None:
+        try:
+            directory = await self.disk.blocking(
+                lambda: DataDirectory.claim(
+                    self.disk, path, cluster_id=cluster_id, node_id=node_id, new_id=self._new_id
+                )
+            )
+        except StorageFailure as failure:
+            self._leave_out(path, failure)
+            return
+        self.directories.append(directory)
+
+    async def _load(
+        self, directory: DataDirectory, rules_of: Callable[[str], LogRules], parallel: int
+    ) -> Loaded | None:
+        started = self.clock.elapsed_s()
+        reported = started
+
+        def report(loading: Loading) -> None:
+            nonlocal reported
+            now = self.clock.elapsed_s()
+            if now - reported >= REPORT_SECONDS:
+                reported = now
+                _LOG.info("%s", loading.text(now - started))
+
+        try:
+            await self.disk.blocking(directory.begin)
+            loaded = await load(
+                directory,
+                rules_of,
+                clock=self.clock,
+                chance=self._chance,
+                parallel=parallel,
+                report=report,
+            )
+        except (StorageFailure, FileNotFoundError) as failure:
+            directory.failure = StorageFailure(str(failure))
+            directory.release()
+            self.directories.remove(directory)
+            self._leave_out(directory.path, directory.failure)
+            return None
+        _LOG.info(
+            "%s: %d partitions opened in %.1f s after %s stop",
+            directory.path,
+            len(loaded.logs),
+            self.clock.elapsed_s() - started,
+            "a clean" if directory.stopped_cleanly else "an unclean",
+        )
+        return loaded
+
+    def _take(self, directory: DataDirectory, loaded: Loaded) -> None:
+        for note in loaded.notes:
+            _LOG.warning("%s", note)
+        for hosted in loaded.logs:
+            other = self._hosted.get(hosted.partition)
+            if other is not None:
+                raise DirectoryRefused(
+                    f"{hosted.partition} is in {other.directory.path} and in {directory.path}: "
+                    f"move one of the two folders away"
+                )
+            self._hosted[hosted.partition] = hosted
+        self._deleted += [(0, path) for path in loaded.deleted]
+
+    def _leave_out(self, path: str, failure: StorageFailure) -> None:
+        _LOG.error("%s cannot be used: %s", path, failure)
+        self.missing[path] = failure
+
+    # What there is.
+
+    def __getitem__(self, partition: TopicPartition) -> HostedLog:
+        return self._hosted[partition]
+
+    def get(self, partition: TopicPartition) -> HostedLog | None:
+        """The log of a partition, if this broker has it."""
+        return self._hosted.get(partition)
+
+    def __iter__(self) -> Iterator[HostedLog]:
+        return iter(list(self._hosted.values()))
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+    def _inside(self, directory: DataDirectory) -> list[HostedLog]:
+        return [hosted for hosted in self._hosted.values() if hosted.directory is directory]
+
+    @property
+    def online(self) -> list[DataDirectory]:
+        """The directories that work."""
+        return [directory for directory in self.directories if directory.failure is None]
+
+    # Partitions that come and go.
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: Uuid,
+        rules: LogRules,
+        *,
+        avoid: Collection[str] = (),
+    ) -> HostedLog:
+        """Make the log of a new partition, in the directory that has the fewest.
+
+        Directories whose paths are to be avoided take none, unless all of them are.
+        """
+        assert partition not in self._hosted
+        directory = self._fewest(avoid)
+        path = f"{directory.path}/{folder(partition)}"
+        now_ms = self.clock.now_ms()
+
+        def on_the_device() -> HostedLog:
+            self.disk.make_folder(path)
+            metadata = format_partition_metadata(topic_id).encode()
+            write_atomically(self.disk, f"{path}/{PARTITION_METADATA}", metadata)
+            self.disk.sync_folder(directory.path)
+            opened = open_log(
+                self.disk, path, rules, clean=True, now_ms=now_ms, chance=self._chance
+            )
+            return HostedLog(partition, topic_id, opened.log, directory, flushed_ms=now_ms)
+
+        try:
+            hosted = await self.disk.blocking(on_the_device)
+        except StorageFailure as failure:
+            self.fail(directory, failure)
+            raise
+        self._hosted[partition] = hosted
+        return hosted
+
+    def _fewest(self, avoid: Collection[str]) -> DataDirectory:
+        online = self.online
+        if not online:
+            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
+        usable = [one for one in online if one.path not in avoid] or online
+        counts = {id(one): 0 for one in usable}
+        for hosted in self._hosted.values():
+            if id(hosted.directory) in counts:
+                counts[id(hosted.directory)] += 1
+        return min(usable, key=lambda one: counts[id(one)])
+
+    async def delete(
+        self, partitions: Collection[TopicPartition], state: FolderState = FolderState.DELETED
+    ) -> None:
+        """Give partitions up; their files are removed after file.delete.delay.ms.
+
+        As stray they are kept until a person removes them.
+        """
+        gone = [self._hosted.pop(partition) for partition in partitions]
+        for hosted in gone:
+            await hosted.log.retire("the partition was deleted")
+            if hosted.directory.failure is None:
+                await self.guarded(hosted.directory, lambda one=hosted: self._rename(one, state))
+        for directory in {id(one.directory): one.directory for one in gone}.values():
+            # Or a partition of the same name would begin with the offsets of this one.
+            await self.store_checkpoints(directory)
+
+    async def _rename(self, hosted: HostedLog, state: FolderState) -> None:
+        directory, partition = hosted.directory, hosted.partition
+        old = f"{directory.path}/{folder(partition)}"
+        new = f"{directory.path}/{marked_folder(partition, state, self._new_id().hex())}"
+
+        def on_the_device() -> None:
+            self.disk.rename(old, new)
+            self.disk.sync_folder(directory.path)
+
+        await self.disk.blocking(on_the_device)
+        if state is FolderState.DELETED:
+            due_ms = self.clock.now_ms() + hosted.log.rules.file_delete_delay_ms
+            self._deleted.append((due_ms, new))
+
+    # Cutting, which may lower a recovery point.
+
+    async def truncate(self, partition: TopicPartition, offset: int) -> None:
+        """Let a log end at an offset; stored when this returns."""
+        hosted = self._hosted[partition]
+        await self.guarded(hosted.directory, lambda: hosted.log.truncate_to(offset))
+        await self._after_cut(hosted)
+
+    async def start_anew(self, partition: TopicPartition, offset: Offset) -> None:
+        """Drop all records of a log, which begins at an offset; stored when this returns."""
+        hosted = self._hosted[partition]
+        await self.guarded(hosted.directory, lambda: hosted.log.truncate_fully_and_start_at(offset))
+        await self._after_cut(hosted)
+
+    async def _after_cut(self, hosted: HostedLog) -> None:
+        hosted.cleaned_until = min(hosted.cleaned_until, hosted.log.next_offset)
+        hosted.high_watermark = min(hosted.high_watermark, hosted.log.next_offset)
+        await self.store_checkpoints(hosted.directory)
+
+    # Checkpoints.
+
+    async def store_checkpoints(self, directory: DataDirectory) -> None:
+        """Put all checkpoints of a directory on the device."""
+        for name in CHECKPOINTS:
+            await self.store(name, directory)
+
+    async def store(self, name: str, directory: DataDirectory) -> None:
+        """Put one checkpoint of a directory on the device."""
+        offset_of = CHECKPOINTS[name]
+
+        def offsets() -> dict[TopicPartition, Offset]:
+            inside = ((one.partition, offset_of(one)) for one in self._inside(directory))
+            return {partition: offset for partition, offset in inside if offset is not None}
+
+        if directory.failure is None:
+            await self.guarded(directory, lambda: directory.store_offsets(name, offsets))
+
+    # Failing.
+
+    def fail(self, directory: DataDirectory, failure: StorageFailure) -> None:
+        """Take a directory offline; whoever got a StorageFailure from one of its logs says so."""
+        if directory.failure is not None:
+            return
+        directory.failure = failure
+        inside = self._inside(directory)
+        for hosted in inside:
+            hosted.log.refuse(failure)
+        _LOG.error("%s is offline with its %d partitions: %s", directory.path, len(inside), failure)
+        self._offline(directory, [hosted.partition for hosted in inside])
+
+    async def guarded(self, directory: DataDirectory, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something to a directory, which goes offline when that fails."""
+        try:
+            await work()
+        except StorageFailure as failure:
+            self.fail(directory, failure)
+            raise
+
+    # Leaving.
+
+    async def purge(self) -> None:
+        """Remove the folders of deleted partitions whose delay is over."""
+        now_ms = self.clock.now_ms()
+        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        self._deleted = [one for one in self._deleted if one[0] > now_ms]
+        for path in due:
+            try:
+                await self.disk.blocking(lambda path=path: remove_folder(self.disk, path))
+            except (StorageFailure, FileNotFoundError) as failure:
+                # It does not count any more, and the next start tries again.
+                _LOG.warning("%s: not removed: %s", path, failure)
+
+    async def close(self, broker_epoch: BrokerEpoch) -> None:
+        """Stop cleanly: what is online is flushed and marked, so that the next start trusts it."""
+        places = asyncio.Semaphore(CLOSE_AT_ONCE)
+        for directory in self.online:
+
+            async def close_one(hosted: HostedLog) -> None:
+                async with places:
+                    await self.guarded(hosted.directory, hosted.log.close)
+
+            closing = [close_one(hosted) for hosted in self._inside(directory)]
+            await asyncio.gather(*closing, return_exceptions=True)
+            if directory.failure is None:
+                await self._leave(directory, broker_epoch)
+        self.release()
+
+    async def _leave(self, directory: DataDirectory, broker_epoch: BrokerEpoch) -> None:
+        try:
+            await self.store_checkpoints(directory)
+            await self.guarded(directory, lambda: directory.mark_clean(broker_epoch))
+        except StorageFailure as failure:
+            _LOG.error("%s: not marked as stopped cleanly: %s", directory.path, failure)
+
+    def release(self) -> None:
+        """Let other processes have the directories; nothing is stored."""
+        for directory in self.directories:
+            directory.release()
+
+
+CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {
+    RECOVERY_POINTS: lambda hosted: hosted.log.recovery_point,
+    # As Kafka has it: where the log begins with its first segment the name of that says it.
+    LOG_START_OFFSETS: lambda hosted: (
+        hosted.log.log_start_offset
+        if hosted.log.log_start_offset > hosted.log.segments.first.base_offset
+        else None
+    ),
+    CLEANED_OFFSETS: lambda hosted: hosted.cleaned_until if hosted.log.rules.compact else None,
+    HIGH_WATERMARKS: lambda hosted: hosted.high_watermark,
+}

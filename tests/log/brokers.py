@@ -1,0 +1,81 @@
+"""A broker's logs in simulated time: opened, filled and read back, for tests."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+
+from log.logs import SMALL
+from log.logs import append as append_batch
+from ottla.clock import Clock
+from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition, Uuid
+from ottla.log.disk import Disk
+from ottla.log.loading import HostedLog
+from ottla.log.logs import Logs, Offline
+from ottla.log.rules import LogRules
+from ottla.log.upkeep import Upkeep
+from ottla.records.batch import batches
+
+TOPIC_ID = Uuid(b"topic id of test")
+EPOCH = BrokerEpoch(9)
+
+
+def partition(number: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, PartitionIndex(number))
+
+
+async def opened(
+    disk: Disk,
+    clock: Clock,
+    paths: Sequence[str] = ("/data",),
+    rules: LogRules = SMALL,
+    *,
+    offline: Offline = lambda directory, partitions: None,
+    parallel: int = 2,
+) -> Logs:
+    numbers = count(1000)
+    return await Logs.open(
+        disk,
+        paths,
+        lambda topic: rules,
+        cluster_id="c",
+        node_id=BrokerId(1),
+        clock=clock,
+        chance=lambda: 0.5,
+        new_id=lambda: Uuid(next(numbers).to_bytes(16, "big")),
+        parallel=parallel,
+        offline=offline,
+    )
+
+
+async def created(logs: Logs, number: int, rules: LogRules = SMALL) -> HostedLog:
+    hosted = await logs.create(partition(number), TOPIC_ID, rules)
+    await hosted.log.begin_epoch(LeaderEpoch(0))
+    return hosted
+
+
+async def lead(logs: Logs, epoch: int) -> None:
+    for hosted in logs:
+        await hosted.log.begin_epoch(LeaderEpoch(epoch))
+
+
+def append(hosted: HostedLog, *values: bytes, timestamp: int = 0) -> None:
+    append_batch(hosted.log, *values, timestamp=timestamp, now_ms=timestamp)
+
+
+async def values(hosted: HostedLog) -> list[bytes | None]:
+    log, offset = hosted.log, hosted.log.log_start_offset
+    found: list[bytes | None] = []
+    while data := await (await log.read(offset, log.next_offset, 500)).read():
+        for batch in batches(data):
+            assert batch.crc_ok
+            offset = batch.header.next_offset
+            found += [record.value for record in batch.records()]
+    return found
+
+
+async def for_a_while(upkeep: Upkeep, seconds: float) -> None:
+    """Let the duties be done for so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await upkeep.run()

@@ -1,0 +1,157 @@
+"""A data directory: held by one process, of one broker, with checkpoints and a clean mark."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import StorageFailure
+from ottla.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicPartition, Uuid
+from ottla.log.directory import DataDirectory, DirectoryRefused, read_meta
+from ottla.log.disk import Disk, read_whole, write_atomically
+from ottla.log.files import OsDisk
+from ottla.log.names import CLEAN_SHUTDOWN, META_PROPERTIES, RECOVERY_POINTS
+from ottla.testing.disk import SimulatedDisk, finish
+
+ID = Uuid(bytes(range(100, 116)))
+PARTITION = TopicPartition("t", PartitionIndex(0))
+
+
+def claim(disk: Disk, path: str = "/data", cluster: str = "c", node: int = 1) -> DataDirectory:
+    return DataDirectory.claim(
+        disk, path, cluster_id=cluster, node_id=BrokerId(node), new_id=lambda: ID
+    )
+
+
+def test_a_new_directory_says_whose_it_is() -> None:
+    disk = SimulatedDisk()
+    directory = claim(disk, "/a/b/data")
+    assert directory.id == ID
+    text = read_whole(disk, "/a/b/data/meta.properties").decode()
+    assert text == f"version=1\ncluster.id=c\nnode.id=1\ndirectory.id={ID}\n"
+    directory.release()
+    calls = len(disk.calls)
+    again = DataDirectory.claim(
+        disk, "/a/b/data", cluster_id="c", node_id=BrokerId(1), new_id=lambda: Uuid(bytes(16))
+    )
+    assert again.id == ID
+    assert disk.calls[calls:] == []
+
+
+def test_c9_a_directory_is_held_by_one() -> None:
+    disk = SimulatedDisk()
+    first = claim(disk)
+    with pytest.raises(DirectoryRefused, match="in use by another process"):
+        claim(disk)
+    first.release()
+    claim(disk)
+
+
+def test_c9_a_second_process_is_refused(tmp_path: Path) -> None:
+    disk = OsDisk()
+    first = claim(disk, str(tmp_path))
+    program = (
+        "import sys; from ottla.ids import *; from ottla.log.files import OsDisk\n"
+        "from ottla.log.directory import *\n"
+        "try:\n"
+        "    DataDirectory.claim(OsDisk(), sys.argv[1], cluster_id='c', node_id=BrokerId(1),\n"
+        "        new_id=lambda: None)\n"
+        "except DirectoryRefused as refused: print(refused); sys.exit(3)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 3, refused.stderr
+    assert "in use by another process" in refused.stdout
+    with pytest.raises(DirectoryRefused):  # a second broker of this process, too
+        claim(disk, str(tmp_path))
+    first.release()
+    assert subprocess.run(command, check=False).returncode == 0
+    disk.close()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "told"),
+    [("other", 1, "belongs to cluster c, this broker to other"), ("c", 2, "set node.id to 1")],
+)
+def test_somebody_elses_directory_is_refused_and_let_go(cluster: str, node: int, told: str) -> None:
+    disk = SimulatedDisk()
+    claim(disk).release()
+    with pytest.raises(DirectoryRefused, match=told):
+        claim(disk, cluster=cluster, node=node)
+    claim(disk)
+
+
+def test_a_directory_of_the_zookeeper_era_is_taken_over() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder("/data")
+    path = f"/data/{META_PROPERTIES}"
+    write_atomically(disk, path, b"#Mon\nversion=0\nbroker.id=1\ncluster.id=c\nextra=x\n")
+    assert claim(disk).id == ID
+    meta = read_meta(disk, "/data")
+    assert meta is not None
+    assert (meta.version, meta.node_id, meta.cluster_id) == (1, 1, "c")
+    assert meta.other == (("extra", "x"),)
+
+
+def test_a_damaged_identity_is_left_to_a_person() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder("/data")
+    write_atomically(disk, f"/data/{META_PROPERTIES}", b"version=1\nnode.id=x\ncluster.id=c\n")
+    with pytest.raises(DirectoryRefused, match="mend the file"):
+        claim(disk)
+
+
+def test_a_checkpoint_is_read_back_and_a_damaged_one_says_nothing() -> None:
+    disk = SimulatedDisk()
+    directory = claim(disk)
+    assert directory.read_offsets(RECOVERY_POINTS) == {}
+    finish(directory.store_offsets(RECOVERY_POINTS, lambda: {PARTITION: Offset(7)}))
+    assert directory.read_offsets(RECOVERY_POINTS) == {PARTITION: 7}
+    assert directory.notes == []
+    write_atomically(disk, f"/data/{RECOVERY_POINTS}", b"0\n2\nt 0 7\n")
+    assert directory.read_offsets(RECOVERY_POINTS) == {}
+    assert "2 entries are announced" in directory.notes[0]
+
+
+def test_c2_the_clean_mark_is_gone_before_anything_else() -> None:
+    disk = SimulatedDisk()
+    directory = claim(disk)
+    directory.begin()
+    assert not directory.stopped_cleanly
+    finish(directory.mark_clean(BrokerEpoch(5)))
+    directory.release()
+    again = claim(disk)
+    again.begin()
+    assert (again.stopped_cleanly, again.clean_epoch) == (True, 5)
+    assert not disk.exists(f"/data/{CLEAN_SHUTDOWN}")
+    again.release()
+    once_more = claim(disk)
+    once_more.begin()
+    assert not once_more.stopped_cleanly
+
+
+def test_a_mark_that_cannot_be_read_is_not_believed() -> None:
+    disk = SimulatedDisk()
+    directory = claim(disk)
+    write_atomically(disk, f"/data/{CLEAN_SHUTDOWN}", b"{")
+    directory.begin()
+    assert not directory.stopped_cleanly
+    assert "not believed" in directory.notes[0]
+
+
+def test_nothing_is_stored_in_a_directory_that_failed() -> None:
+    disk = SimulatedDisk()
+    directory = claim(disk)
+    directory.failure = StorageFailure("it burns")
+    with pytest.raises(StorageFailure, match="it burns"):
+        finish(directory.store_offsets(RECOVERY_POINTS, lambda: {PARTITION: Offset(7)}))
+    assert not disk.exists(f"/data/{RECOVERY_POINTS}")
+
+
+def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    disk = OsDisk()
+    with pytest.raises(StorageFailure, match="file/data: make"):
+        claim(disk, f"{tmp_path}/file/data")
+    disk.close()

@@ -1,0 +1,162 @@
+"""The duties towards logs, each at its interval, in simulated time."""
+
+from dataclasses import replace
+
+from log.brokers import append, created, for_a_while, opened, partition
+from log.logs import SMALL
+from log.logs import append as append_batch
+from ottla.ids import Offset, TopicPartition
+from ottla.log.disk import read_whole
+from ottla.log.logs import Logs
+from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ottla.log.upkeep import Upkeep, UpkeepRules
+from ottla.settings.resolution import broker_config
+from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.disk import SimulatedDisk
+
+NEVER = UpkeepRules(*[10**9] * 6)
+
+
+def upkeep(logs: Logs, rules: UpkeepRules = NEVER) -> Upkeep:
+    def end(partition: TopicPartition) -> Offset:
+        return logs[partition].log.next_offset
+
+    return Upkeep(logs, lambda: rules, end)
+
+
+def test_the_intervals_are_those_of_the_settings() -> None:
+    assert UpkeepRules.of(broker_config()) == UpkeepRules()
+    changed = broker_config(
+        overrides=(
+            "log.flush.scheduler.interval.ms=20",
+            "log.retention.check.interval.ms=30",
+            "log.flush.offset.checkpoint.interval.ms=40",
+            "log.flush.start.offset.checkpoint.interval.ms=50",
+            "replica.high.watermark.checkpoint.interval.ms=60",
+            "producer.id.expiration.ms=70",
+        )
+    )
+    assert UpkeepRules.of(changed) == UpkeepRules(20, 30, 40, 50, 60, 70)
+
+
+def test_a_log_is_flushed_when_its_time_is_over() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        often = await created(logs, 0, replace(SMALL, flush_ms=3000))
+        never = await created(logs, 1)
+        duties = upkeep(logs, replace(NEVER, flush_check_ms=1000))
+        append(often, b"x")
+        append(never, b"x")
+        await for_a_while(duties, 2.5)
+        assert (often.log.recovery_point, never.log.recovery_point) == (0, 0)
+        await for_a_while(duties, 1.5)
+        assert (often.log.recovery_point, never.log.recovery_point) == (1, 0)
+        # A log that had nothing to flush begins to count when it has.
+        await for_a_while(duties, 30)
+        append(often, b"y")
+        await for_a_while(duties, 1.5)
+        assert often.log.recovery_point == 1
+        await for_a_while(duties, 3.5)
+        assert often.log.recovery_point == 2
+
+    simulated(program)
+
+
+def test_old_segments_go_and_their_files_after_the_delay() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0, replace(SMALL, retention_ms=3_600_000))
+        for _ in range(10):
+            append(hosted, bytes(300), timestamp=clock.now_ms())
+        duties = upkeep(logs, replace(NEVER, retention_check_ms=300_000))
+        await for_a_while(duties, 3500)
+        assert hosted.log.log_start_offset == 0
+        await for_a_while(duties, 340)
+        assert hosted.log.log_start_offset == 10
+        waiting = [name for name in disk.names("/data/t-0") if name.endswith(".deleted")]
+        assert len(waiting) > 3
+        await for_a_while(duties, 60)
+        assert not any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
+
+    simulated(program)
+
+
+def test_checkpoints_are_stored_at_their_intervals() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        append(hosted, b"x", b"y")
+        await hosted.log.flush()
+        hosted.log.advance_log_start(Offset(1))
+        rules = replace(NEVER, high_watermark_ms=5000, recovery_point_ms=60_000, log_start_ms=9000)
+        duties = upkeep(logs, rules)
+        await for_a_while(duties, 6)
+        assert read_whole(disk, f"/data/{HIGH_WATERMARKS}") == b"0\n1\nt 0 2\n"
+        assert not disk.exists(f"/data/{LOG_START_OFFSETS}")
+        await for_a_while(duties, 10)
+        assert read_whole(disk, f"/data/{LOG_START_OFFSETS}") == b"0\n1\nt 0 1\n"
+        assert not disk.exists(f"/data/{RECOVERY_POINTS}")
+        await for_a_while(duties, 61)
+        assert read_whole(disk, f"/data/{RECOVERY_POINTS}") == b"0\n1\nt 0 2\n"
+
+    simulated(program)
+
+
+def test_d4_producers_that_have_been_silent_are_forgotten() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        hosted = await created(logs, 0)
+        append_batch(
+            hosted.log, b"x", timestamp=clock.now_ms(), now_ms=clock.now_ms(), producer_id=7
+        )
+        duties = upkeep(logs, replace(NEVER, producer_expiration_ms=3_600_000))
+        await for_a_while(duties, 3000)
+        assert hosted.log.producers.count == 1
+        await for_a_while(duties, 1300)
+        assert hosted.log.producers.count == 0
+
+    simulated(program)
+
+
+def test_folders_of_deleted_partitions_are_removed() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        append(await created(logs, 0), b"x")
+        await logs.delete([partition(0)])
+        await for_a_while(upkeep(logs), 62)
+        assert not any(name.startswith("t-") for name in disk.names("/data"))
+
+    simulated(program)
+
+
+def test_a_directory_that_fails_does_not_stop_the_duty_for_the_others() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, ("/one", "/two"))
+        for number in range(2):
+            append(await created(logs, number, replace(SMALL, flush_ms=1)), b"x")
+        disk.fails = lambda what, path: path.startswith("/one") and what == "sync"
+        rules = UpkeepRules(1000, 1000, 1000, 1000, 1000, 1000)
+        await for_a_while(upkeep(logs, rules), 5)
+        assert [one.path for one in logs.online] == ["/two"]
+        assert logs[partition(1)].log.recovery_point == 1
+        assert b"t 1 1" in read_whole(disk, f"/two/{RECOVERY_POINTS}")
+
+    simulated(program)
+
+
+def test_a_log_that_is_deleted_meanwhile_takes_no_directory_with_it() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(2):
+            append(await created(logs, number, replace(SMALL, flush_ms=1)), b"x")
+        gone = logs[partition(0)]
+        await gone.log.retire("it is being deleted")
+        await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 3)
+        assert logs.online == logs.directories
+        assert logs[partition(1)].log.recovery_point == 1
+
+    simulated(program)
