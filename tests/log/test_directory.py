@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,7 +13,7 @@ from ottla.log.directory import DataDirectory, DirectoryRefused, read_meta
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.files import OsDisk
 from ottla.log.names import CLEAN_SHUTDOWN, META_PROPERTIES, RECOVERY_POINTS
-from ottla.testing.disk import SimulatedDisk, finish
+from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 ID = Uuid(bytes(range(100, 116)))
 PARTITION = TopicPartition("t", PartitionIndex(0))
@@ -125,6 +126,8 @@ def test_c2_the_clean_mark_is_gone_before_anything_else() -> None:
     again.begin()
     assert (again.stopped_cleanly, again.clean_epoch) == (True, 5)
     assert not disk.exists(f"/data/{CLEAN_SHUTDOWN}")
+    for loss in Loss:  # that it is gone is on the device
+        assert not disk.after_crash(loss, Random(0)).exists(f"/data/{CLEAN_SHUTDOWN}")
     again.release()
     once_more = claim(disk)
     once_more.begin()
