@@ -46,6 +46,11 @@ class Framer:
         """Whether a frame has begun and not ended: the deadline of a frame runs meanwhile."""
         return self._frame is not None or self._scratch_used > 0
 
+    @property
+    def claimed(self) -> int:
+        """The length of the large frame that is coming, 0 when there is none."""
+        return self._frame_length if self._frame is not None else 0
+
     def buffer(self) -> memoryview:
         """Memory for the next bytes of the stream, never empty."""
         if self._frame is not None:

@@ -1,0 +1,1 @@
+"""Connections: those that clients open to a broker, and what bounds them."""

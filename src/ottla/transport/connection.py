@@ -1,0 +1,264 @@
+"""A client's connection to a broker: requests come in, answers go out.
+
+Invariant: requests are served one at a time and in their order, as Kafka does it, so that what a
+client sent first is appended first. While an answer is awaited, or the client does not take what
+was written, nothing more is read: what a connection may hold in memory is one frame, one answer,
+and what the two sockets hold. Whatever the client sends, the worst that happens is that its
+connection is closed.
+
+A request that can be answered at once costs neither a task nor a future.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from ottla.clock import Clock
+from ottla.errors import ProtocolViolation
+from ottla.protocol.conversation import ALL_VERSIONS, Answer, Request, ServerConversation
+from ottla.protocol.frames import FRAME_BYTES_MAX
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema import Versions
+
+_LOG = logging.getLogger(__name__)
+
+# A frame that has begun is whole after this, and after what its bytes need at the slowest rate
+# that is put up with.
+FRAME_SECONDS: Final = 10.0
+FRAME_BYTES_PER_SECOND_MIN: Final = 64 * 1024
+
+# What was written and not taken by the client beyond this stops its next request.
+WRITE_BUFFER_BYTES: Final = 256 * 1024
+
+
+@dataclass(slots=True)
+class Later:
+    """An answer that takes a while."""
+
+    answer: Coroutine[Any, Any, Answer | None]
+
+
+Dispatch: TypeAlias = "Callable[[Request, Connection], Answer | Later | None]"
+"""Answers a request: at once, later, or (None) never."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRules:
+    """What a connection may do."""
+
+    versions: Mapping[int, Versions] = field(default_factory=lambda: ALL_VERSIONS)
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    idle_ms_max: int = 600_000
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client, from its first byte to its last."""
+
+    __slots__ = (
+        "_busy",
+        "_closed",
+        "_conversation",
+        "_dispatch",
+        "_frame_since_s",
+        "_full",
+        "_heard_s",
+        "_opened",
+        "_paused",
+        "_refused",
+        "_task",
+        "_transport",
+        "_waiting",
+        "address",
+        "clock",
+        "listener",
+        "rules",
+        "software",
+    )
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        opened: "Callable[[Connection], str | None]",
+        closed: "Callable[[Connection], None]",
+        rules: ConnectionRules,
+        clock: Clock,
+        listener: str = "",
+    ) -> None:
+        self._dispatch = dispatch
+        self._opened = opened  # answers with the reason why the connection may not be
+        self._closed = closed
+        self.rules = rules
+        self.clock = clock
+        self.listener = listener  # the name of the one it came through
+        self.address = "?"
+        self.software: tuple[str, str] | None = None  # name and version, if the client told
+        self._conversation = ServerConversation(
+            rules.versions, frame_bytes_max=rules.frame_bytes_max
+        )
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[Request] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._busy = False  # with a request that is answered later
+        self._full = False  # the client does not take what was written
+        self._paused = False  # reading
+        self._refused = False
+        self._heard_s = clock.elapsed_s()
+        self._frame_since_s: float | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address})"
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self.address = str(transport.get_extra_info("peername", ("?",))[0])
+        if self._opened(self) is not None:
+            self._refused = True
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, or was sent away."""
+        self._transport = None
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+        if not self._refused:
+            self._closed(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._conversation.framer.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have come."""
+        if self._refused:
+            return
+        conversation = self._conversation
+        now = self._heard_s = self.clock.elapsed_s()
+        try:
+            requests = conversation.requests(conversation.framer.filled(nbytes))
+        except ProtocolViolation as violation:
+            self._send_away(violation)
+            return
+        if not conversation.framer.partial:
+            self._frame_since_s = None
+        elif requests or self._frame_since_s is None:
+            self._frame_since_s = now
+        self._waiting += requests
+        self._serve()
+
+    def eof_received(self) -> bool:
+        """The client sends nothing more; what it asked is not worth answering."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The client does not take what was written."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """The client took it."""
+        self._full = False
+        self._heard_s = self.clock.elapsed_s()
+        self._serve()
+
+    # Serving.
+
+    def _serve(self) -> None:
+        waiting = self._waiting
+        while waiting and not self._busy and not self._full and self._transport is not None:
+            request = waiting.popleft()
+            try:
+                answer = self._dispatch(request, self)
+            except Exception:
+                self._give_up(request)
+                return
+            if type(answer) is Later:
+                self._busy = True
+                self._task = asyncio.get_running_loop().create_task(
+                    self._serve_later(request, answer.answer)
+                )
+            else:
+                assert not isinstance(answer, Later)
+                self._send(request, answer)
+        self._read_on()
+
+    async def _serve_later(
+        self, request: Request, coming: Coroutine[Any, Any, Answer | None]
+    ) -> None:
+        try:
+            answer = await coming
+        except Exception:
+            self._give_up(request)
+            return
+        self._busy, self._task = False, None
+        self._heard_s = self.clock.elapsed_s()
+        if self._transport is not None:
+            self._send(request, answer)
+            self._serve()
+
+    def _send(self, request: Request, answer: Answer | None) -> None:
+        buffers: Sequence[Buffer] = self._conversation.send(request, answer)
+        if buffers and self._transport is not None:
+            self._transport.writelines(buffers)
+
+    def _read_on(self) -> None:
+        """Read while there is nothing to do, and stop while there is."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        held = self._busy or self._full or bool(self._waiting)
+        if not held and self._conversation.violation is not None:
+            self._send_away(self._conversation.violation)
+        elif held != self._paused:
+            self._paused = held
+            if held:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
+
+    # Ending.
+
+    def _send_away(self, violation: ProtocolViolation) -> None:
+        _LOG.warning("%s: closed: %s", self.address, violation)
+        self.close()
+
+    def _give_up(self, request: Request) -> None:
+        """Our mistake: nobody knows what the answer would be, so there is none."""
+        _LOG.exception(
+            "%s: %s version %d failed", self.address, request.api.name, request.header.api_version
+        )
+        self.close()
+
+    def overdue(self) -> str | None:
+        """Why the connection is to be closed now, if it is."""
+        now = self.clock.elapsed_s()
+        if self._frame_since_s is not None and not self._busy and not self._full:
+            allowed = FRAME_SECONDS + self._conversation.framer.claimed / FRAME_BYTES_PER_SECOND_MIN
+            if now - self._frame_since_s > allowed:
+                return f"a frame was not whole after {allowed:.0f} s"
+        idle_s = self.rules.idle_ms_max / 1000
+        if not self._busy and idle_s >= 0 and now - self._heard_s > idle_s:
+            return f"idle for {idle_s:.0f} s"
+        return None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request waits for its answer."""
+        return not (self._busy or self._waiting)
+
+    def close(self) -> None:
+        """Send what was written and close; what is being served is given up."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now: what was written may be lost."""
+        if self._transport is not None:
+            self._transport.abort()

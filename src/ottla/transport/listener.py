@@ -1,0 +1,109 @@
+"""A listener: the address that clients connect to, and their connections.
+
+Invariant: every connection that was let in is in `connections` until it is lost. Closing stops
+new ones first, gives requests that are being served some time, and leaves none behind.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ottla.clock import Clock
+from ottla.errors import OttlaError
+from ottla.transport.admission import Admission
+from ottla.transport.connection import Connection, ConnectionRules, Dispatch
+from ottla.transport.network import Network, Server
+
+_LOG = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 1.0
+
+
+class AddressTaken(OttlaError):
+    """Another process listens there."""
+
+
+class Listener:
+    """Accepts connections and lets them be served."""
+
+    def __init__(
+        self,
+        name: str,
+        dispatch: Dispatch,
+        *,
+        network: Network,
+        clock: Clock,
+        admission: Admission,
+        rules: Callable[[], ConnectionRules],
+    ) -> None:
+        self.name = name
+        self.connections: set[Connection] = set()
+        self._dispatch = dispatch
+        self._network = network
+        self._clock = clock
+        self._admission = admission
+        self._rules = rules
+        self._server: Server | None = None
+        self._told: set[str] = set()  # addresses whose refusal is in the log already
+
+    async def open(self, host: str | None, port: int, backlog: int = 50) -> int:
+        """Listen; returns the port, which the system chooses when 0 is asked for."""
+        try:
+            self._server = await self._network.listen(self._connection, host, port, backlog)
+        except OSError as error:
+            where = f"{host or 'all addresses'}:{port}"
+            if error.errno == errno.EADDRINUSE:
+                raise AddressTaken(f"{where} is taken") from error
+            raise OttlaError(f"cannot listen on {where}: {error.strerror or error}") from error
+        return self._server.port
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._dispatch, self._opened, self._lost, self._rules(), self._clock, self.name
+        )
+
+    def _opened(self, connection: Connection) -> str | None:
+        address = connection.address
+        refused = self._admission.enter(address, self._clock.elapsed_s())
+        if refused is None:
+            self.connections.add(connection)
+        elif address not in self._told:  # once: a flood must not fill the log too
+            self._told.add(address)
+            _LOG.warning("%s: refused: %s", address, refused)
+        return refused
+
+    def _lost(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._admission.leave(connection.address)
+
+    # Time.
+
+    async def keep(self) -> None:
+        """Close what is overdue, until this is cancelled."""
+        while True:
+            await self._clock.sleep(SWEEP_SECONDS)
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Close the connections that have been silent for too long, or too slow."""
+        self._told.clear()
+        for connection in [*self.connections]:
+            if reason := connection.overdue():
+                _LOG.info("%s: closed: %s", connection.address, reason)
+                connection.abort()
+
+    async def close(self, grace_s: float = 5.0) -> None:
+        """Accept no more, let what is being served end, then close all connections."""
+        if self._server is not None:
+            self._server.close()
+        deadline = self._clock.elapsed_s() + grace_s
+        while self._clock.elapsed_s() < deadline:
+            for connection in [one for one in self.connections if one.idle]:
+                connection.close()
+            if not self.connections:
+                return
+            await self._clock.sleep(0.01)
+        for connection in [*self.connections]:
+            connection.abort()
+        await self._clock.sleep(0)

@@ -1,0 +1,63 @@
+"""The network as the broker sees it: somewhere to listen.
+
+Invariant: what listens is told of connections as the event loop tells it, by a protocol with a
+transport; so a simulated network gives transports of its own and nothing else changes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Server(Protocol):
+    """An address that is listened on."""
+
+    @property
+    def port(self) -> int:
+        """Where."""
+        ...
+
+    def close(self) -> None:
+        """Accept no more; connections that are there stay."""
+        ...
+
+
+class Network(Protocol):
+    """Where addresses come from."""
+
+    async def listen(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str | None,
+        port: int,
+        backlog: int,
+    ) -> Server:
+        """Listen on an address, None being all of them; OSError when that cannot be."""
+        ...
+
+
+class _TcpServer:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self.port = int(server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class TcpNetwork:
+    """TCP, by the event loop that runs."""
+
+    async def listen(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str | None,
+        port: int,
+        backlog: int,
+    ) -> Server:
+        """Listen on an address; a host name may stand for several."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            protocol, host or None, port, backlog=backlog, reuse_address=True
+        )
+        return _TcpServer(server)

@@ -1,0 +1,364 @@
+"""Connections on real sockets: served in order, bounded, and closed when they misbehave."""
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from ottla.clock import SystemClock
+from ottla.protocol.conversation import Answer, ClientConversation, Request
+from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.transport.admission import Admission, AdmissionRules
+from ottla.transport.connection import (
+    FRAME_SECONDS,
+    WRITE_BUFFER_BYTES,
+    Connection,
+    ConnectionRules,
+    Dispatch,
+    Later,
+)
+from ottla.transport.listener import AddressTaken, Listener
+from ottla.transport.network import TcpNetwork
+
+
+class FastClock(SystemClock):
+    """The machine's clock, which a test may set forward."""
+
+    ahead_s = 0.0
+
+    def elapsed_s(self) -> float:
+        return super().elapsed_s() + self.ahead_s
+
+
+def heartbeat(number: int) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
+
+
+def echo(request: Request, connection: Connection) -> Answer | Later | None:
+    """Answers a heartbeat with its generation as throttle time."""
+    message = request.message
+    assert isinstance(message, HeartbeatRequest)
+    return HeartbeatResponse(throttle_time_ms=message.generation_id, error_code=0)
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.conversation = ClientConversation("test")
+
+    def send(self, *messages: Message, version: int = 4) -> None:
+        for message in messages:
+            _, buffers = self.conversation.send(message, version)
+            self.writer.writelines(buffers)
+
+    async def answers(self, count: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < count:
+            data = await self.reader.read(65_536)
+            if not data:
+                raise EOFError(found)
+            for response in self.conversation.receive(data):
+                assert isinstance(response.message, HeartbeatResponse)
+                found.append(response.message.throttle_time_ms)
+        return found
+
+    async def closed(self) -> bool:
+        """Wait until the broker has closed the connection."""
+        with suppress(ConnectionError):
+            return await self.reader.read() == b""
+        return True
+
+
+class Service:
+    def __init__(
+        self,
+        dispatch: Dispatch = echo,
+        rules: ConnectionRules | None = None,
+        admission: AdmissionRules | None = None,
+    ) -> None:
+        self.clock = FastClock()
+        self.admission = Admission(lambda: admission or AdmissionRules())
+        self.listener = Listener(
+            "PLAINTEXT",
+            dispatch,
+            network=TcpNetwork(),
+            clock=self.clock,
+            admission=self.admission,
+            rules=lambda: rules or ConnectionRules(),
+        )
+        self.port = 0
+        self.clients: list[Client] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator["Service"]:
+        self.port = await self.listener.open("127.0.0.1", 0)
+        try:
+            yield self
+        finally:
+            await self.listener.close(grace_s=0.5)
+            await self.leave()
+        assert not self.listener.connections
+        while self.admission.count:  # the loop tells of lost connections in its next turn
+            await asyncio.sleep(0)
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.clients.append(client)
+        return client
+
+    async def leave(self) -> None:
+        for client in self.clients:
+            client.writer.close()
+            with suppress(ConnectionError):
+                await client.writer.wait_closed()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def test_requests_that_follow_each_other_are_answered_in_order() -> None:
+    async def scenario() -> None:
+        async with Service().running() as service:
+            client = await service.client()
+            client.send(*map(heartbeat, range(500)))
+            assert await client.answers(500) == list(range(500))
+
+    run(scenario)
+
+
+def test_a_later_answer_holds_up_those_behind_it() -> None:
+    order: list[int] = []
+    release = asyncio.Event()
+
+    async def wait(number: int) -> HeartbeatResponse:
+        await release.wait()
+        return HeartbeatResponse(throttle_time_ms=number, error_code=0)
+
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        assert isinstance(request.message, HeartbeatRequest)
+        number = request.message.generation_id
+        order.append(number)
+        return Later(wait(number)) if number == 1 else echo(request, connection)
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            client = await service.client()
+            client.send(*map(heartbeat, range(4)))
+            assert await client.answers(1) == [0]
+            await asyncio.sleep(0)
+            assert order == [0, 1]
+            release.set()
+            assert await client.answers(3) == [1, 2, 3]
+            assert order == [0, 1, 2, 3]
+
+    run(scenario)
+
+
+def test_a_request_may_have_no_answer() -> None:
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        assert isinstance(request.message, HeartbeatRequest)
+        return None if request.message.generation_id == 0 else echo(request, connection)
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            client = await service.client()
+            _, buffers = client.conversation.send(heartbeat(0), 4, answered=False)
+            client.writer.writelines(buffers)
+            client.send(heartbeat(1))
+            assert await client.answers(1) == [1]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 2_000_000),
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, 12, 99, 1, -1),
+        struct.pack(">ihhih", 12, 12, 0, 1, -1) + b"xx",
+    ],
+    ids=["negative length", "too long", "unknown API", "unknown version", "cut off"],
+)
+def test_bytes_that_are_no_request_close_the_connection_and_no_other(data: bytes) -> None:
+    async def scenario() -> None:
+        async with Service(rules=ConnectionRules(frame_bytes_max=1_000_000)).running() as service:
+            good, bad = await service.client(), await service.client()
+            bad.send(heartbeat(7))
+            bad.writer.write(data)
+            assert await bad.answers(1) == [7]  # what came before is answered
+            assert await bad.closed()
+            good.send(heartbeat(1))
+            assert await good.answers(1) == [1]
+
+    run(scenario)
+
+
+def test_an_unknown_version_of_api_versions_is_told_what_is_known() -> None:
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        assert isinstance(request.message, ApiVersionsRequest)
+        return ApiVersionsResponse(error_code=int(request.refused), api_keys=[])
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            client = await service.client()
+            client.writer.write(struct.pack(">ihhih", 10, 18, 99, 5, -1))
+            assert await client.reader.readexactly(8) == struct.pack(">ii", 10, 5)
+            assert await client.reader.readexactly(6) == struct.pack(">hi", 35, 0)
+
+    run(scenario)
+
+
+def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> HeartbeatResponse:
+        raise ValueError("later")
+
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        assert isinstance(request.message, HeartbeatRequest)
+        if request.message.generation_id == 1:
+            raise ValueError("at once")
+        return Later(fail()) if request.message.generation_id == 2 else echo(request, connection)
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            for number in (1, 2):
+                client = await service.client()
+                client.send(heartbeat(number))
+                assert await client.closed()
+            client = await service.client()
+            client.send(heartbeat(3))
+            assert await client.answers(1) == [3]
+
+    run(scenario)
+    assert "at once" in caplog.text
+    assert "later" in caplog.text
+
+
+def test_a_client_that_does_not_read_stops_being_served() -> None:
+    served = 0
+    large = "x" * 30_000
+
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        nonlocal served
+        served += 1
+        return [memoryview(large.encode() * 10)]
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            client = await service.client()
+            client.send(*map(heartbeat, range(2000)))
+            connection = next(iter(service.listener.connections))
+            before, unchanged = 0, 0
+            while unchanged < 20:  # the sockets take some of it first
+                await asyncio.sleep(0.005)
+                unchanged = unchanged + 1 if served == before > 0 else 0
+                before = served
+            assert before < 2000
+            assert connection._full  # pyright: ignore[reportPrivateUsage]
+            transport = connection._transport  # pyright: ignore[reportPrivateUsage]
+            assert transport is not None
+            assert transport.get_write_buffer_size() <= WRITE_BUFFER_BYTES + 300_100
+            # It goes on when the client reads again.
+            size = 300_008
+            for _ in range(before + 5):
+                await client.reader.readexactly(size)
+            assert served > before
+            service.clock.ahead_s = 700
+            service.listener.sweep()
+
+    run(scenario)
+
+
+def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed() -> None:
+    async def scenario() -> None:
+        async with Service().running() as service:
+            slow, silent, good = [await service.client() for _ in range(3)]
+            for one in (slow, silent, good):
+                one.send(heartbeat(0))
+                await one.answers(1)
+            slow.writer.write(struct.pack(">i", 1000) + b"begun")
+            while all(one._frame_since_s is None for one in service.listener.connections):  # pyright: ignore[reportPrivateUsage]
+                await asyncio.sleep(0.001)
+            service.listener.sweep()
+            assert len(service.listener.connections) == 3
+            service.clock.ahead_s = FRAME_SECONDS + 1
+            service.listener.sweep()
+            assert await slow.closed()
+            service.clock.ahead_s = 590
+            good.send(heartbeat(1))
+            await good.answers(1)
+            service.clock.ahead_s = 605
+            service.listener.sweep()
+            assert await silent.closed()
+            good.send(heartbeat(2))
+            assert await good.answers(1) == [2]
+
+    run(scenario)
+
+
+def test_more_connections_than_allowed_are_refused_and_leaving_makes_room() -> None:
+    async def scenario() -> None:
+        rules = AdmissionRules(per_address_max=2)
+        async with Service(admission=rules).running() as service:
+            first, second = await service.client(), await service.client()
+            for one in (first, second):
+                one.send(heartbeat(0))
+                await one.answers(1)
+            third = await service.client()
+            assert await third.closed()
+            first.writer.close()
+            while service.admission.count == 2:
+                await asyncio.sleep(0.001)
+            fourth = await service.client()
+            fourth.send(heartbeat(4))
+            assert await fourth.answers(1) == [4]
+
+    run(scenario)
+
+
+def test_closing_lets_what_is_being_served_end() -> None:
+    release = asyncio.Event()
+
+    async def wait() -> HeartbeatResponse:
+        await release.wait()
+        return HeartbeatResponse(throttle_time_ms=5, error_code=0)
+
+    async def scenario() -> None:
+        service = Service(lambda request, connection: Later(wait()))
+        service.port = await service.listener.open("127.0.0.1", 0)
+        client, idle = await service.client(), await service.client()
+        client.send(heartbeat(0))
+        while all(one.idle for one in service.listener.connections):
+            await asyncio.sleep(0.001)
+        closing = asyncio.create_task(service.listener.close())
+        assert await idle.closed()
+        with pytest.raises(ConnectionError):
+            await service.client()
+        release.set()
+        assert await client.answers(1) == [5]
+        await closing
+        assert await client.closed()
+        await service.leave()
+
+    run(scenario)
+
+
+def test_a_taken_address_is_told() -> None:
+    async def scenario() -> None:
+        async with Service().running() as service:
+            other = Service()
+            with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is taken"):
+                await other.listener.open("127.0.0.1", service.port)
+
+    run(scenario)
