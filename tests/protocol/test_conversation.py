@@ -537,3 +537,15 @@ def test_answers_before_a_violation_are_taken() -> None:
     assert client.violation is not None
     with pytest.raises(ProtocolViolation, match="answer 9"):
         client.receive(b"\0")
+
+
+def test_a_metadata_request_for_all_topics_from_librdkafka_is_read() -> None:
+    """It has three bytes too many: the array's length in the old form, in a flexible version."""
+    sent = bytes.fromhex("000000190003000d00000003000772646b61666b610000000000010000")
+    (request,) = ServerConversation().receive(sent)
+    assert request.header.client_id == "rdkafka"
+    assert request.message == MetadataRequest(
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )

@@ -96,7 +96,8 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["Service"]:
-        self.port = await self.listener.open("127.0.0.1", 0)
+        self.port = await self.listener.hold("127.0.0.1", 0)
+        await self.listener.start()
         try:
             yield self
         finally:
@@ -336,7 +337,8 @@ def test_closing_lets_what_is_being_served_end() -> None:
 
     async def scenario() -> None:
         service = Service(lambda request, connection: Later(wait()))
-        service.port = await service.listener.open("127.0.0.1", 0)
+        service.port = await service.listener.hold("127.0.0.1", 0)
+        await service.listener.start()
         client, idle = await service.client(), await service.client()
         client.send(heartbeat(0))
         while all(one.idle for one in service.listener.connections):
@@ -359,6 +361,6 @@ def test_a_taken_address_is_told() -> None:
         async with Service().running() as service:
             other = Service()
             with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is taken"):
-                await other.listener.open("127.0.0.1", service.port)
+                await other.listener.hold("127.0.0.1", service.port)
 
     run(scenario)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from ottla.errors import ErrorCode, ProtocolViolation
-from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
+from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, METADATA, Api
 from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, frame_length
 from ottla.protocol.headers import (
     CLIENT_ID_BYTES_MAX,
@@ -148,11 +148,19 @@ class ServerConversation(_Conversation):
             return Request(api, header, nothing, 0, sequence, ErrorCode.UNSUPPORTED_VERSION)
         if api.request_header_version(version) >= 2:
             position = header_tags_end(frame, position)
-        message = api.request.decode(
-            frame, version, position=position, objects_max=self._objects_max
-        )
+        read = _leniently if api is METADATA else api.request.decode
+        message = read(frame, version, position=position, objects_max=self._objects_max)
         self._received += 1
         return Request(api, header, message, version, sequence)
+
+
+def _leniently(frame: memoryview, version: int, *, position: int, objects_max: int) -> Message:
+    """A Metadata request with bytes behind it that mean nothing.
+
+    librdkafka 2.16 has three of them when it asks for all topics in a flexible version: it writes
+    the array's length as an old one. Kafka reads no further than we do.
+    """
+    return METADATA.request.decode_prefix(frame, version, position, objects_max)[0]
 
 
 def _response_frame(request: Request, answer: Answer) -> list[Buffer]:

@@ -47,16 +47,21 @@ class Listener:
         self._server: Server | None = None
         self._told: set[str] = set()  # addresses whose refusal is in the log already
 
-    async def open(self, host: str | None, port: int, backlog: int = 50) -> int:
-        """Listen; returns the port, which the system chooses when 0 is asked for."""
+    async def hold(self, host: str | None, port: int, backlog: int = 50) -> int:
+        """Take the address; returns the port, which the system chooses when 0 is asked for."""
         try:
-            self._server = await self._network.listen(self._connection, host, port, backlog)
+            self._server = await self._network.hold(self._connection, host, port, backlog)
         except OSError as error:
             where = f"{host or 'all addresses'}:{port}"
             if error.errno == errno.EADDRINUSE:
                 raise AddressTaken(f"{where} is taken") from error
             raise OttlaError(f"cannot listen on {where}: {error.strerror or error}") from error
         return self._server.port
+
+    async def start(self) -> None:
+        """Accept connections."""
+        assert self._server is not None
+        await self._server.start()
 
     def _connection(self) -> Connection:
         return Connection(

@@ -17,6 +17,10 @@ class Server(Protocol):
         """Where."""
         ...
 
+    async def start(self) -> None:
+        """Accept connections; until then the address is only held."""
+        ...
+
     def close(self) -> None:
         """Accept no more; connections that are there stay."""
         ...
@@ -25,14 +29,14 @@ class Server(Protocol):
 class Network(Protocol):
     """Where addresses come from."""
 
-    async def listen(
+    async def hold(
         self,
         protocol: Callable[[], asyncio.BaseProtocol],
         host: str | None,
         port: int,
         backlog: int,
     ) -> Server:
-        """Listen on an address, None being all of them; OSError when that cannot be."""
+        """Take an address, None being all of them; OSError when that cannot be."""
         ...
 
 
@@ -41,6 +45,9 @@ class _TcpServer:
         self._server = server
         self.port = int(server.sockets[0].getsockname()[1])
 
+    async def start(self) -> None:
+        await self._server.start_serving()
+
     def close(self) -> None:
         self._server.close()
 
@@ -48,16 +55,16 @@ class _TcpServer:
 class TcpNetwork:
     """TCP, by the event loop that runs."""
 
-    async def listen(
+    async def hold(
         self,
         protocol: Callable[[], asyncio.BaseProtocol],
         host: str | None,
         port: int,
         backlog: int,
     ) -> Server:
-        """Listen on an address; a host name may stand for several."""
+        """Take an address; a host name may stand for several."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            protocol, host or None, port, backlog=backlog, reuse_address=True
+            protocol, host or None, port, backlog=backlog, reuse_address=True, start_serving=False
         )
         return _TcpServer(server)
