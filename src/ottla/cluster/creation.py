@@ -1,0 +1,166 @@
+"""Whether a topic may be made or grow, and where its partitions go.
+
+Invariant: the decision changes nothing; what is refused has a code and a reason that say what to
+do. Replicas of a partition are on different brokers, all of them known, and partitions are
+numbered from 0 without a gap.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId, topic_name_problem, topic_names_collide
+
+UNSET: Final = -1
+
+Assignment = tuple[tuple[BrokerId, ...], ...]
+"""The replicas of each partition, the preferred leader first."""
+
+
+class TopicDefaults(NamedTuple):
+    """What counts when a request leaves it open."""
+
+    partitions: int
+    replication_factor: int
+
+
+class AskedTopic(NamedTuple):
+    """A topic as a request describes it; -1 leaves a number open."""
+
+    name: str
+    partitions: int = UNSET
+    replication_factor: int = UNSET
+    assignment: Mapping[int, Sequence[int]] = {}
+
+
+def check_name(name: str, existing: Iterable[str]) -> None:
+    """Refuse a name that is wrong, taken, or too much like another one's."""
+    if problem := topic_name_problem(name):
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    for other in existing:
+        if name == other:
+            raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if topic_names_collide(name, other):
+            raise RequestError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+
+def assignment_of(
+    asked: AskedTopic, defaults: TopicDefaults, brokers: Sequence[BrokerId], start: int
+) -> Assignment:
+    """Where the partitions of a new topic go; `start` is a random number that spreads topics."""
+    if asked.assignment:
+        return _given(asked, brokers)
+    partitions = defaults.partitions if asked.partitions == UNSET else asked.partitions
+    factor = (
+        defaults.replication_factor
+        if asked.replication_factor == UNSET
+        else asked.replication_factor
+    )
+    if partitions <= 0:
+        raise RequestError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if factor <= 0:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor was set to an invalid non-positive value.",
+        )
+    return spread(brokers, range(partitions), factor, start)
+
+
+def spread(
+    brokers: Sequence[BrokerId], partitions: Iterable[int], factor: int, start: int
+) -> Assignment:
+    """Let partitions begin at one broker after the other, each with the next ones as replicas."""
+    if factor > len(brokers):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor "
+            f"of {factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+    count = len(brokers)
+    return tuple(
+        tuple(brokers[(start + index + replica) % count] for replica in range(factor))
+        for index in partitions
+    )
+
+
+def _given(asked: AskedTopic, brokers: Sequence[BrokerId]) -> Assignment:
+    if asked.replication_factor != UNSET:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to "
+            "-1.",
+        )
+    if asked.partitions != UNSET:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    if sorted(asked.assignment) != list(range(len(asked.assignment))):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    rows = [asked.assignment[index] for index in range(len(asked.assignment))]
+    return checked(rows, brokers, len(rows[0]))
+
+
+def checked(rows: Sequence[Sequence[int]], brokers: Sequence[BrokerId], factor: int) -> Assignment:
+    """An assignment that somebody made by hand."""
+    known = set(brokers)
+    for row in rows:
+        if not row:
+            problem = "The manual partition assignment includes an empty replica list."
+        elif len(set(row)) != len(row):
+            problem = (
+                "The manual partition assignment includes the broker "
+                f"{max(row, key=list(row).count)} more than once."
+            )
+        elif unknown := sorted(set(row) - known):
+            problem = (
+                f"The manual partition assignment includes broker {unknown[0]}, but no such "
+                "broker is registered."
+            )
+        elif len(row) != factor:
+            problem = (
+                f"The manual partition assignment includes a partition with {len(row)} "
+                f"replica(s), but this is not consistent with previous partitions, which have "
+                f"{factor} replica(s)."
+            )
+        else:
+            continue
+        raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    return tuple(tuple(BrokerId(broker) for broker in row) for row in rows)
+
+
+def added_partitions(
+    present: Sequence[Sequence[BrokerId]],
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    brokers: Sequence[BrokerId],
+    start: int,
+) -> Assignment:
+    """Where the partitions go by which a topic grows to a number of them."""
+    if count == len(present):
+        raise RequestError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+    if count < len(present):
+        raise RequestError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic currently has {len(present)} partition(s); {count} would not be an "
+            "increase.",
+        )
+    factor = len(present[0])
+    if assignments is None:
+        return spread(brokers, range(len(present), count), factor, start)
+    if len(assignments) != count - len(present):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {count - len(present)} additional partition(s), but only "
+            f"{len(assignments)} assignment(s) were specified.",
+        )
+    return checked(assignments, brokers, factor)

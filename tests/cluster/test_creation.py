@@ -1,0 +1,100 @@
+"""Whether a topic may be made or grow, and where its partitions go."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.cluster.creation import (
+    AskedTopic,
+    TopicDefaults,
+    added_partitions,
+    assignment_of,
+    check_name,
+    spread,
+)
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId
+
+BROKERS = tuple(map(BrokerId, (1, 2, 3)))
+DEFAULTS = TopicDefaults(2, 1)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b", "a\n"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(RequestError) as error:
+        check_name(name, [])
+    assert error.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_name_that_is_taken_or_looks_like_another_is_refused() -> None:
+    check_name("x" * 249, ["a.b", "c"])
+    with pytest.raises(RequestError) as taken:
+        check_name("c", ["a.b", "c"])
+    assert taken.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(RequestError, match=r"collides with existing topic: a\.b") as alike:
+        check_name("a_b", ["a.b", "c"])
+    assert alike.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_what_is_left_open_is_the_default() -> None:
+    assert assignment_of(AskedTopic("t"), DEFAULTS, BROKERS, 0) == ((1,), (2,))
+    assert assignment_of(AskedTopic("t", 1, 3), DEFAULTS, BROKERS, 1) == ((2, 3, 1),)
+
+
+@given(
+    st.lists(st.integers(0, 100), min_size=1, max_size=8, unique=True),
+    st.integers(1, 40),
+    st.data(),
+)
+def test_replicas_are_on_different_brokers_and_spread_evenly(
+    ids: list[int], partitions: int, data: st.DataObject
+) -> None:
+    brokers = tuple(map(BrokerId, sorted(ids)))
+    factor = data.draw(st.integers(1, len(brokers)))
+    found = spread(brokers, range(partitions), factor, data.draw(st.integers(0, 2**31)))
+    assert len(found) == partitions
+    assert all(len(set(row)) == factor and set(row) <= set(brokers) for row in found)
+    leaders = [row[0] for row in found]
+    counts = [leaders.count(broker) for broker in brokers]
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (AskedTopic("t", 0), ErrorCode.INVALID_PARTITIONS),
+        (AskedTopic("t", -2), ErrorCode.INVALID_PARTITIONS),
+        (AskedTopic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (AskedTopic("t", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (AskedTopic("t", -1, 1, {0: [1]}), ErrorCode.INVALID_REQUEST),
+        (AskedTopic("t", 1, -1, {0: [1]}), ErrorCode.INVALID_REQUEST),
+        (AskedTopic("t", -1, -1, {1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (AskedTopic("t", -1, -1, {0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (AskedTopic("t", -1, -1, {0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (AskedTopic("t", -1, -1, {0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (AskedTopic("t", -1, -1, {0: [1, 2], 1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_code(asked: AskedTopic, code: ErrorCode) -> None:
+    with pytest.raises(RequestError) as error:
+        assignment_of(asked, DEFAULTS, BROKERS, 0)
+    assert error.value.code is code
+    assert error.value.message
+
+
+def test_an_assignment_by_hand_counts() -> None:
+    asked = AskedTopic("t", assignment={1: [2, 3], 0: [3, 1]})
+    assert assignment_of(asked, DEFAULTS, BROKERS, 7) == ((3, 1), (2, 3))
+
+
+def test_a_topic_grows_and_never_shrinks() -> None:
+    present = [(BrokerId(1),), (BrokerId(2),)]
+    assert len(added_partitions(present, 5, None, BROKERS, 0)) == 3
+    assert added_partitions(present, 3, [[2]], BROKERS, 0) == ((2,),)
+    for count in (2, 1, 0):
+        with pytest.raises(RequestError) as error:
+            added_partitions(present, count, None, BROKERS, 0)
+        assert error.value.code is ErrorCode.INVALID_PARTITIONS
+    with pytest.raises(RequestError) as error:
+        added_partitions(present, 4, [[2]], BROKERS, 0)
+    assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

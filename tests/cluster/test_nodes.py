@@ -1,0 +1,74 @@
+"""What the nodes of the coordination hold."""
+
+import json
+
+import pytest
+
+from ottla.cluster.nodes import (
+    BadNode,
+    ProducerIdBlock,
+    StateNode,
+    TopicNode,
+    format_cluster_id,
+    format_config,
+    parse_cluster_id,
+    parse_config,
+    parse_producer_id_block,
+    parse_state,
+    parse_topic,
+    state_path,
+)
+from ottla.ids import BrokerId, LeaderEpoch, Uuid
+
+ID = Uuid(bytes(range(16)))
+
+
+def test_a_topic_is_read_back_with_what_others_put_there() -> None:
+    node = TopicNode(ID, ((BrokerId(1), BrokerId(2)), (BrokerId(2), BrokerId(1))))
+    data = json.loads(node.format())
+    assert data == {
+        "version": 3,
+        "topic_id": str(ID),
+        "partitions": {"0": [1, 2], "1": [2, 1]},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    data["later"] = [1]
+    found = parse_topic(json.dumps(data).encode(), "/p")
+    assert found.partitions == node.partitions
+    assert json.loads(found.format()) == data
+
+
+def test_a_state_is_read_back_with_what_others_put_there() -> None:
+    node = StateNode(BrokerId(1), LeaderEpoch(4), (BrokerId(1), BrokerId(2)), 7)
+    data = json.loads(node.format())
+    assert data == {
+        "controller_epoch": 7, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1, 2],
+    }  # fmt: skip
+    data["elr"] = [3]
+    found = parse_state(json.dumps(data).encode(), "/p")
+    assert found._replace(other={}) == node
+    assert json.loads(found.format()) == data
+    assert state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
+
+
+def test_settings_and_ids_are_read_back() -> None:
+    assert parse_config(format_config({"a": "1", "b": ""}), "/p") == {"a": "1", "b": ""}
+    assert parse_config(b'{"version":1}', "/p") == {}
+    assert parse_cluster_id(format_cluster_id("abc")) == "abc"
+    block = ProducerIdBlock(BrokerId(1), 1000, 1999)
+    assert parse_producer_id_block(block.format()) == block
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{", b"{}", b'{"partitions": 3}', b'{"partitions": {"1": [1]}}', b"\xff"]
+)
+def test_what_is_none_of_it_is_told(data: bytes) -> None:
+    with pytest.raises(BadNode, match="/p"):
+        parse_topic(data, "/p")
+    with pytest.raises(BadNode, match="/p"):
+        parse_state(data, "/p")
+    with pytest.raises(BadNode):
+        parse_cluster_id(data)
+    with pytest.raises(BadNode):
+        parse_producer_id_block(data)
