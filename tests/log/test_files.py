@@ -170,3 +170,10 @@ def test_a_call_that_has_begun_is_done_before_a_cancellation_goes_on(disk: OsDis
 def test_failures_come_out_of_the_thread(disk: OsDisk, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         asyncio.run(disk.blocking(lambda: disk.names(str(tmp_path / "none"))))
+
+
+def test_the_room_of_a_disk_is_told(disk: OsDisk, tmp_path: Path) -> None:
+    room = disk.room(str(tmp_path))
+    assert 0 < room.usable_bytes <= room.total_bytes
+    with pytest.raises(StorageFailure):
+        disk.room(str(tmp_path / "missing"))

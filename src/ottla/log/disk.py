@@ -7,7 +7,7 @@ and fails.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.log.names import TEMPORARY_SUFFIX
 from ottla.protocol.primitives import Buffer
@@ -56,6 +56,13 @@ class File(Protocol):
         ...
 
 
+class Room(NamedTuple):
+    """How large a file system is, and how much of it is free."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class Disk(Protocol):
     """The file system. Paths are whole.
 
@@ -80,6 +87,10 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int:
         """When a file was last changed."""
+        ...
+
+    def room(self, path: str) -> Room:
+        """How much fits where a folder is."""
         ...
 
     def make_folder(self, path: str) -> None:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from ottla.errors import StorageFailure
+from ottla.log.disk import Room
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -197,6 +198,11 @@ class OsDisk:
     def modified_ms(self, path: str) -> int:
         """When a file was last changed."""
         return _look("look at", path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
+
+    def room(self, path: str) -> Room:
+        """How much fits where a folder is."""
+        found = _change("look at", path, lambda: os.statvfs(path))
+        return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it that are missing."""

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.errors import StorageFailure
+from ottla.log.disk import Room
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -241,6 +242,12 @@ class SimulatedDisk:
         if not self.exists(path):
             raise FileNotFoundError(path)
         return self._modified_ms.get(path, 0)
+
+    def room(self, path: str) -> Room:
+        """As much as the disk is told to have, or a terabyte."""
+        total = 2**40 if self.capacity_bytes is None else self.capacity_bytes
+        used = sum(len(node.data) for node in self._files.values())
+        return Room(total, max(total - used, 0))
 
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it; folders survive a crash."""
