@@ -1,12 +1,12 @@
 """The `ottla` command: it gathers the commands and turns outcomes into exit codes.
 
-Invariant: 0 is success, 1 a failure that was explained on stderr, 2 a wrong use. With `-o json`
-stdout carries one JSON object and nothing else.
+Invariant: 0 is success, 1 a failure that was explained, 2 a wrong use. With `-o json` stdout
+carries one JSON object and nothing else, or one a line where a command shows a stream of them.
 """
 
 import typer
 
-from ottla.cli import version
+from ottla.cli import log, version
 
 app = typer.Typer(
     name="ottla",
@@ -17,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("version")(version.show)
+app.add_typer(log.app, name="log")
 
 
 @app.callback()

@@ -167,12 +167,13 @@ class OsLock:
 class OsDisk:
     """The file system of the machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, read_only: bool = False) -> None:
+        self._access = os.O_RDONLY if read_only else os.O_RDWR
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        """Open for reading and writing."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        """Open for reading and, unless the disk is read-only, writing."""
+        flags = self._access | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         ask = _change if create else _look
         return OsFile(path, ask("open", path, lambda: os.open(path, flags, 0o644)))
 

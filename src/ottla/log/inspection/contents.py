@@ -1,0 +1,76 @@
+"""What a file is, by its name.
+
+Invariant: a name that the log gives to its files is known, with the offset and the state that it
+carries; so is one that only ends like it, such as a copy that somebody made. Other names are None.
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from ottla.log.names import (
+    CLEAN_SHUTDOWN,
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    FileState,
+    Kind,
+    parse_offset_file,
+)
+
+
+class Content(StrEnum):
+    """The formats that can be looked into."""
+
+    RECORDS = "records"
+    OFFSET_INDEX = "offset-index"
+    TIME_INDEX = "time-index"
+    ABORTED_INDEX = "aborted-index"
+    PRODUCER_SNAPSHOT = "producer-snapshot"
+    LEADER_EPOCHS = "leader-epochs"
+    OFFSETS = "offsets"
+    PARTITION_METADATA = "partition-metadata"
+    META_PROPERTIES = "meta-properties"
+    CLEAN_SHUTDOWN = "clean-shutdown"
+
+
+class Identity(NamedTuple):
+    """What a name tells. The offset is None in the copy of a file that lost it."""
+
+    content: Content
+    offset: int | None = None
+    state: FileState = FileState.LIVE
+
+
+_OF_KIND: Final = {
+    Kind.RECORDS: Content.RECORDS,
+    Kind.OFFSET_INDEX: Content.OFFSET_INDEX,
+    Kind.TIME_INDEX: Content.TIME_INDEX,
+    Kind.ABORTED_INDEX: Content.ABORTED_INDEX,
+    Kind.PRODUCER_SNAPSHOT: Content.PRODUCER_SNAPSHOT,
+}
+_OF_NAME: Final = {
+    LEADER_EPOCHS: Content.LEADER_EPOCHS,
+    RECOVERY_POINTS: Content.OFFSETS,
+    HIGH_WATERMARKS: Content.OFFSETS,
+    LOG_START_OFFSETS: Content.OFFSETS,
+    CLEANED_OFFSETS: Content.OFFSETS,
+    PARTITION_METADATA: Content.PARTITION_METADATA,
+    META_PROPERTIES: Content.META_PROPERTIES,
+    CLEAN_SHUTDOWN: Content.CLEAN_SHUTDOWN,
+}
+
+
+def identify(name: str) -> Identity | None:
+    """What a file is; None when no file of a log has such a name."""
+    if content := _OF_NAME.get(name):
+        return Identity(content)
+    if parsed := parse_offset_file(name):
+        return Identity(_OF_KIND[parsed.kind], parsed.offset, parsed.state)
+    for kind, content in _OF_KIND.items():
+        if name.endswith(kind):
+            return Identity(content)
+    return None
