@@ -6,7 +6,7 @@ grow with the log but with what is open in it, up to a bound.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.log.inspection.entries import EpochEntry, ProducerStateEntry
 from ottla.log.inspection.index_check import Abort
@@ -66,6 +66,13 @@ class OpenTransactions:
         )
 
 
+class EpochProblem(NamedTuple):
+    """What is wrong with a leader epoch, and whether the file only lags behind the records."""
+
+    problem: str
+    may_be_new: bool
+
+
 class Epochs:
     """The leader epochs of the batches beside those of the file."""
 
@@ -76,30 +83,25 @@ class Epochs:
         self._at = -1
         self._latest = -1
 
-    def problem(self, header: BatchHeader) -> str | None:
+    def problem(self, header: BatchHeader) -> EpochProblem | None:
         """Why the epoch of the next batch cannot be right; None when it can."""
         epoch = header.leader_epoch
         if epoch < self._latest or epoch < -1:
-            return f"leader epoch {epoch} after {self._latest}: epochs may not fall"
+            problem = f"leader epoch {epoch} after {self._latest}: epochs may not fall"
+            return EpochProblem(problem, may_be_new=False)
         if epoch < 0:
             return None  # of a log that was begun before there were epochs
-        entries = self._entries
-        if entries:
-            while (
-                self._at + 1 < len(entries)
-                and entries[self._at + 1].start_offset <= header.base_offset
-            ):
-                self._at += 1
-            if self._at < 0:
-                self.uncovered_until = header.last_offset
-            elif entries[self._at].epoch != epoch:
-                known = entries[self._at]
-                return (
-                    f"leader epoch {epoch}, but epoch {known.epoch} began at {known.start_offset}"
-                )
         self._latest = epoch
-        return None
-
-    def is_new(self, epoch: int) -> bool:
-        """Whether an epoch is above all that the file has."""
-        return not self._entries or epoch > self._entries[-1].epoch
+        entries = self._entries
+        while (
+            self._at + 1 < len(entries) and entries[self._at + 1].start_offset <= header.base_offset
+        ):
+            self._at += 1
+        if self._at < 0:
+            self.uncovered_until = header.last_offset
+            return None
+        known = entries[self._at]
+        if known.epoch == epoch:
+            return None
+        problem = f"leader epoch {epoch}, but epoch {known.epoch} began at {known.start_offset}"
+        return EpochProblem(problem, may_be_new=epoch > entries[-1].epoch)

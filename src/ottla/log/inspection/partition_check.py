@@ -161,11 +161,12 @@ class PartitionCheck:
                 f"the log ends at offset {end}"
             )
             yield Finding(around.strictly, path, problem)
-        if epochs and around.known:
+        if around.known:
             log_start = first_base if start is None else max(start, first_base)
-            earliest = epochs[0].start_offset
+            earliest = epochs[0].start_offset if epochs else end
             # Epochs begin with the log, or later where records were written without one.
-            if earliest < log_start or min(uncovered_until, earliest - 1) >= log_start:
+            before = bool(epochs) and earliest < log_start
+            if before or min(uncovered_until, earliest - 1) >= log_start:
                 problem = f"the log starts at offset {log_start}, the epochs at {earliest}"
                 yield Finding(around.strictly, path, problem)
 

@@ -130,7 +130,11 @@ class SegmentCheck:
             yield from self._check_transactions(found, aborted)
         tail = walk.tail
         assert tail is not None
-        yield from self._check_tail(tail)
+        # An entry is made when its batch is written, so there once was more than that.
+        more_indexed = offsets is not None and offsets.cursor.current is not None
+        yield from self._check_tail(
+            tail, more_indexed and records.size() <= tail.position + tail.size
+        )
         self._tally.bytes += tail.position
         if not self._files.state and self._files.base_offset is not None:
             yield from self._missing(tail, offsets, times)
@@ -202,9 +206,11 @@ class SegmentCheck:
             for finding in self._record_problems(found.batch, position):
                 right = right and finding.level is not Level.DAMAGE
                 yield finding
-        if right and (problem := self._state.epochs.problem(header)):
-            new = self._unfinished and self._state.epochs.is_new(header.leader_epoch)
-            yield Finding(Level.NOTE if new else Level.DAMAGE, self._path, problem, position)
+        if right and (found_problem := self._state.epochs.problem(header)) is not None:
+            unflushed = self._unfinished and header.last_offset >= self._around.recovery_point
+            lags = unflushed and found_problem.may_be_new
+            level = Level.NOTE if lags else Level.DAMAGE
+            yield Finding(level, self._path, found_problem.problem, position)
         if right:
             self._state.next_offset = header.next_offset
         elif self._sound:
@@ -263,7 +269,7 @@ class SegmentCheck:
 
     # The end.
 
-    def _check_tail(self, tail: Tail) -> Iterator[Finding]:
+    def _check_tail(self, tail: Tail, more_indexed: bool) -> Iterator[Finding]:
         if tail.kind is TailKind.WHOLE:
             return
         expected = self._state.next_offset
@@ -271,6 +277,7 @@ class SegmentCheck:
         unfinished = (
             self._unfinished
             and tail.kind is not TailKind.NO_BATCH
+            and not more_indexed
             and (expected is None or expected >= self._around.recovery_point)
         )
         begun = tail.base_offset

@@ -25,6 +25,7 @@ from ottla.log.inspection.findings import Finding, Level
 # A line for each of 200,000 partitions with a name of usual length.
 TEXT_BYTES_MAX: Final = 16 * 1024 * 1024
 
+_META_PROPERTIES: Final = ("version", "cluster_id", "node_id", "directory_id")
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
@@ -87,8 +88,12 @@ def text_entries(disk: Disk, path: str, content: Content) -> Iterator[Entry | Fi
             found = parsed(disk, path, _clean_shutdown)
     if isinstance(found, Finding):
         yield found
-    elif found is not None:
-        yield from found
+        return
+    for entry in found or ():
+        yield entry
+        if content is Content.META_PROPERTIES and isinstance(entry, FactsEntry):
+            for name, _ in entry.facts[len(_META_PROPERTIES) :]:
+                yield Finding(Level.NOTE, path, f"{name!a} is not a property that is known")
 
 
 def offsets_in(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
@@ -116,18 +121,11 @@ def _partition_metadata(text: str) -> list[FactsEntry]:
 
 def _meta_properties(text: str) -> list[FactsEntry]:
     meta = parse_meta_properties(text)
+    if meta.cluster_id is None and meta.node_id is None:
+        raise CorruptText("it does not say whose data directory this is")
     directory_id = None if meta.directory_id is None else str(meta.directory_id)
-    return [
-        FactsEntry(
-            (
-                ("version", meta.version),
-                ("cluster_id", meta.cluster_id),
-                ("node_id", meta.node_id),
-                ("directory_id", directory_id),
-                *meta.other,
-            )
-        )
-    ]
+    values = (meta.version, meta.cluster_id, meta.node_id, directory_id)
+    return [FactsEntry((*zip(_META_PROPERTIES, values, strict=True), *meta.other))]
 
 
 def _clean_shutdown(text: str) -> list[FactsEntry]:

@@ -1,0 +1,267 @@
+"""Every byte of a data directory is changed, every file cut anywhere: the check has to notice.
+
+What it cannot notice is listed here, with the reason. Either the change does no harm, or nothing
+else on the disk says what was there.
+"""
+
+import os
+import re
+from collections.abc import Callable
+
+import pytest
+
+from log.inspecting import (
+    DATA,
+    PARTITIONS,
+    checked,
+    content,
+    damage,
+    data_directory,
+    flip,
+    is_damaged,
+    paths,
+    put,
+    write_offsets,
+)
+from ottla.log.inspection.findings import Level
+from ottla.log.inspection.walk import FoundBatch, Walk
+from ottla.log.names import RECOVERY_POINTS
+from ottla.testing.disk import SimulatedDisk
+
+SOAK = float(os.environ.get("OTTLA_FUZZ_SCALE", "1")) > 1
+MASKS = [*(1 << bit for bit in range(8)), 0xFF] if SOAK else [0x01, 0xFF]
+
+Damaged = Callable[[bytes], bool]
+"""Whether the content that a file has now is one of those that are not noticed."""
+
+
+def matches(pattern: bytes) -> Damaged:
+    return lambda data: re.fullmatch(pattern, data, re.DOTALL) is not None
+
+
+def entry_numbers(data: bytes, size: int, at: int) -> list[int]:
+    return [int.from_bytes(data[n + at : n + at + 4], "big") for n in range(0, len(data), size)]
+
+
+def raises_an_offset_alone(original: bytes) -> Damaged:
+    """Only the offset of one entry of an `.index` is another, and larger."""
+
+    def check(data: bytes) -> bool:
+        before, after = entry_numbers(original, 8, 0), entry_numbers(data, 8, 0)
+        return entry_numbers(original, 8, 4) == entry_numbers(data, 8, 4) and all(
+            new >= old for new, old in zip(after, before, strict=True)
+        )
+
+    return check
+
+
+def lowers_an_offset_alone(original: bytes) -> Damaged:
+    """Only the offset of one entry of a `.timeindex` is another, and smaller."""
+
+    def check(data: bytes) -> bool:
+        before, after = entry_numbers(original, 12, 8), entry_numbers(data, 12, 8)
+        times = [original[n : n + 8] for n in range(0, len(original), 12)]
+        return times == [data[n : n + 8] for n in range(0, len(data), 12)] and all(
+            new <= old for new, old in zip(after, before, strict=True)
+        )
+
+    return check
+
+
+# A change that is not noticed as damage must be one of these. The name of a file that a pattern
+# ends with, what it may be like then, and why.
+HARMLESS: list[tuple[str, Callable[[bytes], Damaged], str]] = [
+    (
+        "/.kafka_cleanshutdown",
+        lambda original: matches(rb'\{"\w{7}":\d,"brokerEpoch":\d\d\}'),
+        "the version is not used; no other file has the broker's epoch",
+    ),
+    (
+        "/meta.properties",
+        lambda original: matches(rb"[^\n]+\n[^\n]+\nnode.id=\d\n[^\n]+\n"),
+        "names of properties are told as notes; no other file has the ids",
+    ),
+    (
+        "/recovery-point-offset-checkpoint",
+        lambda original: matches(rb"0\n2\n[tu] 0 (31|30|2\d|1\d|[0-9])\n[tu] 1 [0-2]\n"),
+        "a lower recovery point, or none: more is checked after a crash",
+    ),
+    (
+        "/replication-offset-checkpoint",
+        lambda original: matches(rb"0\n2\n[tu] 0 (31|30|2\d|1\d|[0-9])\n[tu] 1 [0-2]\n"),
+        "a lower high watermark, or none: it is a hint (A5)",
+    ),
+    (
+        ".index",
+        raises_an_offset_alone,
+        "the last offset of a later batch, told as a note: look-ups begin earlier than they need",
+    ),
+    (
+        ".timeindex",
+        lowers_an_offset_alone,
+        "another offset of the same batch, told as a note: look-ups begin with the same batch",
+    ),
+    (
+        "/partition.metadata",
+        lambda original: matches(rb"version: \d\ntopic_id: AAECAwQFBgcICQoLDA0ODw"),
+        "the version only says that there may be more lines",
+    ),
+]
+
+
+def is_listed(path: str, original: bytes, data: bytes) -> bool:
+    return any(path.endswith(suffix) and damaged(original)(data) for suffix, damaged, _ in HARMLESS)
+
+
+def test_the_directory_is_right_before_anything_is_changed() -> None:
+    assert checked(data_directory()) == []
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_every_changed_byte_is_noticed(mask: int) -> None:
+    disk = data_directory()
+    missed = [
+        (path, at)
+        for path in paths(disk)
+        for at in range(len(content(disk, path)))
+        if unnoticed(disk, path, at, mask)
+    ]
+    assert missed == []
+
+
+def unnoticed(disk: SimulatedDisk, path: str, at: int, mask: int) -> bool:
+    original = content(disk, path)
+    flip(disk, path, at, mask)
+    missed = not is_damaged(disk) and not is_listed(path, original, content(disk, path))
+    flip(disk, path, at, mask)
+    return missed
+
+
+def test_what_is_listed_as_harmless_is_needed() -> None:
+    """A line that covers nothing any more would hide the next mistake."""
+    disk = data_directory()
+    used: set[str] = set()
+    for path in paths(disk):
+        original = content(disk, path)
+        for suffix, damaged, _ in HARMLESS:
+            if not path.endswith(suffix) or suffix in used:
+                continue
+            for at in range(len(original)):
+                flip(disk, path, at, 1)
+                if damaged(original)(content(disk, path)) and not is_damaged(disk):
+                    used.add(suffix)
+                flip(disk, path, at, 1)
+    assert used == {suffix for suffix, _, _ in HARMLESS}
+
+
+# Cut where: what is left does no harm, or nothing says that there was more.
+HARMLESS_CUTS: list[tuple[str, Callable[[int], bool], str]] = [
+    (r"/.kafka_cleanshutdown", lambda left: left == 0, "as earlier releases of Kafka leave it"),
+    (
+        r"/meta.properties",
+        lambda left: left >= 53,
+        "of the directory's id, which is optional, another file has nothing",
+    ),
+    (
+        r"-offset-checkpoint",
+        lambda left: left == 0,
+        "an empty checkpoint holds nothing: all is checked after a crash",
+    ),
+    (r"\d.index", lambda left: left % 8 == 0, "with fewer entries look-ups read more"),
+]
+
+
+def test_every_cut_is_noticed() -> None:
+    disk = data_directory()
+    missed: list[tuple[str, int]] = []
+    for path in paths(disk):
+        original = content(disk, path)
+        for left in range(len(original)):
+            put(disk, path, original[:left])
+            harmless = any(
+                re.search(pattern + "$", path) and is_harmless(left)
+                for pattern, is_harmless, _ in HARMLESS_CUTS
+            )
+            if not is_damaged(disk) and not harmless:
+                missed.append((path, left))
+        put(disk, path, original)
+    assert missed == []
+
+
+def test_every_missing_file_is_noticed() -> None:
+    disk = data_directory()
+    # Without these a start takes longer, or makes them anew, or knows less.
+    not_needed = (
+        "clean", "meta.properties", "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint", ".snapshot", "partition.metadata",
+    )  # fmt: skip
+    for path in paths(disk):
+        original = content(disk, path)
+        disk.remove(path)
+        if not any(part in path for part in not_needed):
+            assert is_damaged(disk), path
+        put(disk, path, original)
+
+
+@pytest.mark.parametrize("size", [1, 8, 61, 200])
+def test_runs_of_zeros_are_noticed(size: int) -> None:
+    """As a device leaves them that lost a page."""
+    disk = data_directory()
+    for path in paths(disk):
+        original = content(disk, path)
+        if not path.endswith(".log"):
+            continue
+        for at in range(0, len(original), 7):
+            changed = original[:at] + bytes(min(size, len(original) - at)) + original[at + size :]
+            if changed != original:
+                put(disk, path, changed)
+                assert is_damaged(disk), (path, at)
+        put(disk, path, original)
+
+
+ACTIVE = f"{DATA}/t-0/00000000000000000026"
+
+
+def levels_of_flips(disk: SimulatedDisk) -> dict[int, set[Level]]:
+    """For each byte of the active segment, what is said of that file when a bit of it changes."""
+    found: dict[int, set[Level]] = {}
+    for at in range(len(content(disk, f"{ACTIVE}.log"))):
+        flip(disk, f"{ACTIVE}.log", at, 1)
+        found[at] = {one.level for one in checked(disk) if one.path == f"{ACTIVE}.log"}
+        flip(disk, f"{ACTIVE}.log", at, 1)
+    return found
+
+
+def test_below_the_recovery_point_every_byte_is_noticed_without_a_clean_stop_too() -> None:
+    found = levels_of_flips(data_directory(clean=False))
+    assert all(Level.DAMAGE in levels for levels in found.values())
+
+
+def test_above_the_recovery_point_a_batch_may_be_unfinished_and_an_epoch_new() -> None:
+    disk = data_directory(clean=False)
+    write_offsets(disk, RECOVERY_POINTS, {PARTITIONS[0]: 26})
+    for kind in ("index", "timeindex"):  # as while a segment is written to
+        disk.remove(f"{ACTIVE}.{kind}")
+    starts = [batch.position for batch in positions(content(disk, f"{ACTIVE}.log"))]
+    lengths = {start + n for start in starts for n in range(8, 12)}
+    last_epoch = {starts[-1] + n for n in range(12, 16)}
+    for at, levels in levels_of_flips(disk).items():
+        if at in last_epoch:
+            assert levels == {Level.NOTE}
+        elif Level.DAMAGE not in levels:
+            assert at in lengths
+            assert levels == {Level.INCOMPLETE}
+
+
+def test_what_was_indexed_is_not_unfinished() -> None:
+    disk = data_directory(clean=False)
+    write_offsets(disk, RECOVERY_POINTS, {PARTITIONS[0]: 26})
+    flip(disk, f"{ACTIVE}.log", 9, 1)  # the first batch claims to be longer than the file
+    assert any(one.path == f"{ACTIVE}.log" for one in damage(disk))
+
+
+def positions(data: bytes) -> list[FoundBatch]:
+    disk = SimulatedDisk()
+    disk.make_folder(DATA)
+    put(disk, f"{DATA}/f", data)
+    return list(Walk(disk.open(f"{DATA}/f")).batches(lambda header: False))
