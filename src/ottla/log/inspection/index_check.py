@@ -140,8 +140,11 @@ class TimeIndexCheck:
             cursor.advance()
         yield from cursor.found()
 
-    def at_end(self, *, complete: bool, growing: bool) -> Iterator[Finding]:
-        """Compare what is left. A complete index ends with the latest time of all."""
+    def at_end(self, *, lacking: Level | None, growing: bool) -> Iterator[Finding]:
+        """Compare what is left. The index of a closed segment ends with the latest time of all.
+
+        `lacking` is what it is if it does not; None while the segment is written to.
+        """
         while (entry := self.cursor.current) is not None and not growing:
             yield self.cursor.finding(
                 f"{entry.timestamp} is said to be the latest up to offset {entry.offset}, "
@@ -149,10 +152,9 @@ class TimeIndexCheck:
             )
             self.cursor.advance()
         yield from self.cursor.drained()
-        if complete and self._indexed < self._largest:
-            yield Finding(
-                Level.DAMAGE, self.cursor.path, f"{self._largest}, the latest time, is missing"
-            )
+        if lacking is not None and self._indexed < self._largest:
+            problem = f"{self._largest}, the latest time, is missing"
+            yield Finding(lacking, self.cursor.path, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +182,13 @@ class AbortedIndexCheck:
             cursor.advance()
         yield from cursor.found()
 
-    def at_abort(self, abort: Abort, *, may_be_missing: bool) -> Iterator[Finding]:
-        """Compare the entry of an abort marker."""
+    def at_abort(self, abort: Abort, lacking: Level | None) -> Iterator[Finding]:
+        """Compare the entry of an abort marker; `lacking` as for the time index."""
         entry, cursor = self.cursor.current, self.cursor
         if entry is None or entry.last_offset != abort.marker_offset:
-            if not may_be_missing and abort.exact:
+            if lacking is not None and abort.exact:
                 problem = f"the transaction aborted at offset {abort.marker_offset} is missing"
-                yield Finding(Level.DAMAGE, cursor.path, problem)
+                yield Finding(lacking, cursor.path, problem)
             return
         first, stable = abort.first_offset, abort.last_stable_offset
         right = entry.producer_id == abort.producer_id and (

@@ -90,6 +90,19 @@ class SegmentCheck:
         self._sound = True  # whether indexes can still be compared
         self._gap_allowed = around.compacted
         self._unfinished = files.active and not around.clean
+        self._lacking = self._lacking_level()
+
+    def _lacking_level(self) -> Level | None:
+        """What it is when an index file does not reach to the end of the records.
+
+        Index files of a segment are written after it was closed, and are on the device before
+        the recovery point lies behind its end.
+        """
+        next_base, around = self._files.next_base_offset, self._around
+        if self._unfinished:
+            return None
+        flushed = around.known and next_base is not None and next_base < around.recovery_point
+        return Level.DAMAGE if around.clean or flushed else Level.NOTE
 
     def run(self) -> Iterator[Finding]:
         """Everything that is found."""
@@ -142,8 +155,8 @@ class SegmentCheck:
         if offsets is not None:
             yield from offsets.at_end(tail.position, growing)
         if times is not None:
-            complete = self._sound and not self._unfinished
-            yield from times.at_end(complete=complete, growing=growing)
+            lacking = self._lacking if self._sound else None
+            yield from times.at_end(lacking=lacking, growing=growing)
         if aborted is not None:
             yield from aborted.at_end(growing=growing)
         if not self._sound:
@@ -176,12 +189,12 @@ class SegmentCheck:
         self, tail: Tail, offsets: OffsetIndexCheck | None, times: TimeIndexCheck | None
     ) -> Iterator[Finding]:
         """Every segment has its indexes once it is closed."""
-        if self._unfinished or not tail.position:
+        if self._lacking is None or not tail.position:
             return
         for kind, found in ((Kind.OFFSET_INDEX, offsets), (Kind.TIME_INDEX, times)):
             if found is None:
                 problem = "it is missing; the next start makes it anew from the records"
-                yield Finding(self._around.strictly, self._files.path(kind), problem)
+                yield Finding(self._lacking, self._files.path(kind), problem)
 
     # Batches.
 
@@ -262,10 +275,10 @@ class SegmentCheck:
         if aborted is not None:
             yield from aborted.at_batch(found.header.base_offset)
             if abort is not None:
-                yield from aborted.at_abort(abort, may_be_missing=self._unfinished)
-        elif abort is not None and abort.exact and not self._unfinished:
+                yield from aborted.at_abort(abort, self._lacking)
+        elif abort is not None and abort.exact and self._lacking is not None:
             problem = f"the transaction aborted at offset {abort.marker_offset} is missing"
-            yield Finding(self._around.strictly, self._files.path(Kind.ABORTED_INDEX), problem)
+            yield Finding(self._lacking, self._files.path(Kind.ABORTED_INDEX), problem)
 
     # The end.
 

@@ -1,0 +1,158 @@
+"""Our check and Kafka's dump tool are of one mind about files, good and damaged ones."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kafka_java import run_java
+from log.test_dump_tool import write_log
+from ottla.cli.main import app
+from ottla.log.files import OsDisk
+from ottla.log.inspection.directory_check import check_partition
+from ottla.log.inspection.findings import Finding, Level
+from ottla.log.inspection.segment_check import Tally
+
+JUDGE = str(Path(__file__).parents[1] / "judges" / "DumpJudge.java")
+
+Change = Callable[[bytes], bytes]
+
+
+def at(position: int, mask: int = 0x01) -> Change:
+    """Change a byte, counted from the end where the position is negative."""
+
+    def change(data: bytes) -> bytes:
+        changed = bytearray(data)
+        changed[position] ^= mask
+        return bytes(changed)
+
+    return change
+
+
+# Name of the file that is damaged, and how. In the first segment batch 0 has 271 bytes, and the
+# entries of the indexes 8 and 12.
+DAMAGES: list[tuple[str, str, Change]] = [
+    ("a value", "00000000000000000000.log", at(100)),
+    ("a compressed batch", "00000000000000000000.log", at(271 + 80)),
+    ("a CRC", "00000000000000000202.log", at(17)),
+    ("a shorter length", "00000000000000000000.log", at(11, 0x02)),
+    ("a length beyond the file", "00000000000000000000.log", at(9)),
+    ("a negative length", "00000000000000000000.log", at(8, 0x80)),
+    ("a raised base offset", "00000000000000000000.log", at(271 + 7, 0x40)),
+    ("a number of records", "00000000000000000000.log", at(60)),
+    ("a last offset delta", "00000000000000000202.log", at(26)),
+    ("an end that is missing", "00000000000000000202.log", lambda data: data[:-7]),
+    ("bytes behind the end", "00000000000000000202.log", lambda data: data + b"\1\2\3"),
+    ("zeros for a page", "00000000000000000000.log", lambda d: d[:300] + bytes(900) + d[1200:]),
+    ("a batch twice", "00000000000000000000.log", lambda data: data[:271] + data),
+    ("an indexed offset", "00000000000000000000.index", at(3, 0x02)),
+    ("an indexed position", "00000000000000000000.index", at(7)),
+    ("a position behind the file", "00000000000000000000.index", at(-3, 0x40)),
+    ("an indexed time", "00000000000000000202.timeindex", at(7)),
+    ("a time that falls", "00000000000000000202.timeindex", at(12 + 4, 0x01)),
+    ("the offset of a time", "00000000000000000202.timeindex", at(11, 0x20)),
+    ("a snapshot", "00000000000000000202.snapshot", at(20)),
+    ("the checksum of a snapshot", "00000000000000000202.snapshot", at(3)),
+]  # fmt: skip
+
+# What Kafka's tool does not look at.
+UNSEEN_BY_KAFKA: list[tuple[str, str, Change]] = [
+    ("a magic", "00000000000000000000.log", at(16, 0x40)),
+    ("the version of an abort", "00000000000000000202.txnindex", at(1)),
+    ("a leader epoch", "00000000000000000000.log", at(15)),
+    ("the start of an abort", "00000000000000000000.txnindex", at(17)),
+    ("a stable offset", "00000000000000000000.txnindex", at(33)),
+    ("a last time that is missing", "00000000000000000000.timeindex", lambda data: data[:-12]),
+]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that a broker has left cleanly, with one partition."""
+    data = tmp_path_factory.mktemp("good")
+    (data / "events-0").mkdir()
+    asyncio.run(write_log(data / "events-0"))
+    (data / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    (data / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    return data / "events-0"
+
+
+def damaged_copies(
+    good: Path, folder: Path, damages: list[tuple[str, str, Change]]
+) -> Iterator[Path]:
+    """The damaged file of each case, in a copy of its own."""
+    for number, (_, name, change) in enumerate(damages):
+        copy = folder / str(number) / good.name
+        shutil.copytree(good.parent, copy.parent)
+        (copy / name).write_bytes(change((good / name).read_bytes()))
+        yield copy / name
+
+
+def kafka_says(paths: list[Path]) -> list[str]:
+    done = run_java(JUDGE, "dump", *map(str, paths))
+    assert done.returncode == 0, done.stderr
+    verdicts = [line for line in done.stdout.splitlines() if line in ("sound", "damaged")]
+    assert len(verdicts) == len(paths)
+    return verdicts
+
+
+def we_say(paths: list[Path]) -> list[str]:
+    codes = [CliRunner().invoke(app, ["log", "dump", "--verify", str(p)]).exit_code for p in paths]
+    return [{0: "sound", 1: "damaged"}[code] for code in codes]
+
+
+def test_good_files_are_sound_to_both(good: Path) -> None:
+    kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    paths = sorted(path for path in good.iterdir() if path.suffix in kinds)
+    assert len(paths) >= 15
+    assert kafka_says(paths) == ["sound"] * len(paths)
+    assert we_say(paths) == ["sound"] * len(paths)
+
+
+def test_damaged_files_are_damaged_to_both(good: Path, tmp_path: Path) -> None:
+    paths = list(damaged_copies(good, tmp_path, DAMAGES))
+    verdicts = zip((what for what, _, _ in DAMAGES), kafka_says(paths), we_say(paths), strict=True)
+    assert [verdict for verdict in verdicts if verdict[1:] != ("damaged", "damaged")] == []
+
+
+def test_more_is_noticed_in_a_folder_than_kafkas_tool_looks_at(good: Path, tmp_path: Path) -> None:
+    paths = list(damaged_copies(good, tmp_path, UNSEEN_BY_KAFKA))
+    assert kafka_says(paths) == ["sound"] * len(paths)
+    assert we_say([path.parent for path in paths]) == ["damaged"] * len(paths)
+
+
+def test_a_log_that_kafka_wrote_is_right_while_it_is_open(tmp_path: Path) -> None:
+    """Index files that are allotted in advance, and a segment that was never closed."""
+    folder = tmp_path / "events-3"
+    folder.mkdir()
+    done = run_java(JUDGE, "write", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert (folder / "00000000000000000136.index").stat().st_size > 1_000_000
+    tally = Tally()
+    disk = OsDisk(read_only=True)
+    found = list(check_partition(disk, str(folder), tally, unheard))
+    disk.close()
+    assert [one for one in found if one.level is not Level.NOTE] == []
+    assert (tally.batches, tally.records) == (24, 72)
+    for name in ("00000000000000000136.index", "00000000000000000136.timeindex"):
+        path = folder / name
+        data = path.read_bytes()
+        path.write_bytes(at(len(data) // 2)(data))
+        disk = OsDisk(read_only=True)
+        damage = [one for one in check_partition(disk, str(folder), Tally(), unheard) if bad(one)]
+        disk.close()
+        assert [os.path.basename(one.path) for one in damage] == [name]
+        assert "behind the zeros" in damage[0].problem
+        path.write_bytes(data)
+
+
+def unheard(path: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def bad(finding: Finding) -> bool:
+    return finding.level is Level.DAMAGE

@@ -1,0 +1,94 @@
+"""The check finds no damage in logs that are right: being written, crashed, closed."""
+
+import os
+from random import Random
+
+import pytest
+
+from log.logs import FOLDER
+from log.owner import Owner
+from ottla.log.inspection.findings import Finding, Level
+from ottla.log.inspection.partition_check import PartitionCheck
+from ottla.log.inspection.segment_check import Tally
+from ottla.log.inspection.surroundings import Surroundings
+from ottla.testing.disk import Loss, SimulatedDisk, finish
+
+SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
+
+
+def found_in(owner: Owner, *, clean: bool = False, log_start: int | None = None) -> list[Finding]:
+    around = Surroundings(
+        known=True,
+        clean=clean,
+        recovery_point=owner.recovery_point,
+        log_start=log_start,
+    )
+    calls = len(owner.disk.calls)
+    check = PartitionCheck(owner.disk, FOLDER, around, Tally(), lambda path, done, of: None)
+    found = list(check.run())
+    assert len(owner.disk.calls) == calls, "it changed something"
+    assert check.end_offset == owner.end
+    return found
+
+
+def step(owner: Owner, random: Random) -> None:
+    match random.randrange(12):
+        case 0:
+            owner.begin_epoch()
+        case 1:
+            owner.roll()
+        case 2:
+            owner.flush()
+        case 3:
+            first = owner.log.segments.first.base_offset
+            owner.truncate(max(owner.end - random.randrange(20), first, owner.log_start))
+        case 4:
+            owner.trim(min(owner.log_start + random.randrange(8), owner.end))
+        case 5:
+            owner.retain()
+        case 6 | 7:
+            owner.end_transaction(commit=random.random() < 0.3)
+        case 8:
+            owner.crash(random.choice(list(Loss)), random)
+        case _:
+            producer = random.choice([-1, -1, 1, 9])
+            owner.append(random.randrange(1, 4), random.choice([0, 60, 140]), producer)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_log_is_right_at_every_step_of_its_life(part: int) -> None:
+    for seed in range(int(40 * SCALE)):
+        random = Random(f"{part} {seed}")
+        owner = Owner(SimulatedDisk())
+        for _ in range(25):
+            step(owner, random)
+            found = found_in(owner)
+            assert [one for one in found if one.level is not Level.NOTE] == [], (part, seed)
+        finish(owner.log.close())
+        owner.recovery_point = owner.log.recovery_point
+        start = owner.log.log_start_offset
+        found = found_in(owner, clean=True, log_start=start)
+        assert [one for one in found if one.level is not Level.NOTE] == [], (part, seed)
+
+
+def test_an_unfinished_write_is_incomplete_and_no_damage() -> None:
+    owner = Owner(SimulatedDisk())
+    owner.append(2, 60)
+    owner.flush()
+    owner.append(2, 60)
+    path = f"{FOLDER}/00000000000000000000.log"
+    size = owner.disk.open(path).size()
+    flushed = size // 2
+    for cut in range(flushed + 1, size):
+        copy = Owner(SimulatedDisk())
+        copy.append(2, 60)
+        copy.flush()
+        copy.append(2, 60)
+        copy.disk.open(path).truncate(cut)
+        around = Surroundings(known=True, recovery_point=copy.recovery_point)
+        check = PartitionCheck(copy.disk, FOLDER, around, Tally(), lambda path, done, of: None)
+        (finding,) = [one for one in check.run() if one.path == path]
+        assert (finding.level, finding.position) == (Level.INCOMPLETE, flushed)
+        clean = Surroundings(known=True, clean=True, recovery_point=copy.recovery_point)
+        check = PartitionCheck(copy.disk, FOLDER, clean, Tally(), lambda path, done, of: None)
+        assert {one.level for one in check.run() if one.path == path} == {Level.DAMAGE}
