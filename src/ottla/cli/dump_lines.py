@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ottla.cli.escapes import escaped
-from ottla.cli.payloads import Form, Json, decoded, shown
+from ottla.cli.forms import Form
+from ottla.cli.payloads import Json, decoded, shown
 from ottla.log.inspection.entries import (
     AbortedEntry,
     BatchEntry,

@@ -5,11 +5,12 @@ all, and bytes that are no text are never mixed with text that is.
 """
 
 import json
+import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Final, TypeAlias, cast
 
+from ottla.cli.forms import Decoder, Form
 from ottla.errors import ProtocolViolation
 from ottla.ids import Uuid
 from ottla.protocol import offsets_topic, transactions_topic
@@ -24,23 +25,6 @@ from ottla.protocol.topic_records import TopicRecords
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 
 _CONSUMER: Final = "consumer"
-
-
-class Form(StrEnum):
-    """How bytes are shown."""
-
-    TEXT = "text"
-    JSON = "json"
-    HEX = "hex"
-    BASE64 = "base64"
-
-
-class Decoder(StrEnum):
-    """The topics whose records have a format of their own."""
-
-    AUTO = "auto"
-    OFFSETS = "offsets"
-    TRANSACTIONS = "transactions"
 
 
 _TOPICS: Final[Mapping[str, TopicRecords]] = {
@@ -79,13 +63,18 @@ def shown(data: bytes | None, form: Form) -> Json:
 
 def _parsed(text: str) -> Json:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         return text
 
 
 def _refuse(constant: str) -> Json:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> Json:
+    value = float(digits)
+    return value if math.isfinite(value) else _refuse(digits)
 
 
 def decoded(

@@ -112,6 +112,8 @@ class SegmentCheck:
             opened.append(records)
             yield from self._check(records, opened)
         except (FileNotFoundError, StorageFailure) as error:
+            self._state.next_offset = None
+            self._state.transactions.lose_track()
             yield gone_or_unreadable(self._path, error)
         finally:
             for file in opened:

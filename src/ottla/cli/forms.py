@@ -1,0 +1,20 @@
+"""What can be asked of a command that shows records: how bytes are shown, what is decoded."""
+
+from enum import StrEnum
+
+
+class Form(StrEnum):
+    """How bytes are shown."""
+
+    TEXT = "text"
+    JSON = "json"
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+class Decoder(StrEnum):
+    """The topics whose records have a format of their own."""
+
+    AUTO = "auto"
+    OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
