@@ -263,6 +263,54 @@ def test_zeros_behind_the_records_are_incomplete_or_damage() -> None:
         assert "3000000 bytes of zeros" in found.problem
 
 
+def test_zeros_before_other_bytes_are_damage() -> None:
+    disk = data_directory(clean=False)
+    put(disk, f"{ACTIVE}.log", content(disk, f"{ACTIVE}.log") + bytes(1000) + b"x")
+    (found,) = checked(disk)
+    assert found.level is Level.DAMAGE
+
+
+def test_a_compacted_segment_too_ends_before_the_next_begins() -> None:
+    disk = data_directory()
+    data = bytearray(content(disk, f"{FIRST}.log"))
+    last = len(data) - 78
+    assert int.from_bytes(data[last : last + 8], "big") == 16
+    data[last + 7] = 40
+    put(disk, f"{FIRST}.log", bytes(data))
+    problems = [one.problem for one in damage(disk, compacted=True)]
+    assert "it ends with offset 40, the next segment begins at 17" in problems
+
+
+def test_behind_bytes_that_are_no_batch_the_next_one_is_found() -> None:
+    disk = data_directory()
+    data = content(disk, f"{FIRST}.log")
+    for destroyed in (data[:137] + bytes(137) + data[274:], data[:145] + b"\x7f" + data[146:]):
+        put(disk, f"{FIRST}.log", destroyed)
+        found = list(list_file(disk, f"{FIRST}.log", View(records=True), unheard))
+        assert [e.offset for e in found if isinstance(e, RecordEntry)] == [0, *range(2, 17)]
+        (hole,) = [e for e in found if isinstance(e, Finding)]
+        assert (hole.level, hole.position) == (Level.DAMAGE, 137)
+        assert "137 bytes before the next batch" in hole.problem
+        assert {one.path for one in damage(disk)} == {f"{FIRST}.log"}
+    # Of two damaged places both are told.
+    put(disk, f"{FIRST}.log", data[:137] + bytes(137) + data[274:-1] + b"?")
+    assert len([one for one in damage(disk) if one.path == f"{FIRST}.log"]) == 2
+
+
+def test_a_search_for_the_next_batch_ends() -> None:
+    """Each of these claims to be a batch, and none is."""
+    disk = data_directory()
+    fake = bytearray(made([b"?"])[:HEADER_SIZE])
+    fake[:8] = (31).to_bytes(8, "big")
+    fake[8:12] = (49).to_bytes(4, "big")
+    size = len(content(disk, f"{ACTIVE}.log"))
+    good = content(disk, f"{ACTIVE}.log")
+    put(disk, f"{ACTIVE}.log", good + b"?" * 61 + bytes(fake) * 3000 + good)
+    (found,) = [one for one in damage(disk) if one.path == f"{ACTIVE}.log"]
+    assert found.position == size
+    assert "bytes are not looked at" in found.problem
+
+
 def test_a_topic_has_one_id() -> None:
     disk = data_directory()
     text = content(disk, f"{OTHER}/partition.metadata")

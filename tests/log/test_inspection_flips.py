@@ -264,4 +264,5 @@ def positions(data: bytes) -> list[FoundBatch]:
     disk = SimulatedDisk()
     disk.make_folder(DATA)
     put(disk, f"{DATA}/f", data)
-    return list(Walk(disk.open(f"{DATA}/f")).batches(lambda header: False))
+    found = Walk(disk.open(f"{DATA}/f")).batches(lambda header: False)
+    return [batch for batch in found if isinstance(batch, FoundBatch)]

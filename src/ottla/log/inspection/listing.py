@@ -26,7 +26,14 @@ from ottla.log.inspection.findings import Finding, Level
 from ottla.log.inspection.index_files import aborted_entries, offset_entries, time_entries
 from ottla.log.inspection.snapshot_file import producer_entries
 from ottla.log.inspection.text_files import text_entries
-from ottla.log.inspection.walk import BATCH_BYTES_MAX, FoundBatch, Tail, TailKind, Walk
+from ottla.log.inspection.walk import (
+    BATCH_BYTES_MAX,
+    FoundBatch,
+    Hole,
+    Tail,
+    TailKind,
+    Walk,
+)
 from ottla.log.names import DIRECTORY_LOCK, FileState, parse_folder
 from ottla.records.batch import Batch, BatchHeader
 from ottla.records.control import ControlRecord, read_control
@@ -223,6 +230,9 @@ def _batches(file: File, view: View, progress: FileProgress) -> Iterator[Entry |
         return view.touches(header.base_offset, header.base_offset + header.last_offset_delta)
 
     for found in walk.batches(wanted):
+        if isinstance(found, Hole):
+            yield hole_finding(file.path, found)
+            continue
         header = found.header
         if header.base_offset >= view.to_offset:
             return
@@ -234,6 +244,12 @@ def _batches(file: File, view: View, progress: FileProgress) -> Iterator[Entry |
                 yield from _records(file.path, found, view)
     if walk.tail is not None and walk.tail.kind is not TailKind.WHOLE:
         yield tail_finding(file.path, walk.tail)
+
+
+def hole_finding(path: str, hole: Hole) -> Finding:
+    """What lies between batches."""
+    problem = f"{hole.problem}; {hole.size} bytes before the next batch are left out"
+    return Finding(Level.DAMAGE, path, problem, hole.position)
 
 
 def tail_finding(path: str, tail: Tail) -> Finding:

@@ -15,9 +15,16 @@ from ottla.log.inspection.findings import Finding, Level
 from ottla.log.inspection.history import Epochs, OpenTransactions
 from ottla.log.inspection.index_check import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
 from ottla.log.inspection.index_files import aborted_entries, offset_entries, time_entries
-from ottla.log.inspection.listing import FileProgress, gone_or_unreadable
+from ottla.log.inspection.listing import FileProgress, gone_or_unreadable, hole_finding
 from ottla.log.inspection.surroundings import Surroundings
-from ottla.log.inspection.walk import BATCH_BYTES_MAX, FoundBatch, Tail, TailKind, Walk
+from ottla.log.inspection.walk import (
+    BATCH_BYTES_MAX,
+    FoundBatch,
+    Hole,
+    Tail,
+    TailKind,
+    Walk,
+)
 from ottla.log.names import FileState, Kind
 from ottla.log.segment import RELATIVE_MAX
 from ottla.records.batch import Batch
@@ -134,6 +141,10 @@ class SegmentCheck:
         walk = Walk(records, lambda done, total: self._progress(self._path, done, total))
         yield from self._start()
         for found in walk.batches(lambda header: True):
+            if isinstance(found, Hole):
+                yield hole_finding(self._path, found)
+                yield from self._lose_track(found.position)
+                continue
             yield from self._check_batch(found)
             header = found.header
             if self._sound and offsets is not None:
@@ -228,13 +239,18 @@ class SegmentCheck:
             yield Finding(level, self._path, found_problem.problem, position)
         if right:
             self._state.next_offset = header.next_offset
-        elif self._sound:
+            self._gap_allowed = self._around.compacted
+        else:
+            yield from self._lose_track(position)
+
+    def _lose_track(self, position: int) -> Iterator[Finding]:
+        """Go on behind what is wrong: there may be any offset above those that were right."""
+        self._gap_allowed = True
+        if self._sound:
             self._sound = False
             self._state.transactions.lose_track()
             problem = "from here on the indexes are not compared with the records"
             yield Finding(Level.NOTE, self._path, problem, position)
-        # What is behind a wrong batch may begin anywhere above those that were right.
-        self._gap_allowed = self._around.compacted or not right
 
     def _offset_problems(self, found: FoundBatch) -> Iterator[str]:
         header = found.header
