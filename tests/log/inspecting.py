@@ -19,7 +19,7 @@ from ottla.log.checkpoints import (
     format_offsets,
     format_partition_metadata,
 )
-from ottla.log.files import read_whole
+from ottla.log.disk import read_whole
 from ottla.log.inspection.directory_check import check_directory, check_file, check_partition
 from ottla.log.inspection.findings import Finding, Level
 from ottla.log.inspection.segment_check import Tally

@@ -5,12 +5,16 @@ from random import Random
 
 import pytest
 
+from log.brokers import EPOCH, append, created, opened, partition
 from log.logs import FOLDER
 from log.owner import Owner
+from ottla.ids import Offset
+from ottla.log.inspection.directory_check import check_directory
 from ottla.log.inspection.findings import Finding, Level
 from ottla.log.inspection.partition_check import PartitionCheck
 from ottla.log.inspection.segment_check import Tally
 from ottla.log.inspection.surroundings import Surroundings
+from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
@@ -69,6 +73,24 @@ def test_a_log_is_right_at_every_step_of_its_life(part: int) -> None:
         start = owner.log.log_start_offset
         found = found_in(owner, clean=True, log_start=start)
         assert [one for one in found if one.level is not Level.NOTE] == [], (part, seed)
+
+
+def test_the_directory_of_a_broker_is_right_while_it_runs_and_when_it_has_stopped() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, ("/data",))
+        for number in range(3):
+            hosted = await created(logs, number)
+            for turn in range(number * 6):
+                append(hosted, b"%d %d" % (number, turn), bytes(100))
+            hosted.high_watermark = hosted.log.next_offset
+        logs[partition(2)].log.advance_log_start(Offset(7))
+        found = list(check_directory(disk, "/data", Tally(), lambda path, done, of: None))
+        assert [one for one in found if one.level is not Level.NOTE] == []
+        await logs.close(EPOCH)
+        assert list(check_directory(disk, "/data", Tally(), lambda path, done, of: None)) == []
+
+    simulated(program)
 
 
 def test_an_unfinished_write_is_incomplete_and_no_damage() -> None:

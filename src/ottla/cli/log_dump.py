@@ -29,7 +29,8 @@ from ottla.cli.forms import Decoder, Form
 from ottla.cli.output import Output
 from ottla.cli.payloads import Json, records_of
 from ottla.errors import StorageFailure
-from ottla.log.files import Disk, OsDisk
+from ottla.log.disk import Disk
+from ottla.log.files import OsDisk
 from ottla.log.inspection.directory_check import check_directory, check_file, check_partition
 from ottla.log.inspection.entries import Entry, FileEntry
 from ottla.log.inspection.findings import Finding, Level, capped

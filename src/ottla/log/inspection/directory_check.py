@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ottla.errors import StorageFailure
 from ottla.ids import TopicPartition, Uuid
-from ottla.log.files import Disk
+from ottla.log.disk import Disk
 from ottla.log.inspection.contents import Content, identify
 from ottla.log.inspection.findings import Finding, Level
 from ottla.log.inspection.history import Epochs, OpenTransactions
@@ -21,7 +21,7 @@ from ottla.log.inspection.listing import (
 )
 from ottla.log.inspection.partition_check import PartitionCheck
 from ottla.log.inspection.segment_check import LogState, SegmentCheck, SegmentFiles, Tally
-from ottla.log.inspection.surroundings import DataDirectory, Surroundings
+from ottla.log.inspection.surroundings import Checkpoints, Surroundings
 from ottla.log.names import (
     CLEANED_OFFSETS,
     DIRECTORY_LOCK,
@@ -44,7 +44,7 @@ def check_directory(
     disk: Disk, directory: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
 ) -> Iterator[Finding]:
     """A data directory with all its partitions."""
-    known = DataDirectory.read(disk, directory)
+    known = Checkpoints.read(disk, directory)
     names = disk.names(directory)
     for name in names:
         if parse_folder(name) is None and name != DIRECTORY_LOCK:
@@ -78,7 +78,7 @@ def check_directory(
 
 
 def _check_checkpoints(
-    known: DataDirectory, ends: dict[TopicPartition, int | None]
+    known: Checkpoints, ends: dict[TopicPartition, int | None]
 ) -> Iterator[Finding]:
     for name, offsets in known.offsets.items():
         path = f"{known.path}/{name}"
@@ -151,7 +151,7 @@ def _around(disk: Disk, folder: str, compacted: bool) -> Surroundings:
     parent, _, name = folder.rpartition("/")
     parsed_name = parse_folder(name)
     partition = None if parsed_name is None else parsed_name.partition
-    return DataDirectory.read(disk, parent or "/").around(partition, compacted=compacted)
+    return Checkpoints.read(disk, parent or "/").around(partition, compacted=compacted)
 
 
 def _check_alone(disk: Disk, path: str, tally: Tally, progress: FileProgress) -> Iterator[Finding]:

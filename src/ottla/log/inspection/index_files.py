@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final, TypeVar
 
 from ottla.log.aborted import AbortedIndex
-from ottla.log.files import File
+from ottla.log.disk import File
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.inspection.entries import AbortedEntry, OffsetIndexEntry, TimeIndexEntry
 from ottla.log.inspection.findings import Finding, Level

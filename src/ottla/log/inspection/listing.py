@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from ottla.errors import OttlaError, StorageFailure
-from ottla.log.files import Disk, File
+from ottla.log.disk import Disk, File
 from ottla.log.inspection.contents import Content, Identity, identify
 from ottla.log.inspection.entries import (
     AbortedEntry,

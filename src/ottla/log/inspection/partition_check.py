@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.errors import StorageFailure
 from ottla.ids import Uuid
-from ottla.log.files import Disk
+from ottla.log.disk import Disk
 from ottla.log.inspection.contents import Content, Identity, identify
 from ottla.log.inspection.entries import EpochEntry, ProducerStateEntry
 from ottla.log.inspection.findings import Finding, Level

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.errors import StorageFailure
-from ottla.log.files import Disk, File
+from ottla.log.disk import Disk, File
 from ottla.log.inspection.findings import Finding, Level
 from ottla.log.inspection.history import Epochs, OpenTransactions
 from ottla.log.inspection.index_check import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck

@@ -9,7 +9,7 @@ from typing import Final
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from ottla.log.files import File
+from ottla.log.disk import File
 from ottla.log.inspection.entries import ProducerStateEntry
 from ottla.log.inspection.findings import Finding, Level
 

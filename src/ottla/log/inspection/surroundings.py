@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.errors import StorageFailure
 from ottla.ids import Offset, TopicPartition
-from ottla.log.files import Disk
+from ottla.log.disk import Disk
 from ottla.log.inspection.findings import Level
 from ottla.log.inspection.text_files import offsets_in
 from ottla.log.names import (
@@ -47,7 +47,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class DataDirectory:
+class Checkpoints:
     """The checkpoints of a data directory, those that can be read."""
 
     path: str
@@ -58,7 +58,7 @@ class DataDirectory:
     )
 
     @classmethod
-    def read(cls, disk: Disk, path: str) -> "DataDirectory":
+    def read(cls, disk: Disk, path: str) -> "Checkpoints":
         """Read what is there; a folder that is none has nothing to tell."""
         names = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANED_OFFSETS)
         try:

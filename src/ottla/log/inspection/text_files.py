@@ -16,8 +16,8 @@ from ottla.log.checkpoints import (
     parse_partition_metadata,
     read_checkpoint,
 )
+from ottla.log.disk import Disk
 from ottla.log.errors import CorruptText
-from ottla.log.files import Disk
 from ottla.log.inspection.contents import Content
 from ottla.log.inspection.entries import CheckpointEntry, Entry, EpochEntry, FactsEntry
 from ottla.log.inspection.findings import Finding, Level

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from ottla.log.files import File
+from ottla.log.disk import File
 from ottla.records.batch import (
     CRC_END,
     DECOMPRESSED_BYTES_MAX,
