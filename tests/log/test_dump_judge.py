@@ -17,7 +17,7 @@ from ottla.log.inspection.directory_check import check_partition
 from ottla.log.inspection.findings import Finding, Level
 from ottla.log.inspection.segment_check import Tally
 
-JUDGE = str(Path(__file__).parents[1] / "judges" / "DumpJudge.java")
+JUDGE = str(Path(__file__).with_name("DumpJudge.java"))
 
 Change = Callable[[bytes], bytes]
 
