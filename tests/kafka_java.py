@@ -1,61 +1,42 @@
-"""Kafka's Java tools as judges: fetched by their coordinates, kept in the user's cache.
+"""Kafka as a judge in tests, with what a test does where Kafka cannot be had.
 
 Without Java and Maven a test that needs them is skipped and says so; in CI it fails, because
 there they belong to the machine.
 """
 
-import fcntl
-import hashlib
 import os
-import shutil
 import subprocess
-from pathlib import Path
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
-POM = Path(__file__).parent / "judges" / "pom.xml"
+from judges.java import NoJudge, java_command
+from judges.kafka_broker import KafkaBroker
+
+
+@contextmanager
+def judge_needed() -> Generator[None]:
+    """What is done inside needs Kafka."""
+    try:
+        yield
+    except NoJudge as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 def run_java(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a class of Kafka's with its libraries."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            missing = f"needs {program}: install Java 17 and Maven to let Kafka judge"
-            if os.environ.get("CI"):
-                pytest.fail(missing)
-            pytest.skip(missing)
-    return subprocess.run(
-        ["java", "-cp", _class_path(), main_class, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with judge_needed():
+        command = java_command(main_class, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def _class_path() -> str:
-    """Where the jars are; the first test that asks fetches them, the others wait for it."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = home / "ottla" / f"judges-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
-    cache.mkdir(parents=True, exist_ok=True)
-    found = cache / "class-path"
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _complete(found):
-            _fetch(found)
-    return found.read_text()
-
-
-def _complete(class_path: Path) -> bool:
-    return class_path.exists() and all(map(os.path.exists, class_path.read_text().split(":")))
-
-
-def _fetch(class_path: Path) -> None:
-    arguments = ["-q", "-B", "-ntp", "-f", str(POM), f"-Dmdep.outputFile={class_path}"]
-    done = subprocess.run(
-        ["mvn", *arguments, "dependency:build-classpath"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.fail(f"Maven could not fetch Kafka's tools:\n{done.stdout}{done.stderr}")
+@contextmanager
+def kafka_broker(settings: Mapping[str, object] | None = None) -> Generator[KafkaBroker]:
+    """A running broker of Kafka's, for as long as the `with` lasts."""
+    with judge_needed():
+        broker = KafkaBroker(settings)
+    with broker:
+        yield broker

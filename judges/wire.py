@@ -1,0 +1,48 @@
+"""A connection to any broker, Kafka's or ours: one request, one answer, nothing in between.
+
+Invariant: what is sent and what comes back are exactly the messages that the caller sees: no
+retries, no metadata, no sessions. For tests that put one question to two brokers.
+"""
+
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.protocol.conversation import ClientConversation
+from ottla.protocol.message import Message
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class Wire:
+    """A connection that is closed at the end of its `with`."""
+
+    def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
+        self._socket = socket.create_connection(address, timeout_s)
+        self._conversation = ClientConversation("wire")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer to a request; ConnectionError when the broker hangs up instead."""
+        _, buffers = self._conversation.send(request, version)
+        self._socket.sendall(b"".join(buffers))
+        while True:
+            data = self._socket.recv(_CHUNK_BYTES)
+            if not data:
+                raise ConnectionError("the broker hung up")
+            for response in self._conversation.receive(data):
+                return response.message

@@ -1,0 +1,62 @@
+"""The judge itself: a broker of Kafka's that starts, answers, dies and leaves nothing behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from judges.kafka_broker import KafkaBroker, KafkaFailed
+from judges.wire import Wire
+from kafka_java import judge_needed, kafka_broker
+from ottla.protocol.messages.metadata import MetadataRequest
+
+
+def gone(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_it_answers_dies_comes_back_and_leaves_nothing() -> None:
+    with kafka_broker({"num.partitions": 3}) as kafka:
+        folder = kafka.data.parent
+        first = kafka.process_id
+        with kafka.wire() as wire:
+            answer = wire.ask(MetadataRequest(topics=()), 12)
+        assert [(b.host, b.port) for b in answer.brokers] == [kafka.address]
+        kafka.kill()
+        assert gone(first)
+        assert not (kafka.data / ".kafka_cleanshutdown").exists()
+        kafka.start()
+        second = kafka.process_id
+        kafka.stop()
+        assert gone(second)
+        assert (kafka.data / ".kafka_cleanshutdown").exists()
+        kafka.start()
+        third = kafka.process_id
+        address = kafka.address
+    assert gone(third)
+    assert not folder.exists()
+    with pytest.raises(OSError, match="refused"):
+        Wire(address)
+
+
+def test_a_failed_start_shows_the_log_and_leaves_nothing() -> None:
+    with judge_needed():
+        broker = KafkaBroker({"log.retention.ms": "a week"})
+    with pytest.raises(KafkaFailed, match="a week"), broker:
+        pass
+    assert not Path(broker.data).parent.exists()
+    assert not broker.running
+
+
+def test_a_failure_in_its_scope_shows_the_log() -> None:
+    with judge_needed():
+        broker = KafkaBroker()
+    broker.log.write_text("what Kafka said\n")
+    error = ValueError("what went wrong")
+    broker.__exit__(ValueError, error, None)
+    assert "what Kafka said" in error.__notes__[0]
+    assert not broker.log.exists()
