@@ -29,7 +29,7 @@ run: setup ## start what there is and explain it
 	@$(BIN)/python examples/first_look.py
 
 test: setup check ## every check and every test, with the kernel compiled and as plain Python
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
 
 check: lint types imports references ## ruff, pyright strict, import contracts, fresh references

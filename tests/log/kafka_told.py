@@ -1,0 +1,220 @@
+"""What a real Kafka tells of its partitions: to a consumer, and in answers to single requests."""
+
+import importlib
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from judges.kafka_broker import KafkaBroker
+from judges.wire import Wire
+from ottla.errors import ErrorCode
+from ottla.ids import TopicPartition
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.records.batch import batches
+
+# The type checker brings stubs of an earlier version.
+kafka_python: Any = importlib.import_module("kafka")
+
+LATEST_TIME = -3  # of ListOffsets: the record with the largest timestamp
+EPOCHS = range(6)  # more than there are
+CONSUME_S_MAX = 30
+
+
+class Seen(NamedTuple):
+    """A record as a consumer sees it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class AtTime(NamedTuple):
+    """What ListOffsets finds; all -1 when there is nothing."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class ProducerTold(NamedTuple):
+    """What DescribeProducers knows of one."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    transaction_first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Everything that Kafka says of one partition."""
+
+    log_start: int
+    high_watermark: int
+    last_stable: int
+    raw: bytes  # the batches as they are on its disk
+    aborted: frozenset[tuple[int, int]]  # producer id and first offset
+    seen: list[Seen]
+    committed: list[Seen]
+    times: dict[int, AtTime]
+    producers: list[ProducerTold]
+    epoch_ends: dict[int, tuple[int, int] | None]
+
+
+def ask_all(kafka: KafkaBroker, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Told]:
+    """Ask for everything."""
+    with (
+        kafka.wire() as wire,
+        _consumer(kafka, "read_uncommitted") as consumer,
+        _consumer(kafka, "read_committed") as committed,
+    ):
+        return {partition: _ask(wire, consumer, committed, partition) for partition in partitions}
+
+
+@contextmanager
+def _consumer(kafka: KafkaBroker, isolation_level: str) -> Generator[Any]:
+    made = kafka_python.KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap,
+        isolation_level=isolation_level,
+        exclude_internal_topics=False,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=100,
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _ask(wire: Wire, consumer: Any, committed: Any, partition: TopicPartition) -> Told:
+    first = _fetch(wire, partition, 0, committed=False)
+    start, end = first.log_start_offset, first.high_watermark
+    raw = _fetch_all(wire, partition, start, end)
+    stable = _fetch(wire, partition, start, committed=True).last_stable_offset
+    seen = _consume(consumer, partition, start, end)
+    return Told(
+        start,
+        end,
+        stable,
+        raw,
+        _aborted(wire, partition, start, stable),
+        seen,
+        _consume(committed, partition, start, stable),
+        _times(wire, partition, seen),
+        _producers(wire, partition),
+        {epoch: _epoch_end(wire, partition, epoch) for epoch in EPOCHS},
+    )
+
+
+def _fetch(wire: Wire, partition: TopicPartition, offset: int, *, committed: bool) -> Any:
+    asked = FetchPartition(
+        partition=partition.partition, fetch_offset=offset, partition_max_bytes=2**20
+    )
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        isolation_level=int(committed),
+        topics=[FetchTopic(topic=partition.topic, partitions=[asked])],
+    )
+    answer = wire.ask(request, 12).responses[0].partitions[0]
+    assert answer.error_code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if answer.error_code and not offset:
+        return _fetch(wire, partition, _list(wire, partition, -2).offset, committed=committed)
+    return answer
+
+
+def _fetch_all(wire: Wire, partition: TopicPartition, offset: int, end: int) -> bytes:
+    raw = b""
+    while offset < end:
+        records = bytes(_fetch(wire, partition, offset, committed=False).records)
+        if not records:
+            break  # compaction has removed what was at the end
+        raw += records
+        offset = list(batches(records))[-1].header.next_offset
+    return raw
+
+
+def _aborted(
+    wire: Wire, partition: TopicPartition, offset: int, stable: int
+) -> frozenset[tuple[int, int]]:
+    found: set[tuple[int, int]] = set()
+    while offset < stable:
+        answer = _fetch(wire, partition, offset, committed=True)
+        found |= {(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()}
+        if not answer.records:
+            break
+        offset = list(batches(bytes(answer.records)))[-1].header.next_offset
+    return frozenset(found)
+
+
+def _consume(consumer: Any, partition: TopicPartition, start: int, end: int) -> list[Seen]:
+    assigned = kafka_python.TopicPartition(partition.topic, partition.partition)
+    consumer.assign([assigned])
+    consumer.seek(assigned, start)
+    found: list[Seen] = []
+    deadline_s = time.monotonic() + CONSUME_S_MAX
+    while consumer.position(assigned) < end:
+        assert time.monotonic() < deadline_s, f"{partition}: the consumer does not reach {end}"
+        found += [
+            Seen(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+            for record in consumer.poll(200).get(assigned, [])
+        ]
+    return found
+
+
+def _list(wire: Wire, partition: TopicPartition, timestamp: int) -> AtTime:
+    asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name=partition.topic, partitions=[asked])]
+    answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+    found = answer.topics[0].partitions[0]
+    assert found.error_code == ErrorCode.NONE
+    return AtTime(found.offset, found.timestamp, found.leader_epoch)
+
+
+def _times(wire: Wire, partition: TopicPartition, seen: Iterable[Seen]) -> dict[int, AtTime]:
+    """At every timestamp there is, beside it, and at the largest one."""
+    asked = {one.timestamp + beside for one in seen for beside in (-1, 0, 1)} | {0, 2**60}
+    return {
+        timestamp: _list(wire, partition, timestamp) for timestamp in (LATEST_TIME, *sorted(asked))
+    }
+
+
+def _producers(wire: Wire, partition: TopicPartition) -> list[ProducerTold]:
+    asked = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
+    answer = wire.ask(DescribeProducersRequest(topics=[asked]), 0).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.NONE
+    return sorted(
+        ProducerTold(
+            one.producer_id,
+            one.producer_epoch,
+            one.last_sequence,
+            one.last_timestamp,
+            one.current_txn_start_offset,
+        )
+        for one in answer.active_producers
+    )
+
+
+def _epoch_end(wire: Wire, partition: TopicPartition, epoch: int) -> tuple[int, int] | None:
+    asked = OffsetForLeaderPartition(partition=partition.partition, leader_epoch=epoch)
+    topics = [OffsetForLeaderTopic(topic=partition.topic, partitions=[asked])]
+    answer = wire.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
+    found = answer.topics[0].partitions[0]
+    assert found.error_code == ErrorCode.NONE
+    return None if found.end_offset < 0 else (found.leader_epoch, found.end_offset)

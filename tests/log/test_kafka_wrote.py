@@ -1,0 +1,323 @@
+"""A data directory that a real Kafka wrote: our log opens it, and finds in it what Kafka says.
+
+One broker writes everything. What it tells of its partitions is kept, then it is killed, started
+again, asked again and stopped cleanly; our log opens a copy of what each of the two ends left.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Collection, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kafka_java import kafka_broker
+from log.kafka_told import EPOCHS, LATEST_TIME, AtTime, ProducerTold, Seen, Told, ask_all
+from log.kafka_topics import (
+    INDEX_INTERVAL_BYTES,
+    INTERNAL,
+    PARTITIONS,
+    SEGMENT_BYTES,
+    SETTINGS,
+    TOPICS,
+    write_all,
+    write_codecs,
+)
+from ottla.ids import Offset, TopicPartition
+from ottla.log.checkpoints import (
+    parse_clean_shutdown,
+    parse_meta_properties,
+    parse_offsets,
+    parse_partition_metadata,
+)
+from ottla.log.epochs import EpochHistory
+from ottla.log.files import OsDisk
+from ottla.log.names import (
+    CLEAN_SHUTDOWN,
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+)
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_snapshot import read_snapshot
+from ottla.log.recovery import Recovered, open_log
+from ottla.log.rules import LogRules
+from ottla.records.batch import Batch, batches
+from ottla.records.control import ControlType, read_control
+
+pytestmark = pytest.mark.xdist_group("kafka")  # one worker, so that the broker writes once
+
+ALL = [*PARTITIONS, *INTERNAL]
+OURS = pytest.mark.parametrize("partition", ALL, ids=str)
+AFTER = pytest.mark.parametrize("end", ["killed", "stopped"])
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a broker left, and what it said before."""
+
+    data: Path
+    told: dict[TopicPartition, Told]
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Left]:
+    copies = tmp_path_factory.mktemp("kafka")
+    with kafka_broker(SETTINGS) as kafka:
+        write_all(kafka)
+        told = ask_all(kafka, ALL)
+        kafka.kill()
+        killed = Left(shutil.copytree(kafka.data, copies / "killed"), told)
+        kafka.start()
+        write_codecs(kafka, range(200, 260))  # in another leader epoch
+        told = ask_all(kafka, ALL)
+        kafka.stop()
+        stopped = Left(shutil.copytree(kafka.data, copies / "stopped"), told)
+    return {"killed": killed, "stopped": stopped}
+
+
+@pytest.fixture
+def disk() -> Generator[OsDisk]:
+    disk = OsDisk()
+    yield disk
+    disk.close()
+
+
+def offsets(data: Path, name: str) -> dict[TopicPartition, Offset]:
+    return parse_offsets((data / name).read_text())
+
+
+def opened(
+    disk: OsDisk, left: Left, partition: TopicPartition, copy: Path, *, clean: bool
+) -> Recovered:
+    """Open a copy of a partition as a broker would that finds this directory."""
+    policy = TOPICS.get(partition.topic, (0, {"cleanup.policy": "compact"}))[1]
+    compact = policy.get("cleanup.policy") == "compact"
+    return open_log(
+        disk,
+        str(shutil.copytree(left.data / str(partition), copy / str(partition))),
+        LogRules(
+            segment_bytes=SEGMENT_BYTES, index_interval_bytes=INDEX_INTERVAL_BYTES, compact=compact
+        ),
+        recovery_point=offsets(left.data, RECOVERY_POINTS).get(partition, 0),
+        log_start_offset=offsets(left.data, LOG_START_OFFSETS).get(partition, 0),
+        clean=clean,
+        now_ms=0,
+        chance=lambda: 0.0,
+    )
+
+
+def raw(log: PartitionLog, upper: int) -> bytes:
+    found, offset = b"", log.log_start_offset
+    while offset < upper:
+        piece = asyncio.run(_piece(log, offset, upper))
+        if not piece:
+            break
+        found += piece
+        offset = list(batches(piece))[-1].header.next_offset
+    return found
+
+
+async def _piece(log: PartitionLog, offset: int, upper: int) -> bytes:
+    return await (await log.read(offset, upper, 5_000)).read()
+
+
+def seen(data: bytes, start: int) -> list[Seen]:
+    """What a consumer makes of batches."""
+    return [record for batch in batches(data) for record in _seen(batch, start)]
+
+
+def _seen(batch: Batch, start: int) -> list[Seen]:
+    assert batch.crc_ok
+    if batch.header.is_control:
+        return []
+    return [
+        Seen(r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
+        for r in batch.records(from_offset=start)
+    ]
+
+
+def committed(log: PartitionLog, stable: int) -> list[Seen]:
+    """What a consumer that reads only what is committed makes of them (KIP-98)."""
+    start = log.log_start_offset
+    begins = sorted(
+        (one.first_offset, one.producer_id) for one in log.aborted_transactions(start, stable)
+    )
+    aborted: set[int] = set()
+    found: list[Seen] = []
+    for batch in batches(raw(log, stable)):
+        header = batch.header
+        while begins and begins[0][0] <= header.last_offset:
+            aborted.add(begins.pop(0)[1])
+        if header.is_control:
+            if _is_abort(batch):
+                aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            found += _seen(batch, start)
+    return found
+
+
+def _is_abort(batch: Batch) -> bool:
+    control = read_control(batch)  # None when compaction has emptied the batch
+    return control is not None and control.type == ControlType.ABORT
+
+
+def at_time(log: PartitionLog, timestamp: int) -> AtTime:
+    looking = log.find_latest_time() if timestamp == LATEST_TIME else log.find_time(timestamp)
+    found = asyncio.run(looking)
+    return AtTime(-1, -1, -1) if found is None else AtTime(*found)
+
+
+def by_time(data: bytes, start: int, asked: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """The first records of a time or later, found the long way; markers are records too."""
+    records = [
+        (record.offset, record.timestamp)
+        for batch in batches(data)
+        for record in batch.records(from_offset=start)
+    ]
+    latest = max((time for _, time in records), default=0)
+    late = {time: latest if time == LATEST_TIME else time for time in asked}
+    return {
+        time: next((record for record in records if record[1] >= least), (-1, -1))
+        for time, least in late.items()
+    }
+
+
+def with_records(data: bytes, aborted: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Those of the aborted transactions of which compaction has left records."""
+    left: set[tuple[int, int]] = set()
+    began = {producer_id: -1 for producer_id, _ in aborted}
+    firsts = sorted(aborted, key=lambda one: one[1])
+    for header in (batch.header for batch in batches(data)):
+        for producer_id, first in firsts:
+            if first <= header.last_offset and first > began[producer_id]:
+                began[producer_id] = first
+        if header.is_transactional and header.producer_id in began:
+            if header.is_control:
+                began[header.producer_id] = header.base_offset
+            elif (header.producer_id, began[header.producer_id]) in aborted:
+                left.add((header.producer_id, began[header.producer_id]))
+    return left
+
+
+def has_empty_segment(folder: Path) -> bool:
+    """Whether compaction has left nothing of a segment.
+
+    Then Kafka finds no timestamp at all up to the time at which that file was written: it takes
+    this for the timestamp of its records, looks for one in it, and looks no further.
+    """
+    *closed, _ = sorted(folder.glob("*.log"))
+    return any(not path.stat().st_size for path in closed)
+
+
+@AFTER
+@OURS
+def test_our_log_has_what_kafka_says(
+    left: dict[str, Left], disk: OsDisk, end: str, partition: TopicPartition, tmp_path: Path
+) -> None:
+    directory = left[end]
+    told = directory.told[partition]
+    recovered = opened(disk, directory, partition, tmp_path, clean=end == "stopped")
+    log = recovered.log
+    assert [note for note in recovered.notes if "left behind" not in note] == []
+    assert (log.log_start_offset, log.next_offset) == (told.log_start, told.high_watermark)
+    data = raw(log, log.next_offset)
+    assert data == told.raw
+    assert seen(data, log.log_start_offset) == told.seen
+    stable = log.last_stable_offset(log.next_offset)
+    assert stable == told.last_stable
+    aborted = {
+        (one.producer_id, one.first_offset)
+        for one in log.aborted_transactions(log.log_start_offset, stable)
+    }
+    if end == "killed" and partition.topic == "compacted":
+        # Made anew from the batches, an index lacks those of which nothing is left but a marker.
+        assert aborted <= told.aborted
+        assert with_records(data, aborted) == with_records(data, told.aborted)
+    else:
+        assert aborted == told.aborted
+    assert committed(log, stable) == told.committed
+    times = {time: at_time(log, time) for time in told.times}
+    found = {time: (one.offset, one.timestamp) for time, one in times.items()}
+    assert found == by_time(data, log.log_start_offset, told.times)
+    if not has_empty_segment(directory.data / str(partition)):
+        assert times == told.times
+    # An epoch without records is not taken over: the next leader begins one at the log's end.
+    written = max((batch.header.leader_epoch for batch in batches(data)), default=-1)
+    assert {epoch: log.end_offset(epoch) for epoch in EPOCHS} == {
+        epoch: told.epoch_ends[epoch] if epoch <= written else None for epoch in EPOCHS
+    }
+    producers = [
+        ProducerTold(
+            one.producer_id,
+            one.epoch,
+            one.last_sequence,
+            one.last_timestamp,
+            -1 if one.transaction_first_offset is None else one.transaction_first_offset,
+        )
+        for one in log.producers
+    ]
+    assert sorted(producers) == told.producers
+
+
+@AFTER
+def test_the_small_files_are_read(left: dict[str, Left], end: str) -> None:
+    data, told = left[end].data, left[end].told
+    meta = parse_meta_properties((data / META_PROPERTIES).read_text())
+    assert (meta.node_id, meta.version, meta.other) == (1, 1, ())
+    assert meta.directory_id is not None
+    assert parse_partition_metadata((data / "codecs-0" / PARTITION_METADATA).read_text())
+    starts, cleaned = offsets(data, LOG_START_OFFSETS), offsets(data, CLEANED_OFFSETS)
+    assert starts == {p: one.log_start for p, one in told.items() if one.log_start}
+    assert {p for p in PARTITIONS if "cleanup.policy" in TOPICS[p.topic][1]} <= set(cleaned)
+    points, marks = offsets(data, RECOVERY_POINTS), offsets(data, HIGH_WATERMARKS)
+    for partition, one in told.items():
+        assert points.get(partition, 0) <= one.high_watermark
+        assert marks.get(partition, 0) <= one.high_watermark
+    ends = {p: Offset(one.high_watermark) for p, one in told.items()}
+    if end == "stopped":
+        assert points == ends
+        assert marks == ends
+        assert parse_clean_shutdown((data / CLEAN_SHUTDOWN).read_text()) is not None
+    for partition in ALL:
+        folder = data / str(partition)
+        epochs, end_offset = (
+            EpochHistory.parse((folder / LEADER_EPOCHS).read_text()),
+            ends[partition],
+        )
+        found = {epoch: epochs.end_offset(epoch, end_offset) for epoch in EPOCHS}
+        assert found == told[partition].epoch_ends
+        for snapshot in folder.glob("*.snapshot"):
+            read_snapshot(snapshot.read_bytes())
+    assert any((data / "transactions-0").glob("*.snapshot"))
+
+
+def test_kafka_wrote_all_that_there_is(left: dict[str, Left]) -> None:
+    """Or the other tests would pass on less than they claim."""
+    told = left["stopped"].told
+    by_name = {str(partition): one for partition, one in told.items()}
+    codecs = {
+        batch.header.compression.name.lower()
+        for index in range(5)
+        for batch in batches(by_name[f"codecs-{index}"].raw)
+    }
+    assert codecs == {"none", "gzip", "snappy", "lz4", "zstd"}
+    open_one = by_name["transactions-1"]
+    assert open_one.last_stable < open_one.high_watermark
+    assert len(open_one.aborted) > 5
+    assert len(by_name["transactions-0"].committed) < len(by_name["transactions-0"].seen)
+    for name in ("compacted-0", "compacted-1", "forgetful-0"):
+        assert len(by_name[name].seen) < by_name[name].high_watermark / 2
+    assert any(one.value is None for one in by_name["compacted-0"].seen)
+    assert not any(one.value is None for one in by_name["forgetful-0"].seen)
+    assert by_name["trimmed-0"].log_start == 154
+    assert by_name["empty-0"].high_watermark == 0
+    epochs = {batch.header.leader_epoch for batch in batches(by_name["codecs-4"].raw)}
+    assert len(epochs) == 2
+    for name in ("codecs-0", "transactions-0", "stamped-0", "trimmed-0"):
+        assert len(list((left["stopped"].data / name).glob("*.log"))) > 1
