@@ -4,16 +4,16 @@ One broker writes everything. What it tells of its partitions is kept, then it i
 again, asked again and stopped cleanly; our log opens a copy of what each of the two ends left.
 """
 
-import asyncio
 import shutil
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from kafka_java import kafka_broker
-from log.kafka_told import EPOCHS, LATEST_TIME, AtTime, ProducerTold, Seen, Told, ask_all
+from log.kafka_agreement import assert_agree
+from log.kafka_told import EPOCHS, Told, ask_all
 from log.kafka_topics import (
     INDEX_INTERVAL_BYTES,
     INTERNAL,
@@ -43,12 +43,10 @@ from ottla.log.names import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
-from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_snapshot import read_snapshot
 from ottla.log.recovery import Recovered, open_log
 from ottla.log.rules import LogRules
-from ottla.records.batch import Batch, batches
-from ottla.records.control import ControlType, read_control
+from ottla.records.batch import batches
 
 pytestmark = pytest.mark.xdist_group("kafka")  # one worker, so that the broker writes once
 
@@ -112,99 +110,6 @@ def opened(
     )
 
 
-def raw(log: PartitionLog, upper: int) -> bytes:
-    found, offset = b"", log.log_start_offset
-    while offset < upper:
-        piece = asyncio.run(_piece(log, offset, upper))
-        if not piece:
-            break
-        found += piece
-        offset = list(batches(piece))[-1].header.next_offset
-    return found
-
-
-async def _piece(log: PartitionLog, offset: int, upper: int) -> bytes:
-    return await (await log.read(offset, upper, 5_000)).read()
-
-
-def seen(data: bytes, start: int) -> list[Seen]:
-    """What a consumer makes of batches."""
-    return [record for batch in batches(data) for record in _seen(batch, start)]
-
-
-def _seen(batch: Batch, start: int) -> list[Seen]:
-    assert batch.crc_ok
-    if batch.header.is_control:
-        return []
-    return [
-        Seen(r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
-        for r in batch.records(from_offset=start)
-    ]
-
-
-def committed(log: PartitionLog, stable: int) -> list[Seen]:
-    """What a consumer that reads only what is committed makes of them (KIP-98)."""
-    start = log.log_start_offset
-    begins = sorted(
-        (one.first_offset, one.producer_id) for one in log.aborted_transactions(start, stable)
-    )
-    aborted: set[int] = set()
-    found: list[Seen] = []
-    for batch in batches(raw(log, stable)):
-        header = batch.header
-        while begins and begins[0][0] <= header.last_offset:
-            aborted.add(begins.pop(0)[1])
-        if header.is_control:
-            if _is_abort(batch):
-                aborted.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in aborted):
-            found += _seen(batch, start)
-    return found
-
-
-def _is_abort(batch: Batch) -> bool:
-    control = read_control(batch)  # None when compaction has emptied the batch
-    return control is not None and control.type == ControlType.ABORT
-
-
-def at_time(log: PartitionLog, timestamp: int) -> AtTime:
-    looking = log.find_latest_time() if timestamp == LATEST_TIME else log.find_time(timestamp)
-    found = asyncio.run(looking)
-    return AtTime(-1, -1, -1) if found is None else AtTime(*found)
-
-
-def by_time(data: bytes, start: int, asked: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """The first records of a time or later, found the long way; markers are records too."""
-    records = [
-        (record.offset, record.timestamp)
-        for batch in batches(data)
-        for record in batch.records(from_offset=start)
-    ]
-    latest = max((time for _, time in records), default=0)
-    late = {time: latest if time == LATEST_TIME else time for time in asked}
-    return {
-        time: next((record for record in records if record[1] >= least), (-1, -1))
-        for time, least in late.items()
-    }
-
-
-def with_records(data: bytes, aborted: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Those of the aborted transactions of which compaction has left records."""
-    left: set[tuple[int, int]] = set()
-    began = {producer_id: -1 for producer_id, _ in aborted}
-    firsts = sorted(aborted, key=lambda one: one[1])
-    for header in (batch.header for batch in batches(data)):
-        for producer_id, first in firsts:
-            if first <= header.last_offset and first > began[producer_id]:
-                began[producer_id] = first
-        if header.is_transactional and header.producer_id in began:
-            if header.is_control:
-                began[header.producer_id] = header.base_offset
-            elif (header.producer_id, began[header.producer_id]) in aborted:
-                left.add((header.producer_id, began[header.producer_id]))
-    return left
-
-
 def has_empty_segment(folder: Path) -> bool:
     """Whether compaction has left nothing of a segment.
 
@@ -221,48 +126,15 @@ def test_our_log_has_what_kafka_says(
     left: dict[str, Left], disk: OsDisk, end: str, partition: TopicPartition, tmp_path: Path
 ) -> None:
     directory = left[end]
-    told = directory.told[partition]
     recovered = opened(disk, directory, partition, tmp_path, clean=end == "stopped")
-    log = recovered.log
     assert [note for note in recovered.notes if "left behind" not in note] == []
-    assert (log.log_start_offset, log.next_offset) == (told.log_start, told.high_watermark)
-    data = raw(log, log.next_offset)
-    assert data == told.raw
-    assert seen(data, log.log_start_offset) == told.seen
-    stable = log.last_stable_offset(log.next_offset)
-    assert stable == told.last_stable
-    aborted = {
-        (one.producer_id, one.first_offset)
-        for one in log.aborted_transactions(log.log_start_offset, stable)
-    }
-    if end == "killed" and partition.topic == "compacted":
+    assert_agree(
+        recovered.log,
+        directory.told[partition],
         # Made anew from the batches, an index lacks those of which nothing is left but a marker.
-        assert aborted <= told.aborted
-        assert with_records(data, aborted) == with_records(data, told.aborted)
-    else:
-        assert aborted == told.aborted
-    assert committed(log, stable) == told.committed
-    times = {time: at_time(log, time) for time in told.times}
-    found = {time: (one.offset, one.timestamp) for time, one in times.items()}
-    assert found == by_time(data, log.log_start_offset, told.times)
-    if not has_empty_segment(directory.data / str(partition)):
-        assert times == told.times
-    # An epoch without records is not taken over: the next leader begins one at the log's end.
-    written = max((batch.header.leader_epoch for batch in batches(data)), default=-1)
-    assert {epoch: log.end_offset(epoch) for epoch in EPOCHS} == {
-        epoch: told.epoch_ends[epoch] if epoch <= written else None for epoch in EPOCHS
-    }
-    producers = [
-        ProducerTold(
-            one.producer_id,
-            one.epoch,
-            one.last_sequence,
-            one.last_timestamp,
-            -1 if one.transaction_first_offset is None else one.transaction_first_offset,
-        )
-        for one in log.producers
-    ]
-    assert sorted(producers) == told.producers
+        aborted_lost=end == "killed" and partition.topic == "compacted",
+        times_wrong=has_empty_segment(directory.data / str(partition)),
+    )
 
 
 @AFTER
