@@ -59,8 +59,9 @@ _ALONE: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "auto.create.topics.enable": "false",
     # After a kill the next start waits until the one before it counts as gone, 9 s by default.
-    "broker.session.timeout.ms": 3000,
-    "broker.heartbeat.interval.ms": 300,
+    # On a busy machine less would let a broker that lives count as gone.
+    "broker.session.timeout.ms": 6000,
+    "broker.heartbeat.interval.ms": 500,
 }
 
 

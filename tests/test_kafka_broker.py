@@ -60,3 +60,13 @@ def test_a_failure_in_its_scope_shows_the_log() -> None:
     broker.__exit__(ValueError, error, None)
     assert "what Kafka said" in error.__notes__[0]
     assert not broker.log.exists()
+
+
+def test_without_java_a_test_is_skipped_and_in_ci_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="install Java"), judge_needed():
+        KafkaBroker()
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="install Java"), judge_needed():
+        KafkaBroker()

@@ -13,6 +13,7 @@ import pytest
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from log.kafka_agreement import assert_agree
+from log.kafka_directory import open_directory
 from log.kafka_told import ask_all
 from log.kafka_topics import (
     INDEX_INTERVAL_BYTES,
@@ -23,7 +24,14 @@ from log.kafka_topics import (
     send,
     timestamp,
 )
-from ottla.ids import LeaderEpoch, PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
+from ottla.ids import (
+    BrokerEpoch,
+    LeaderEpoch,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 from ottla.log.files import OsDisk
 from ottla.log.names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from ottla.log.partition_log import PartitionLog
@@ -39,6 +47,7 @@ pytestmark = pytest.mark.xdist_group("kafka")
 RULES = LogRules(segment_bytes=SEGMENT_BYTES, index_interval_bytes=INDEX_INTERVAL_BYTES)
 CLEAN = TopicPartition("clean", PartitionIndex(0))
 CRASHED = TopicPartition("crashed", PartitionIndex(0))
+SHARED = TopicPartition("shared", PartitionIndex(0))
 
 # Kafka gives its producers ids from 0 on.
 IDEMPOTENT, COMMITTING, ABORTING, OPEN = (ProducerId(900_000 + number) for number in range(4))
@@ -47,7 +56,7 @@ IDEMPOTENT, COMMITTING, ABORTING, OPEN = (ProducerId(900_000 + number) for numbe
 @pytest.fixture(scope="module")
 def kafka() -> Generator[KafkaBroker]:
     with kafka_broker() as kafka:
-        create(kafka, {CLEAN.topic: (1, {}), CRASHED.topic: (1, {})})
+        create(kafka, {CLEAN.topic: (1, {}), CRASHED.topic: (1, {}), SHARED.topic: (1, {})})
         kafka.stop()
         yield kafka
 
@@ -67,8 +76,9 @@ def opened(disk: OsDisk, folder: Path, *, clean: bool = True) -> PartitionLog:
 class Writer:
     """Appends to a log as a leader does, with a sequence for each producer."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, leader_epoch: int = 0) -> None:
         self.log = log
+        self.leader_epoch = leader_epoch
         self.number = 0
         self.sequences: dict[ProducerId, int] = {}
 
@@ -99,7 +109,7 @@ class Writer:
         data = self.batch(producer_id, transactional=transactional)
         now_ms = timestamp(10 * self.number)
         valid = validate(data, TopicRules(), now_ms=now_ms, produce_version=12)
-        self.log.append(valid, memoryview(data), leader_epoch=0, now_ms=now_ms)
+        self.log.append(valid, memoryview(data), leader_epoch=self.leader_epoch, now_ms=now_ms)
 
     def end(self, producer_id: ProducerId, *, commit: bool) -> None:
         self.log.append_marker(
@@ -107,7 +117,7 @@ class Writer:
             producer_id=producer_id,
             producer_epoch=ProducerEpoch(0),
             transaction_version=1,
-            leader_epoch=0,
+            leader_epoch=self.leader_epoch,
             now_ms=timestamp(10 * self.number),
         )
 
@@ -186,3 +196,32 @@ def test_kafka_serves_what_we_left_in_a_crash(
     kafka.start()
     assert_agree(log, ask_all(kafka, [CRASHED])[CRASHED])
     assert_goes_on(kafka, disk, CRASHED, tmp_path / "back", log.next_offset)
+
+
+def test_kafka_goes_on_in_a_directory_that_our_broker_had(
+    kafka: KafkaBroker, disk: OsDisk, tmp_path: Path
+) -> None:
+    """Checkpoints, clean mark and all: neither notices the other."""
+    if kafka.running:
+        kafka.stop()
+    kafka.start()
+    with producer(kafka) as sender:
+        for number in range(50):
+            send(sender, SHARED.topic, 0, number)
+    before = ask_all(kafka, [SHARED])[SHARED]
+    kafka.stop()
+    logs = asyncio.run(open_directory(disk, kafka.data, lambda topic: RULES))
+    log = logs[SHARED].log
+    assert log.next_offset == 50
+    latest = log.epochs.latest
+    assert latest is not None
+    asyncio.run(log.begin_epoch(latest.epoch))
+    Writer(log, latest.epoch).write(4)
+    asyncio.run(logs.close(BrokerEpoch(1)))
+    assert (kafka.data / CLEAN_SHUTDOWN).exists()
+    kafka.start()
+    told = ask_all(kafka, [SHARED])[SHARED]
+    assert told.raw.startswith(before.raw)
+    assert told.log_start == 0
+    assert_agree(log, told)
+    assert_goes_on(kafka, disk, SHARED, tmp_path / "back", log.next_offset)

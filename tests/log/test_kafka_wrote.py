@@ -4,6 +4,7 @@ One broker writes everything. What it tells of its partitions is kept, then it i
 again, asked again and stopped cleanly; our log opens a copy of what each of the two ends left.
 """
 
+import asyncio
 import shutil
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -12,19 +13,18 @@ from pathlib import Path
 import pytest
 
 from kafka_java import kafka_broker
-from log.kafka_agreement import assert_agree
+from log.kafka_agreement import assert_agree, raw
+from log.kafka_directory import open_directory, rules_of
 from log.kafka_told import EPOCHS, Told, ask_all
 from log.kafka_topics import (
-    INDEX_INTERVAL_BYTES,
     INTERNAL,
     PARTITIONS,
-    SEGMENT_BYTES,
     SETTINGS,
     TOPICS,
     write_all,
     write_codecs,
 )
-from ottla.ids import Offset, TopicPartition
+from ottla.ids import BrokerEpoch, Offset, TopicPartition
 from ottla.log.checkpoints import (
     parse_clean_shutdown,
     parse_meta_properties,
@@ -45,7 +45,6 @@ from ottla.log.names import (
 )
 from ottla.log.producer_snapshot import read_snapshot
 from ottla.log.recovery import Recovered, open_log
-from ottla.log.rules import LogRules
 from ottla.records.batch import batches
 
 pytestmark = pytest.mark.xdist_group("kafka")  # one worker, so that the broker writes once
@@ -94,14 +93,10 @@ def opened(
     disk: OsDisk, left: Left, partition: TopicPartition, copy: Path, *, clean: bool
 ) -> Recovered:
     """Open a copy of a partition as a broker would that finds this directory."""
-    policy = TOPICS.get(partition.topic, (0, {"cleanup.policy": "compact"}))[1]
-    compact = policy.get("cleanup.policy") == "compact"
     return open_log(
         disk,
         str(shutil.copytree(left.data / str(partition), copy / str(partition))),
-        LogRules(
-            segment_bytes=SEGMENT_BYTES, index_interval_bytes=INDEX_INTERVAL_BYTES, compact=compact
-        ),
+        rules_of(partition.topic),
         recovery_point=offsets(left.data, RECOVERY_POINTS).get(partition, 0),
         log_start_offset=offsets(left.data, LOG_START_OFFSETS).get(partition, 0),
         clean=clean,
@@ -135,6 +130,26 @@ def test_our_log_has_what_kafka_says(
         aborted_lost=end == "killed" and partition.topic == "compacted",
         times_wrong=has_empty_segment(directory.data / str(partition)),
     )
+
+
+@AFTER
+def test_our_broker_takes_the_whole_directory(
+    left: dict[str, Left], disk: OsDisk, end: str, tmp_path: Path
+) -> None:
+    """And when it has stopped, the next one finds the same without a check."""
+    told = left[end].told
+    data = shutil.copytree(left[end].data, tmp_path / "data")
+    for _ in range(2):
+        logs = asyncio.run(open_directory(disk, data, rules_of))
+        assert {hosted.partition: hosted.log.next_offset for hosted in logs} == {
+            partition: one.high_watermark for partition, one in told.items()
+        }
+        for hosted in logs:
+            text = (left[end].data / str(hosted.partition) / PARTITION_METADATA).read_text()
+            assert hosted.topic_id == parse_partition_metadata(text)
+            assert hosted.high_watermark <= hosted.log.next_offset
+            assert raw(hosted.log, hosted.log.next_offset) == told[hosted.partition].raw
+        asyncio.run(logs.close(BrokerEpoch(1)))
 
 
 @AFTER

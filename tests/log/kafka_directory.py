@@ -1,0 +1,40 @@
+"""A data directory of Kafka's in our hands."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from log.kafka_topics import INDEX_INTERVAL_BYTES, SEGMENT_BYTES, TOPICS
+from ottla.clock import SystemClock
+from ottla.ids import BrokerId, Uuid
+from ottla.log.checkpoints import parse_meta_properties
+from ottla.log.files import OsDisk
+from ottla.log.logs import Logs
+from ottla.log.names import META_PROPERTIES
+from ottla.log.rules import LogRules
+
+
+def rules_of(topic: str) -> LogRules:
+    """What the topics' settings are to our logs; the internal ones are compacted too."""
+    policy = TOPICS.get(topic, (0, {"cleanup.policy": "compact"}))[1].get("cleanup.policy")
+    return LogRules(
+        segment_bytes=SEGMENT_BYTES,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        compact=policy == "compact",
+    )
+
+
+async def open_directory(disk: OsDisk, data: Path, rules_of: Callable[[str], LogRules]) -> Logs:
+    """Take it as a broker of the cluster that it belongs to."""
+    meta = parse_meta_properties((data / META_PROPERTIES).read_text())
+    assert meta.cluster_id is not None
+    return await Logs.open(
+        disk,
+        [str(data)],
+        rules_of,
+        cluster_id=meta.cluster_id,
+        node_id=BrokerId(1),
+        clock=SystemClock(),
+        chance=random.random,
+        new_id=lambda: Uuid(random.randbytes(16)),
+    )
