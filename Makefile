@@ -55,9 +55,10 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/records.py
 	$(BIN)/python benchmarks/batch_compression.py
 	$(BIN)/python benchmarks/log.py
+	$(BIN)/python benchmarks/opening.py
 
 soak: setup ## the long tests: fuzzing, crashes and models for ten times the usual
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/fuzz tests/log
 
 format: setup ## put the source into its form
 	$(BIN)/ruff check --fix .

@@ -155,14 +155,32 @@ def run(
     parser = argparse.ArgumentParser(description=question)
     parser.add_argument("--quick", action="store_true", help="a short run, for a first look")
     quick: bool = parser.parse_args().quick
-    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console = _console()
     rows: list[Row] = []
     for case in cases:
         with console.status(case.name):
             rows.append(Row(case, measure(case.candidates, QUICK if quick else FULL)))
+    report(script, question, rows, unit, distributions, quick=quick)
+
+
+def report(
+    script: str,
+    question: str,
+    rows: Sequence[Row],
+    unit: str,
+    distributions: Sequence[str] = (),
+    *,
+    quick: bool,
+) -> None:
+    """Print the table and write the figures of what was measured, here or by the script itself."""
+    console = _console()
     console.print(_table(question, rows, unit))
     path = _write(Path(script), question, rows, unit, distributions, quick=quick)
     console.print(f"figures: {path}", soft_wrap=True)
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
 def _table(question: str, rows: Sequence[Row], unit: str) -> Table:
