@@ -21,8 +21,14 @@ from ottla.log.names import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from ottla.records.builder import BatchBuilder
 
 __all__ = [
@@ -53,7 +59,8 @@ def create_topic(kafka: KafkaBroker, partitions: int) -> None:
         name=TOPIC, num_partitions=partitions, replication_factor=1, assignments=(), configs=()
     )
     with kafka.wire() as wire:
-        answer = wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS), 7)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
+        answer = wire.ask(request, 7, CreateTopicsResponse)
     assert answer.topics[0].error_code == 0, answer
 
 
@@ -68,7 +75,7 @@ def write_to_each(kafka: KafkaBroker, partitions: int, now_ms: int) -> None:
     with kafka.wire() as wire:
         wanted = set(range(partitions))
         while wanted:  # leaders come one after the other
-            answer = wire.ask(request, 9).responses[0].partition_responses
+            answer = wire.ask(request, 9, ProduceResponse).responses[0].partition_responses
             wanted -= {one.index for one in answer if one.error_code == 0}
 
 

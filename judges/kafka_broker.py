@@ -26,7 +26,7 @@ from typing import IO, Self
 
 from judges.java import java_command
 from judges.wire import Wire
-from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SMALL_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Starts soon and takes little: for tests."""
@@ -206,7 +206,7 @@ class KafkaBroker:
         while self.running and time.monotonic() < deadline_s:
             # It takes requests once the cluster knows it; before, connections are refused or wait.
             with suppress(OSError), self.wire() as wire:
-                wire.ask(ApiVersionsRequest(), 0)
+                wire.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
                 return True
             time.sleep(_POLL_S)
         return False

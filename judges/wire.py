@@ -6,10 +6,12 @@ retries, no metadata, no sessions. For tests that put one question to two broker
 
 import socket
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
+
+T = TypeVar("T", bound=Message)
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -36,7 +38,7 @@ class Wire:
         """Hang up."""
         self._socket.close()
 
-    def ask(self, request: Message, version: int) -> Any:
+    def ask(self, request: Message, version: int, expected: type[T]) -> T:
         """The answer to a request; ConnectionError when the broker hangs up instead."""
         _, buffers = self._conversation.send(request, version)
         self._socket.sendall(b"".join(buffers))
@@ -45,4 +47,5 @@ class Wire:
             if not data:
                 raise ConnectionError("the broker hung up")
             for response in self._conversation.receive(data):
+                assert isinstance(response.message, expected)
                 return response.message

@@ -8,7 +8,7 @@ import pytest
 from judges.kafka_broker import KafkaBroker, KafkaFailed
 from judges.wire import Wire
 from kafka_java import judge_needed, kafka_broker
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 
 def gone(process_id: int) -> bool:
@@ -24,7 +24,7 @@ def test_it_answers_dies_comes_back_and_leaves_nothing() -> None:
         folder = kafka.data.parent
         first = kafka.process_id
         with kafka.wire() as wire:
-            answer = wire.ask(MetadataRequest(topics=()), 12)
+            answer = wire.ask(MetadataRequest(topics=()), 12, MetadataResponse)
         assert [(b.host, b.port) for b in answer.brokers] == [kafka.address]
         kafka.kill()
         assert gone(first)

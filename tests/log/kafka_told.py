@@ -11,15 +11,27 @@ from judges.kafka_broker import KafkaBroker
 from judges.wire import Wire
 from ottla.errors import ErrorCode
 from ottla.ids import TopicPartition
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
@@ -122,7 +134,7 @@ def _ask(wire: Wire, consumer: Any, committed: Any, partition: TopicPartition) -
     )
 
 
-def _fetch(wire: Wire, partition: TopicPartition, offset: int, *, committed: bool) -> Any:
+def _fetch(wire: Wire, partition: TopicPartition, offset: int, *, committed: bool) -> PartitionData:
     asked = FetchPartition(
         partition=partition.partition, fetch_offset=offset, partition_max_bytes=2**20
     )
@@ -132,7 +144,7 @@ def _fetch(wire: Wire, partition: TopicPartition, offset: int, *, committed: boo
         isolation_level=int(committed),
         topics=[FetchTopic(topic=partition.topic, partitions=[asked])],
     )
-    answer = wire.ask(request, 12).responses[0].partitions[0]
+    answer = wire.ask(request, 12, FetchResponse).responses[0].partitions[0]
     assert answer.error_code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)
     if answer.error_code and not offset:
         return _fetch(wire, partition, _list(wire, partition, -2).offset, committed=committed)
@@ -142,7 +154,7 @@ def _fetch(wire: Wire, partition: TopicPartition, offset: int, *, committed: boo
 def _fetch_all(wire: Wire, partition: TopicPartition, offset: int, end: int) -> bytes:
     raw = b""
     while offset < end:
-        records = bytes(_fetch(wire, partition, offset, committed=False).records)
+        records = bytes(_fetch(wire, partition, offset, committed=False).records or b"")
         if not records:
             break  # compaction has removed what was at the end
         raw += records
@@ -181,7 +193,7 @@ def _consume(consumer: Any, partition: TopicPartition, start: int, end: int) -> 
 def _list(wire: Wire, partition: TopicPartition, timestamp: int) -> AtTime:
     asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
     topics = [ListOffsetsTopic(name=partition.topic, partitions=[asked])]
-    answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+    answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse)
     found = answer.topics[0].partitions[0]
     assert found.error_code == ErrorCode.NONE
     return AtTime(found.offset, found.timestamp, found.leader_epoch)
@@ -197,7 +209,8 @@ def _times(wire: Wire, partition: TopicPartition, seen: Iterable[Seen]) -> dict[
 
 def _producers(wire: Wire, partition: TopicPartition) -> list[ProducerTold]:
     asked = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
-    answer = wire.ask(DescribeProducersRequest(topics=[asked]), 0).topics[0].partitions[0]
+    request = DescribeProducersRequest(topics=[asked])
+    answer = wire.ask(request, 0, DescribeProducersResponse).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE
     return sorted(
         ProducerTold(
@@ -214,7 +227,8 @@ def _producers(wire: Wire, partition: TopicPartition) -> list[ProducerTold]:
 def _epoch_end(wire: Wire, partition: TopicPartition, epoch: int) -> tuple[int, int] | None:
     asked = OffsetForLeaderPartition(partition=partition.partition, leader_epoch=epoch)
     topics = [OffsetForLeaderTopic(topic=partition.topic, partitions=[asked])]
-    answer = wire.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+    answer = wire.ask(request, 4, OffsetForLeaderEpochResponse)
     found = answer.topics[0].partitions[0]
     assert found.error_code == ErrorCode.NONE
     return None if found.end_offset < 0 else (found.leader_epoch, found.end_offset)

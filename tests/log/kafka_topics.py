@@ -15,7 +15,12 @@ from judges.kafka_broker import KafkaBroker
 from ottla.ids import Offset, PartitionIndex, TopicPartition
 from ottla.log.checkpoints import parse_offsets
 from ottla.log.names import CLEANED_OFFSETS, LOG_START_OFFSETS, Kind, parse_offset_file
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from ottla.records.builder import BatchBuilder
 
 # The type checker brings stubs of an earlier version.
@@ -253,7 +258,8 @@ def _write_odd(kafka: KafkaBroker) -> None:
         name="odd", partition_data=[PartitionProduceData(index=0, records=builder.build())]
     )
     with kafka.wire() as wire:
-        answer = wire.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 9)
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
+        answer = wire.ask(request, 9, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
