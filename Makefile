@@ -56,6 +56,7 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/batch_compression.py
 	$(BIN)/python benchmarks/log.py
 	$(BIN)/python benchmarks/opening.py
+	$(BIN)/python benchmarks/coordination.py
 
 soak: setup ## the long tests: fuzzing, crashes and models for ten times the usual
 	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/fuzz tests/log

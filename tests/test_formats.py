@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from ottla.clock import SystemClock
+from ottla.coordination.embedded import EmbeddedStore
+from ottla.coordination.operations import Create, Delete, SetData
 from ottla.ids import (
     BrokerEpoch,
     BrokerId,
@@ -22,6 +25,7 @@ from ottla.log.checkpoints import (
     format_offsets,
     format_partition_metadata,
 )
+from ottla.log.disk import read_whole
 from ottla.log.epochs import EpochHistory
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.producer_snapshot import write_snapshot
@@ -34,6 +38,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseBroker,
 )
 from ottla.records import Batch, BatchBuilder
+from ottla.testing.disk import SimulatedDisk, finish
 
 FORMATS = Path(__file__).parents[1] / "docs" / "formats"
 
@@ -55,6 +60,15 @@ def test_messages() -> None:
     new = b"".join(client.send(request, 12)[1])
     (received,) = server.receive(new)
     assert worked_bytes("messages.md") == [old, new, b"".join(server.send(received, answer))]
+
+
+def test_coordination_journal() -> None:
+    disk, path = SimulatedDisk(), "/data/coordination"
+    store = EmbeddedStore.open(disk, path, SystemClock())
+    session = finish(store.connect(lambda state: None))
+    finish(session.multi([Create("/ids"), Create("/ids/1", b"{}", ephemeral=True)]))
+    finish(session.multi([SetData("/ids", b"x"), Delete("/ids/1")]))
+    assert b"".join(worked_bytes("coordination-journal.md")) == read_whole(disk, path)
 
 
 def worked_texts(page: str) -> list[str]:

@@ -1,0 +1,294 @@
+"""The nodes of the embedded store, and what operations make of them.
+
+Invariant: every node but the root has its parent in the tree, and no ephemeral node has children.
+Operations that are asked for together are carried out whole or leave no trace. Carrying out the
+changes of all transactions in their order, on an empty tree, gives the same tree again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ottla.coordination.errors import (
+    BadVersion,
+    NoChildrenForEphemerals,
+    NodeError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+)
+from ottla.coordination.operations import SEQUENCE_DIGITS, Create, Delete, Operation, SetData
+from ottla.coordination.paths import ROOT, name_of, parent_of
+from ottla.coordination.session import Change, Node, Result, Stat, WatchEvent
+
+NOBODY: Final = 0  # the owner of nodes that stay
+
+
+class Made(NamedTuple):
+    """A node came to be; its parent counts it."""
+
+    path: str
+    data: bytes
+    owner: int
+
+
+class Replaced(NamedTuple):
+    """A node got other data."""
+
+    path: str
+    data: bytes
+
+
+class Removed(NamedTuple):
+    """A node went."""
+
+    path: str
+
+
+class Kept(NamedTuple):
+    """All there is to know of a node, for a tree that is written as a whole."""
+
+    path: str
+    data: bytes
+    version: int
+    czxid: int
+    mzxid: int
+    owner: int
+    creations: int  # children ever made, of which the next sequence is the number
+
+
+NodeChange = Made | Replaced | Removed | Kept
+
+
+class Transaction(NamedTuple):
+    """Changes that happen together."""
+
+    zxid: int
+    changes: Sequence[NodeChange]
+
+
+class _TreeNode:
+    __slots__ = ("children", "creations", "czxid", "data", "mzxid", "owner", "version")
+
+    def __init__(self, data: bytes, zxid: int, owner: int) -> None:
+        self.data = data
+        self.version = 0
+        self.czxid = zxid
+        self.mzxid = zxid
+        self.owner = owner
+        self.creations = 0
+        self.children: set[str] = set()
+
+    @property
+    def stat(self) -> Stat:
+        return Stat(self.version, self.czxid, self.mzxid, self.owner, len(self.children))
+
+
+class Tree:
+    """Nodes by their paths."""
+
+    def __init__(self) -> None:
+        self.zxid = 0  # of the last transaction
+        self._nodes = {ROOT: _TreeNode(b"", 0, NOBODY)}
+        self._owned: dict[int, set[str]] = {}  # the ephemeral nodes of each session
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, path: str) -> Node:
+        """A node, or NoNode."""
+        node = self._find(path, 0)
+        return Node(node.data, node.stat)
+
+    def exists(self, path: str) -> Stat | None:
+        """What is known of a node, if it is there."""
+        node = self._nodes.get(path)
+        return None if node is None else node.stat
+
+    def children(self, path: str) -> list[str]:
+        """The names of a node's children, sorted."""
+        return sorted(self._find(path, 0).children)
+
+    def owners(self) -> list[int]:
+        """The sessions that have ephemeral nodes."""
+        return sorted(self._owned)
+
+    # Changing it.
+
+    def commit(
+        self, operations: Iterable[Operation], session_id: int
+    ) -> tuple[list[Result], Transaction]:
+        """Carry out operations as one transaction, or raise the NodeError of the first that fails.
+
+        Checks alone are no transaction: it is returned without changes, and takes no zxid.
+        """
+        zxid = self.zxid + 1
+        results: list[Result] = []
+        changes: list[NodeChange] = []
+        undo: list[Callable[[], None]] = []
+        try:
+            for index, operation in enumerate(operations):
+                change = self._decide(operation, index, session_id)
+                if change is not None:
+                    undo.append(self._carry_out(change, zxid))
+                    changes.append(change)
+                results.append(self._result(operation, change))
+        except NodeError:
+            for step in reversed(undo):
+                step()
+            raise
+        if changes:
+            self.zxid = zxid
+        return results, Transaction(zxid, changes)
+
+    def end_session(self, session_id: int) -> Transaction:
+        """Delete what goes with a session."""
+        zxid = self.zxid + 1
+        changes = [Removed(path) for path in sorted(self._owned.get(session_id, ()))]
+        for change in changes:
+            self._carry_out(change, zxid)
+        if changes:
+            self.zxid = zxid
+        return Transaction(zxid, changes)
+
+    def replay(self, transaction: Transaction) -> None:
+        """Carry out a transaction that was carried out before; NodeError if it does not fit."""
+        for index, change in enumerate(transaction.changes):
+            self._check_fits(change, index)
+            self._carry_out(change, transaction.zxid)
+        self.zxid = transaction.zxid
+
+    def _check_fits(self, change: NodeChange, index: int) -> None:
+        if isinstance(change, Replaced | Removed):
+            node = self._find(change.path, index)
+            if isinstance(change, Removed) and (node.children or change.path == ROOT):
+                raise NotEmpty(change.path, index)
+        elif isinstance(change, Made) or change.path != ROOT or len(self._nodes) > 1:
+            self._check_place(change.path, index)
+
+    def snapshot(self) -> Transaction:
+        """The whole tree as one transaction, parents before their children."""
+        return Transaction(self.zxid, list(self._kept()))
+
+    def _kept(self) -> Iterator[Kept]:
+        # A parent's path is shorter than any below it and sorts before it.
+        for path in sorted(self._nodes):
+            node = self._nodes[path]
+            stat = (node.version, node.czxid, node.mzxid, node.owner, node.creations)
+            yield Kept(path, node.data, *stat)
+
+    # Decisions.
+
+    def _decide(self, operation: Operation, index: int, session_id: int) -> NodeChange | None:
+        if isinstance(operation, Create):
+            return self._decide_create(operation, index, session_id)
+        node = self._find(operation.path, index)
+        if operation.version not in (None, node.version):
+            raise BadVersion(operation.path, index)
+        if isinstance(operation, SetData):
+            return Replaced(operation.path, bytes(operation.data))
+        if isinstance(operation, Delete):
+            if node.children:
+                raise NotEmpty(operation.path, index)
+            return Removed(operation.path)
+        return None
+
+    def _decide_create(self, operation: Create, index: int, session_id: int) -> Made:
+        path = operation.path
+        if operation.sequence:
+            parent = self._nodes.get(parent_of(path))
+            if parent is None:
+                raise NoNode(path, index)
+            path += f"{parent.creations:0{SEQUENCE_DIGITS}d}"
+        self._check_place(path, index)
+        owner = session_id if operation.ephemeral else NOBODY
+        return Made(path, bytes(operation.data), owner)
+
+    def _check_place(self, path: str, index: int) -> None:
+        if path in self._nodes:  # the root always is
+            raise NodeExists(path, index)
+        parent = self._nodes.get(parent_of(path))
+        if parent is None:
+            raise NoNode(path, index)
+        if parent.owner != NOBODY:
+            raise NoChildrenForEphemerals(path, index)
+
+    def _find(self, path: str, index: int) -> _TreeNode:
+        try:
+            return self._nodes[path]
+        except KeyError:
+            raise NoNode(path, index) from None
+
+    def _result(self, operation: Operation, change: NodeChange | None) -> Result:
+        if isinstance(operation, Create):
+            assert change is not None
+            return change.path
+        return self._nodes[operation.path].stat if isinstance(operation, SetData) else None
+
+    # Carrying out; each step returns the one that takes it back.
+
+    def _carry_out(self, change: NodeChange, zxid: int) -> Callable[[], None]:
+        if isinstance(change, Made):
+            return self._make(change, zxid)
+        if isinstance(change, Replaced):
+            return self._replace(change, zxid)
+        if isinstance(change, Removed):
+            node = self._detach(change.path)
+            return lambda: self._attach(change.path, node)
+        return self._keep(change)
+
+    def _make(self, made: Made, zxid: int) -> Callable[[], None]:
+        parent = self._nodes[parent_of(made.path)]
+        self._attach(made.path, _TreeNode(made.data, zxid, made.owner))
+        parent.creations += 1
+
+        def undo() -> None:
+            self._detach(made.path)
+            parent.creations -= 1
+
+        return undo
+
+    def _replace(self, replaced: Replaced, zxid: int) -> Callable[[], None]:
+        node = self._nodes[replaced.path]
+        before = node.data, node.version, node.mzxid
+        node.data, node.version, node.mzxid = replaced.data, node.version + 1, zxid
+
+        def undo() -> None:
+            node.data, node.version, node.mzxid = before
+
+        return undo
+
+    def _keep(self, kept: Kept) -> Callable[[], None]:
+        node = _TreeNode(kept.data, kept.czxid, kept.owner)
+        node.version, node.mzxid, node.creations = kept.version, kept.mzxid, kept.creations
+        if kept.path == ROOT:
+            self._nodes[ROOT] = node
+        else:
+            self._attach(kept.path, node)
+        return lambda: None  # a snapshot is not taken back
+
+    def _attach(self, path: str, node: _TreeNode) -> None:
+        self._nodes[path] = node
+        self._nodes[parent_of(path)].children.add(name_of(path))
+        if node.owner != NOBODY:
+            self._owned.setdefault(node.owner, set()).add(path)
+
+    def _detach(self, path: str) -> _TreeNode:
+        node = self._nodes.pop(path)
+        self._nodes[parent_of(path)].children.remove(name_of(path))
+        if node.owner != NOBODY:
+            owned = self._owned[node.owner]
+            owned.remove(path)
+            if not owned:
+                del self._owned[node.owner]
+        return node
+
+
+def events(transaction: Transaction) -> Iterator[WatchEvent]:
+    """What watches have to tell of a transaction, in its order."""
+    for change in transaction.changes:
+        if isinstance(change, Replaced):
+            yield WatchEvent(Change.DATA, change.path)
+            continue
+        kind = Change.CREATED if isinstance(change, Made) else Change.DELETED
+        yield WatchEvent(kind, change.path)
+        yield WatchEvent(Change.CHILDREN, parent_of(change.path))

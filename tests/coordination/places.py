@@ -1,0 +1,103 @@
+"""What the conformance suite needs of an implementation: sessions, and control over their lives."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.clock import SystemClock
+from ottla.coordination.embedded import EmbeddedStore
+from ottla.coordination.session import Session, SessionState, WatchEvent
+from ottla.testing.disk import SimulatedDisk
+
+T = TypeVar("T")
+
+PATIENCE_S = 20  # a test that waits so long for what must come has failed
+
+
+class Told(Generic[T]):
+    """Remembers what it is told; a watch or a listener."""
+
+    def __init__(self) -> None:
+        self.all: list[T] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, news: T) -> None:
+        self.all.append(news)
+        self._more.set()
+
+    async def until(self, *news: T) -> None:
+        """Wait until exactly this has been told."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.all) < len(news):
+                self._more.clear()
+                await self._more.wait()
+        assert tuple(self.all) == news
+
+
+Watched = Told[WatchEvent]
+States = Told[SessionState]
+
+
+class Place(Protocol):
+    """An implementation with an empty tree of its own."""
+
+    async def session(self, listener: Callable[[SessionState], None] | None = None) -> Session: ...
+
+    async def cut(self, session: Session) -> None:
+        """Break the connection of a session."""
+        ...
+
+    async def mend(self, session: Session) -> None:
+        """Let it connect again."""
+        ...
+
+    async def expire(self, session: Session) -> None:
+        """End a session that is connected, behind its back."""
+        ...
+
+    async def let_expire(self, session: Session) -> None:
+        """Leave a session cut off until its time is up."""
+        ...
+
+
+Scenario = Callable[[Place], Coroutine[Any, Any, None]]
+Runner = Callable[[Scenario], None]
+
+
+def ignore(state: SessionState) -> None:
+    """A listener for whom it is all the same."""
+
+
+class EmbeddedPlace:
+    """A store on a simulated disk."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self.store = store
+
+    async def session(self, listener: Callable[[SessionState], None] | None = None) -> Session:
+        return await self.store.connect(listener or ignore)
+
+    async def cut(self, session: Session) -> None:
+        self.store.suspend(session.id)
+
+    async def mend(self, session: Session) -> None:
+        self.store.resume(session.id)
+
+    async def expire(self, session: Session) -> None:
+        await self.store.expire(session.id)
+
+    async def let_expire(self, session: Session) -> None:
+        await self.store.expire(session.id)
+
+
+def run_embedded(scenario: Scenario) -> None:
+    async def program() -> None:
+        store = EmbeddedStore.open(SimulatedDisk(), "/data/coordination", SystemClock())
+        await scenario(EmbeddedPlace(store))
+        await store.close()
+
+    asyncio.run(program())
+
+
+async def both(*awaitables: Awaitable[object]) -> None:
+    await asyncio.gather(*awaitables)

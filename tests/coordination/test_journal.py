@@ -1,0 +1,123 @@
+"""The file of the embedded store, damaged in every way."""
+
+import pytest
+
+from coordination.owner import PATH, Owner
+from ottla.coordination import journal
+from ottla.coordination.errors import StoreRefused
+from ottla.coordination.journal import Journal, whole_file
+from ottla.coordination.operations import Create, SetData
+from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, Transaction, Tree
+from ottla.log.disk import read_whole, write_atomically
+from ottla.testing.disk import SimulatedDisk
+
+
+def written() -> tuple[bytes, list[int]]:
+    """A file of four frames, and where each ends."""
+    owner = Owner(SimulatedDisk())
+    ends = [len(read_whole(owner.disk, PATH))]
+    for number in range(3):
+        owner.multi([Create(f"/n{number}", b"x" * 9), SetData("/", b"%d" % number)])
+        ends.append(len(read_whole(owner.disk, PATH)))
+    return read_whole(owner.disk, PATH), ends
+
+
+def disk_with(data: bytes) -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_folder("/data")
+    write_atomically(disk, PATH, data)
+    return disk
+
+
+def test_a_file_that_ends_early_holds_its_whole_frames() -> None:
+    data, ends = written()
+    for size in range(ends[0], len(data) + 1):
+        disk = disk_with(data[:size])
+        opened, tree = Journal.open(disk, PATH)
+        whole = max(end for end in ends if end <= size)
+        assert len(tree) == 1 + ends.index(whole)
+        assert bool(opened.notes) == (size != whole)
+        assert read_whole(disk, PATH) == data[:whole]
+
+
+def test_a_file_without_its_beginning_is_refused() -> None:
+    data, ends = written()
+    for size in range(ends[0]):
+        disk = disk_with(data[:size])
+        with pytest.raises(StoreRefused, match=f"{PATH} is damaged"):
+            Journal.open(disk, PATH)
+        assert read_whole(disk, PATH) == data[:size]
+
+
+def test_a_flipped_bit_before_the_last_frame_is_refused_and_left_as_it_is() -> None:
+    data, ends = written()
+    for position in range(ends[-2]):
+        for bit in (1, 128):
+            damaged = bytearray(data)
+            damaged[position] ^= bit
+            disk = disk_with(bytes(damaged))
+            with pytest.raises(StoreRefused, match="put back a copy"):
+                Journal.open(disk, PATH)
+            assert read_whole(disk, PATH) == damaged
+
+
+def test_a_flipped_bit_in_the_last_frame_is_an_unfinished_write() -> None:
+    data, ends = written()
+    for position in range(ends[-2], ends[-1]):
+        damaged = bytearray(data)
+        damaged[position] ^= 16
+        opened, tree = Journal.open(disk_with(bytes(damaged)), PATH)
+        assert len(tree) == 3
+        assert opened.notes == [
+            f"{PATH}: {ends[-1] - ends[-2]} bytes of an unfinished write cut off"
+        ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Made("/n0", b"", 0),
+        Made("/none/a", b"", 0),
+        Made("/", b"", 0),
+        Replaced("/none", b""),
+        Removed("/none"),
+        Removed("/"),
+        Kept("/", b"", 0, 0, 0, 0, 0),
+        Kept("/n0", b"", 0, 0, 0, 0, 0),
+    ],
+    ids=repr,
+)
+def test_a_change_that_does_not_fit_is_refused(change: NodeChange) -> None:
+    disk = disk_with(written()[0])
+    opened, tree = Journal.open(disk, PATH)
+    opened.append([Transaction(tree.zxid + 1, [change])])
+    with pytest.raises(StoreRefused, match="does not fit"):
+        Journal.open(disk, PATH)
+
+
+def test_a_zxid_that_goes_back_is_refused() -> None:
+    disk = disk_with(written()[0])
+    opened, tree = Journal.open(disk, PATH)
+    opened.append([Transaction(tree.zxid - 1, [Made("/new", b"", 0)])])
+    with pytest.raises(StoreRefused, match="comes after"):
+        Journal.open(disk, PATH)
+
+
+def test_a_file_that_has_grown_is_rewritten_and_holds_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journal, "REWRITE_BYTES_MIN", 1000)
+    owner = Owner(SimulatedDisk())
+    largest = 0
+    for number in range(100):
+        owner.multi([SetData("/", b"%d" % number * 30), Create(f"/{number % 5}-", sequence=True)])
+        largest = max(largest, len(read_whole(owner.disk, PATH)))
+        owner.check()
+    tree = Journal.open(owner.disk, PATH)[1]
+    assert largest < 1000 + journal.REWRITE_FACTOR * len(whole_file(tree))
+    renames = [what for what, _ in owner.disk.calls].count("rename")
+    assert 2 < renames < 20
+
+
+def test_an_empty_tree_is_a_small_file() -> None:
+    assert len(whole_file(Tree())) < 100

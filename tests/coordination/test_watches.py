@@ -1,0 +1,305 @@
+"""What every implementation does with watches, and with the lives of sessions."""
+
+import asyncio
+
+import pytest
+
+from coordination.places import Place, Runner, States, Watched
+from ottla.coordination.errors import ConnectionLoss, NoNode, SessionExpired
+from ottla.coordination.operations import Create, Delete, SetData
+from ottla.coordination.session import Change, SessionState, Stat, WatchEvent
+
+CREATED, DATA, DELETED = Change.CREATED, Change.DATA, Change.DELETED
+CHILDREN, DISCONNECTED = Change.CHILDREN, Change.DISCONNECTED
+
+
+def test_b7_a_data_watch_fires_once(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        reader, writer = await place.session(), await place.session()
+        await writer.create("/a", b"0")
+        await reader.sync()
+        watched = Watched()
+        await reader.get("/a", watched)
+        await writer.create("/a/child")
+        await writer.set("/a", b"1")
+        await writer.set("/a", b"2")
+        await reader.sync()
+        assert (await reader.get("/a")).data == b"2"
+        await watched.until(WatchEvent(DATA, "/a"))
+
+    run(scenario)
+
+
+def test_a_deletion_is_told_to_every_kind_of_watch(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        reader, writer = await place.session(), await place.session()
+        await writer.create("/a")
+        await reader.sync()
+        data, existence, children, parent = Watched(), Watched(), Watched(), Watched()
+        await reader.get("/a", data)
+        await reader.exists("/a", existence)
+        await reader.children("/a", children)
+        await reader.children("/", parent)
+        await writer.delete("/a")
+        await reader.sync()
+        assert await reader.exists("/a") is None
+        for watched in (data, existence, children):
+            await watched.until(WatchEvent(DELETED, "/a"))
+        await parent.until(WatchEvent(CHILDREN, "/"))
+
+    run(scenario)
+
+
+def test_a_watch_on_what_is_not_there_tells_that_it_came(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        session = await place.session()
+        watched, refused = Watched(), Watched()
+        assert await session.exists("/a", watched) is None
+        for asked in (session.get("/a", refused), session.children("/a", refused)):
+            with pytest.raises(NoNode):
+                await asked
+        await session.create("/a")
+        await session.set("/a", b"1")
+        assert watched.all == [WatchEvent(CREATED, "/a")]
+        assert refused.all == []
+
+    run(scenario)
+
+
+def test_a_child_watch_tells_of_children_alone(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        session = await place.session()
+        await session.create("/a")
+        await session.create("/a/b")
+        watched = Watched()
+        await session.children("/a", watched)
+        await session.set("/a", b"x")
+        await session.set("/a/b", b"x")
+        await session.create("/a/b/deeper")
+        assert watched.all == []
+        await session.create("/a/c")
+        await session.create("/a/d")
+        assert watched.all == [WatchEvent(CHILDREN, "/a")]
+        await session.children("/a", watched)
+        await session.delete("/a/d")
+        assert watched.all == [WatchEvent(CHILDREN, "/a")] * 2
+
+    run(scenario)
+
+
+def test_a_watch_fires_before_its_session_sees_the_change(run: Runner) -> None:
+    """Neither a read nor the writer's own answer is ahead of the news."""
+
+    async def scenario(place: Place) -> None:
+        reader, writer = await place.session(), await place.session()
+        await writer.create("/a", b"0")
+        await reader.sync()
+        for number in range(1, 30):
+            watched = Watched()
+            seen = await reader.get("/a", watched)
+            assert seen.stat.version == number - 1
+            setting = asyncio.ensure_future(writer.set("/a", b"%d" % number))
+            while seen.stat.version < number:
+                assert len(watched.all) <= 1
+                await asyncio.sleep(0)  # the writer has its turn
+                seen = await reader.get("/a")
+                assert bool(watched.all) >= (seen.stat.version == number)
+            own = Watched()
+            await setting
+            await writer.get("/a", own)
+            await writer.set("/a", b"%d" % number, number)
+            assert own.all == [WatchEvent(DATA, "/a")]
+            await writer.delete("/a")
+            await writer.create("/a")
+            for _ in range(number):
+                await writer.set("/a", b"%d" % number)
+            await reader.sync()
+
+    run(scenario)
+
+
+def test_news_comes_in_the_order_of_what_happened(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        reader, writer = await place.session(), await place.session()
+        paths = [f"/n{number}" for number in range(20)]
+        watched = Watched()
+        for path in paths:
+            await reader.exists(path, watched)
+        await asyncio.gather(*(writer.create(path) for path in paths[::2]))
+        await writer.multi([Create(path) for path in paths[1::2]])
+        await watched.until(*(WatchEvent(CREATED, path) for path in paths[::2] + paths[1::2]))
+
+    run(scenario)
+
+
+def test_a_multi_that_fails_fires_nothing(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        session = await place.session()
+        await session.create("/a")
+        watched = Watched()
+        await session.get("/a", watched)
+        await session.children("/", watched)
+        with pytest.raises(NoNode):
+            await session.multi([SetData("/a", b"x"), Create("/b"), Delete("/none")])
+        assert watched.all == []
+        await session.multi([SetData("/a", b"x"), Create("/b")])
+        assert watched.all == [WatchEvent(DATA, "/a"), WatchEvent(CHILDREN, "/")]
+
+    run(scenario)
+
+
+def test_each_watch_is_told_for_itself(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        session = await place.session()
+        await session.create("/a")
+        watched, other = Watched(), Watched()
+        await session.get("/a", watched)
+        await session.exists("/a", watched)
+        await session.get("/a", other)
+        await session.set("/a", b"x")
+        assert watched.all == [WatchEvent(DATA, "/a")] * 2
+        assert other.all == [WatchEvent(DATA, "/a")]
+
+    run(scenario)
+
+
+def test_a_watch_that_fails_harms_nobody_else(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        failures: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        session = await place.session()
+        await session.create("/a")
+        broken, watched = ValueError("a watch of somebody"), Watched()
+
+        def fails(event: WatchEvent) -> None:
+            raise broken
+
+        await session.get("/a", fails)
+        await session.get("/a", watched)
+        assert (await session.set("/a", b"x")).version == 1
+        assert failures == [broken]
+        assert watched.all == [WatchEvent(DATA, "/a")]
+
+    run(scenario)
+
+
+# The lives of sessions.
+
+
+def test_b8_a_session_that_is_cut_off_does_nothing_until_it_is_connected_again(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        states, watched = States(), Watched()
+        session, other = await place.session(states), await place.session()
+        await session.create("/a", ephemeral=True)
+        await session.get("/a", watched)
+        await session.children("/", watched)
+        await place.cut(session)
+        await states.until(SessionState.SUSPENDED)
+        assert session.state is SessionState.SUSPENDED
+        await watched.until(WatchEvent(DISCONNECTED, "/a"), WatchEvent(DISCONNECTED, "/"))
+        for asked in (session.get("/a"), session.create("/b"), session.sync(), session.multi([])):
+            with pytest.raises(ConnectionLoss):
+                await asked
+        await other.set("/a", b"x")
+        await place.mend(session)
+        await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
+        assert session.state is SessionState.CONNECTED
+        await session.sync()
+        node = await session.get("/a")
+        assert node.data == b"x"
+        assert node.stat.ephemeral_owner == session.id
+        assert await session.exists("/b") is None
+        assert len(watched.all) == 2
+
+    run(scenario)
+
+
+def test_b8_an_expired_session_is_over_and_its_ephemeral_nodes_go(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        states, told, watched = States(), Watched(), Watched()
+        session, other = await place.session(states), await place.session()
+        await session.create("/stays")
+        await session.create("/e", ephemeral=True)
+        await session.get("/stays", told)
+        await other.sync()
+        await other.get("/e", watched)
+        await place.expire(session)
+        await watched.until(WatchEvent(DELETED, "/e"))
+        assert await other.children("/") == ["stays"]
+        async with asyncio.timeout(20):
+            while session.state is not SessionState.LOST:
+                await asyncio.sleep(0)
+        assert states.all[-1] is SessionState.LOST
+        assert told.all == [WatchEvent(DISCONNECTED, "/stays")]
+        for asked in (session.get("/stays"), session.create("/b"), session.multi([])):
+            with pytest.raises(SessionExpired):
+                await asked
+        await session.close()
+        again = await place.session()
+        assert again.id != session.id
+        await again.create("/e", ephemeral=True)
+
+    run(scenario)
+
+
+def test_b8_a_session_that_stays_cut_off_is_lost(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        states, watched = States(), Watched()
+        session, other = await place.session(states), await place.session()
+        await session.create("/e", ephemeral=True)
+        await other.sync()
+        await other.get("/e", watched)
+        await place.cut(session)
+        await states.until(SessionState.SUSPENDED)
+        await place.let_expire(session)
+        await states.until(SessionState.SUSPENDED, SessionState.LOST)
+        await watched.until(WatchEvent(DELETED, "/e"))
+        with pytest.raises(SessionExpired):
+            await session.get("/e")
+        await place.mend(session)
+        with pytest.raises(SessionExpired):
+            await session.get("/e")
+
+    run(scenario)
+
+
+def test_a_closed_session_hears_and_does_nothing_more(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        states, watched = States(), Watched()
+        session, other = await place.session(states), await place.session()
+        await session.create("/a")
+        await session.create("/e", ephemeral=True)
+        await session.get("/a", watched)
+        await session.children("/", watched)
+        await session.close()
+        await session.close()
+        assert session.state is SessionState.LOST
+        with pytest.raises(SessionExpired):
+            await session.get("/a")
+        await other.set("/a", b"x")
+        assert states.all == []
+        assert watched.all == []
+
+    run(scenario)
+
+
+# The recipes of the brokers.
+
+
+def test_b1_the_broker_epoch_comes_out_of_the_registration(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        first, second = await place.session(), await place.session()
+        await first.create("/ids")
+        registration = [Create("/ids/1", ephemeral=True), SetData("/ids/1", b"{}")]
+        epochs: list[int] = []
+        for session in (first, second):
+            _, stat = await session.multi(registration)
+            assert isinstance(stat, Stat)
+            assert stat == (await session.get("/ids/1")).stat
+            assert stat.ephemeral_owner == session.id
+            epochs.append(stat.czxid)
+            await session.close()
+        assert epochs[0] < epochs[1]
+
+    run(scenario)
