@@ -1,0 +1,107 @@
+"""Changing settings while the broker runs: topics' own, this broker's, and those of all.
+
+Invariant: a change is checked as a whole before any of it is stored, and counts from then on, also
+after a restart. Values that nobody may see are not stored in the clear where others read them.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.settings.broker import BROKER
+from ottla.settings.table import Setting, Table
+from ottla.settings.topic import TOPIC
+from ottla.settings.values import LIST
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+
+
+class Change(IntEnum):
+    """What IncrementalAlterConfigs does to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+Changes = list[tuple[str, int, str | None]]
+"""Names, what is done to them, and values."""
+
+
+async def alter(
+    state: BrokerState,
+    resource_type: int,
+    name: str,
+    values: Mapping[str, str] | Changes,
+    *,
+    validate_only: bool,
+) -> None:
+    """Replace the settings of a resource, or change some; RequestError when it is refused."""
+    if resource_type == TOPIC_RESOURCE:
+        if name not in state.image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        present = state.settings.topic_values(name)
+        after = changed(present, values, TOPIC) if isinstance(values, list) else dict(values)
+        await state.topics.set_config(name, after, validate_only=validate_only)
+    elif resource_type == BROKER_RESOURCE:
+        if name not in ("", str(state.id)):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
+            )
+        own = name != ""
+        present = state.settings.broker_values(own=own)
+        after = changed(present, values, BROKER) if isinstance(values, list) else dict(values)
+        await state.topics.set_broker_config(after, own=own, validate_only=validate_only)
+    else:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here"
+        )
+
+
+def changed(present: Mapping[str, str], changes: Changes, table: Table) -> dict[str, str]:
+    """Settings after single changes, each name at most once."""
+    after = dict(present)
+    seen: set[str] = set()
+    for name, number, value in changes:
+        if name in seen:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {name}"
+            )
+        seen.add(name)
+        try:
+            change = Change(number)
+        except ValueError:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"{name}: there is no operation {number}"
+            ) from None
+        if change is Change.DELETE:
+            after.pop(name, None)
+            continue
+        if value is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name}: a value is missing")
+        if change is Change.SET:
+            after[name] = value
+            continue
+        row = table.find(name)
+        if not isinstance(row, Setting) or row.kind is not LIST:
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {change.name} to key {name} because its type is not LIST.",
+            )
+        words = _words(after.get(name, row.default_text or ""))
+        given = _words(value)
+        if change is Change.APPEND:
+            words += [word for word in given if word not in words]
+        else:
+            words = [word for word in words if word not in given]
+        after[name] = ",".join(words)
+    return after
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -1,0 +1,73 @@
+"""Which handler answers which request.
+
+Invariant: what is served is what has a handler, and ApiVersions tells exactly that.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ottla.broker.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from ottla.broker.state import BrokerState
+from ottla.protocol import apis
+from ottla.protocol.apis import Api
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.schema import Versions
+from ottla.transport.connection import Connection, Dispatch, Later
+
+Handler = Callable[[BrokerState, Request, Connection], Answer | Later | None]
+
+HANDLERS: Final[Mapping[Api, Handler]] = {
+    apis.ALTER_CONFIGS: alter_configs.handle,
+    apis.API_VERSIONS: api_versions.handle,
+    apis.CREATE_PARTITIONS: create_partitions.handle,
+    apis.CREATE_TOPICS: create_topics.handle,
+    apis.DELETE_RECORDS: delete_records.handle,
+    apis.DELETE_TOPICS: delete_topics.handle,
+    apis.DESCRIBE_CLUSTER: describe_cluster.handle,
+    apis.DESCRIBE_CONFIGS: describe_configs.handle,
+    apis.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
+    apis.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
+    apis.FETCH: fetch.handle,
+    apis.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
+    apis.INIT_PRODUCER_ID: init_producer_id.handle,
+    apis.LIST_OFFSETS: list_offsets.handle,
+    apis.METADATA: metadata.handle,
+    apis.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
+    apis.PRODUCE: produce.handle,
+}
+
+
+def served() -> dict[int, Versions]:
+    """The versions that are read, by the key of the API."""
+    return {
+        api.key: Versions(api.versions.low, min(api.versions.high, api.advertised.high))
+        for api in HANDLERS
+    }
+
+
+def dispatcher(state: BrokerState) -> Dispatch:
+    """A function that answers requests from this state."""
+    handlers = {api.key: handler for api, handler in HANDLERS.items()}
+
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        return handlers[request.api.key](state, request, connection)
+
+    return dispatch

@@ -1,0 +1,138 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then only what changes.
+
+Invariant: a session's partitions are those that the client named and has not forgotten, in the
+order in which they are served next: one that gave records goes to the end, so that none starves.
+A request must carry the epoch that follows the last one's; anything else is refused, and the
+client begins anew. Sessions are bounded in number; the one that was unused longest makes room.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import Uuid
+
+NO_SESSION: Final = 0
+FIRST_EPOCH: Final = 0
+LAST_EPOCH: Final = -1  # of a request that wants no session, or ends one
+EVICTION_SECONDS: Final = 120.0
+
+SessionKey = tuple[Uuid | str, int]
+"""A topic, by its id or (before version 13) its name, and a partition."""
+
+
+class Wanted(NamedTuple):
+    """What a consumer wants of a partition."""
+
+    key: SessionKey
+    offset: int
+    bytes_max: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class Told(NamedTuple):
+    """What a client was told last of a partition, records aside."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """The partitions of one consumer."""
+
+    id: int
+    by_id: bool  # topics by their ids
+    used_s: float
+    epoch: int = FIRST_EPOCH
+    wanted: dict[SessionKey, Wanted] = field(default_factory=dict[SessionKey, Wanted])
+    told: dict[SessionKey, Told] = field(default_factory=dict[SessionKey, Told])
+
+    def update(self, changed: Iterable[Wanted], forgotten: Iterable[SessionKey]) -> None:
+        """Take over what the client changed."""
+        for key in forgotten:
+            self.wanted.pop(key, None)
+            self.told.pop(key, None)
+        for one in changed:
+            self.wanted[one.key] = one
+
+    def is_news(self, key: SessionKey, told: Told, *, has_records: bool, failed: bool) -> bool:
+        """Whether the client has to be told of a partition; notes that it is told."""
+        news = has_records or failed or self.told.get(key) != told
+        if failed:
+            self.told.pop(key, None)
+        else:
+            self.told[key] = told
+        if has_records and key in self.wanted:
+            self.wanted[key] = self.wanted.pop(key)
+        return news
+
+
+class FetchSessions:
+    """The sessions of a broker."""
+
+    def __init__(self, slots: Callable[[], int], new_id: Callable[[], int]) -> None:
+        self._slots = slots
+        self._new_id = new_id  # a random number from 1 on: ids must not be guessed
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        changed: Sequence[Wanted],
+        forgotten: Iterable[SessionKey],
+        *,
+        by_id: bool,
+        now_s: float,
+    ) -> FetchSession | None:
+        """The session of a request, with what it wants now; None for one without a session."""
+        if epoch in (FIRST_EPOCH, LAST_EPOCH):
+            self._sessions.pop(session_id, None)
+            if epoch == LAST_EPOCH:
+                return None
+            return self._opened(changed, by_id, now_s)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise RequestError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise RequestError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(changed, forgotten)
+        session.used_s = now_s
+        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
+        if not session.wanted:
+            # Nothing is left to ask for, so nothing is left to remember.
+            del self._sessions[session_id]
+        return session
+
+    def _opened(self, wanted: Sequence[Wanted], by_id: bool, now_s: float) -> FetchSession | None:
+        if not wanted or not self._has_room(now_s):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions or session_id == NO_SESSION:
+            session_id = self._new_id()
+        session = FetchSession(session_id, by_id, now_s, epoch=1)
+        session.update(wanted, ())
+        self._sessions[session_id] = session
+        return session
+
+    def _has_room(self, now_s: float) -> bool:
+        slots = self._slots()
+        if len(self._sessions) < slots:
+            return True
+        if not self._sessions or slots <= 0:
+            return False
+        oldest = min(self._sessions.values(), key=lambda one: one.used_s)
+        if now_s - oldest.used_s <= EVICTION_SECONDS:
+            return False
+        del self._sessions[oldest.id]
+        return True

@@ -1,0 +1,51 @@
+"""CreatePartitions: more partitions for a topic, never fewer."""
+
+from collections import Counter
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Let topics grow."""
+    message = request.message
+    assert isinstance(message, CreatePartitionsRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Answer:
+    names = Counter(topic.name for topic in message.topics)
+    results: list[CreatePartitionsTopicResult] = []
+    for topic in message.topics:
+        try:
+            if names[topic.name] > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            await _grow(state, topic, validate_only=message.validate_only)
+        except RequestError as error:
+            text = error.message or error.code.text
+            results.append(_result(topic.name, error.code, text))
+        else:
+            results.append(_result(topic.name, ErrorCode.NONE, None))
+    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+
+async def _grow(state: BrokerState, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
+    rows = topic.assignments
+    await state.topics.grow(
+        topic.name,
+        topic.count,
+        None if rows is None else [tuple(row.broker_ids) for row in rows],
+        validate_only=validate_only,
+    )
+
+
+def _result(name: str, code: ErrorCode, text: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=int(code), error_message=text)

@@ -1,0 +1,101 @@
+"""CreateTopics: each topic for itself, made or refused."""
+
+from collections import Counter
+
+from ottla.broker.state import BrokerState
+from ottla.cluster.creation import AskedTopic
+from ottla.cluster.image import Topic
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import ZERO_UUID
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Make topics, or say what would be made."""
+    message = request.message
+    assert isinstance(message, CreateTopicsRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Answer:
+    names = Counter(topic.name for topic in message.topics)
+    results = [
+        _failed(name, RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for name, count in names.items()
+        if count > 1
+    ]
+    for topic in message.topics:
+        if names[topic.name] > 1:
+            continue
+        try:
+            results.append(await _create(state, topic, validate_only=message.validate_only))
+        except RequestError as error:
+            results.append(_failed(topic.name, error))
+    return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+
+
+async def _create(
+    state: BrokerState, topic: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    asked = AskedTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        _assignment(topic),
+    )
+    values = {one.name: one.value for one in topic.configs}
+    given = {name: value for name, value in values.items() if value is not None}
+    if len(given) < len(values):
+        missing = sorted(set(values) - set(given))
+        raise RequestError(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {missing}"
+        )
+    made = await state.topics.create(asked, given, validate_only=validate_only)
+    return _made(state, made, given, validate_only=validate_only)
+
+
+def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
+    rows = {one.partition_index: tuple(one.broker_ids) for one in topic.assignments}
+    if len(rows) < len(topic.assignments):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Found multiple manual partition assignments."
+        )
+    return rows
+
+
+def _made(
+    state: BrokerState, made: Topic, given: dict[str, str], *, validate_only: bool
+) -> CreatableTopicResult:
+    settings = state.settings
+    return CreatableTopicResult(
+        name=made.name,
+        topic_id=ZERO_UUID if validate_only else made.id,
+        error_code=0,
+        error_message=None,
+        num_partitions=len(made.partitions),
+        replication_factor=len(made.partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=one.name,
+                value=one.text,
+                read_only=False,
+                config_source=int(one.source),
+                is_sensitive=one.sensitive,
+            )
+            for one in settings.layers.describe_topic(settings.checked_overrides(given))
+        ],
+    )
+
+
+def _failed(name: str, error: RequestError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=int(error.code), error_message=error.message or error.code.text
+    )

@@ -1,0 +1,51 @@
+"""DeleteRecords: what lies below an offset is hidden, and removed by and by."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Move the log starts; stored when this is answered."""
+    message = request.message
+    assert isinstance(message, DeleteRecordsRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: DeleteRecordsRequest) -> Answer:
+    return DeleteRecordsResponse(
+        throttle_time_ms=0,
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[await _delete(state, topic.name, one) for one in topic.partitions],
+            )
+            for topic in message.topics
+        ],
+    )
+
+
+async def _delete(
+    state: BrokerState, topic: str, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    try:
+        start = await state.led(topic, asked.partition_index).delete_records(asked.offset)
+    except RequestError as error:
+        return _result(asked, -1, error.code)
+    return _result(asked, start, ErrorCode.NONE)
+
+
+def _result(
+    asked: DeleteRecordsPartition, low_watermark: int, code: ErrorCode
+) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=low_watermark, error_code=int(code)
+    )

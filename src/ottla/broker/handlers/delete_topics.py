@@ -1,0 +1,53 @@
+"""DeleteTopics: by name, or by id."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import ZERO_UUID
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.settings.broker import DELETE_TOPIC_ENABLE
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Delete topics with all their records."""
+    message = request.message
+    assert isinstance(message, DeleteTopicsRequest)
+    asked = [
+        *message.topics,
+        *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in message.topic_names),
+    ]
+    return Later(_answer(state, asked))
+
+
+async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Answer:
+    return DeleteTopicsResponse(
+        throttle_time_ms=0, responses=[await _delete(state, one) for one in asked]
+    )
+
+
+async def _delete(state: BrokerState, asked: DeleteTopicState) -> DeletableTopicResult:
+    name, topic_id = asked.name, asked.topic_id
+    try:
+        if not state.settings.broker[DELETE_TOPIC_ENABLE]:
+            raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED)
+        if (name is None) == (topic_id == ZERO_UUID):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, "Give a topic's name or its id, one of the two."
+            )
+        found = state.topic(name or "", None if name is not None else topic_id)
+        name, topic_id = found.name, found.id
+        await state.topics.delete(found.name)
+    except RequestError as error:
+        return DeletableTopicResult(
+            name=name,
+            topic_id=topic_id,
+            error_code=int(error.code),
+            error_message=error.message or error.code.text,
+        )
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)

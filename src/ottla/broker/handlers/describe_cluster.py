@@ -1,0 +1,51 @@
+"""DescribeCluster: the brokers, and which of them controls the cluster."""
+
+from typing import Final
+
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ottla.transport.connection import Connection
+
+_BROKERS: Final = 1  # the kind of endpoint; KRaft controllers are 2
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+    """Describe the cluster as it is seen through the listener that was asked."""
+    message = request.message
+    assert isinstance(message, DescribeClusterRequest)
+    image, listener = state.image, connection.listener
+    if message.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            throttle_time_ms=0,
+            error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+            error_message="the request was sent to a broker, not to a controller",
+            endpoint_type=_BROKERS if request.version >= 1 else 1,
+            cluster_id=image.cluster_id,
+            brokers=[],
+        )
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.id,
+                host=broker.addresses[listener].host,
+                port=broker.addresses[listener].port,
+                rack=broker.rack,
+            )
+            for broker in image.brokers.values()
+            if listener in broker.addresses
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if message.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )

@@ -1,0 +1,104 @@
+"""DescribeConfigs: every setting of a topic or a broker, with where its value comes from."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import topic_name_problem
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from ottla.settings.layers import Described, Source
+from ottla.transport.connection import Connection
+
+TOPIC: Final = 2
+BROKER: Final = 4
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+    """Describe each resource."""
+    message = request.message
+    assert isinstance(message, DescribeConfigsRequest)
+    return DescribeConfigsResponse(
+        throttle_time_ms=0,
+        results=[_resource(state, message, one) for one in message.resources],
+    )
+
+
+def _resource(
+    state: BrokerState, message: DescribeConfigsRequest, asked: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    code, text, configs = ErrorCode.NONE, None, list[DescribeConfigsResourceResult]()
+    try:
+        keys = asked.configuration_keys
+        configs = [
+            _setting(message, one)
+            for one in described(state, asked.resource_type, asked.resource_name)
+            if not keys or one.name in keys
+        ]
+    except RequestError as error:
+        code, text = error.code, error.message
+    return DescribeConfigsResult(
+        error_code=int(code),
+        error_message=text,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=configs,
+    )
+
+
+def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Described]:
+    """The settings of a resource; RequestError when there is none."""
+    settings = state.settings
+    if resource_type == TOPIC:
+        if problem := topic_name_problem(name):
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name not in state.image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return settings.layers.describe_topic(settings.overrides(name))
+    if resource_type == BROKER:
+        if name == "":
+            return _defaults_of_all(settings.layers.describe_broker())
+        if name != str(state.id):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
+            )
+        return settings.layers.describe_broker()
+    raise RequestError(
+        ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here"
+    )
+
+
+def _defaults_of_all(described_broker: Iterable[Described]) -> Iterable[Described]:
+    """What was set for all brokers; a broker's own values are not looked at."""
+    level = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    for one in described_broker:
+        for number, synonym in enumerate(one.synonyms):
+            if synonym.source is level and synonym.name == one.name:
+                yield one._replace(text=synonym.text, source=level, synonyms=one.synonyms[number:])
+
+
+def _setting(message: DescribeConfigsRequest, one: Described) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=one.name,
+        value=one.text,
+        read_only=one.read_only,
+        config_source=int(one.source),
+        is_sensitive=one.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=two.name, value=two.text, source=int(two.source))
+            for two in one.synonyms
+        ]
+        if message.include_synonyms
+        else [],
+        config_type=one.setting.kind.code,
+        documentation=one.setting.doc if message.include_documentation else None,
+    )

@@ -1,0 +1,78 @@
+"""DescribeLogDirs: the data directories, and how large the partitions in them are."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.log.directory import DataDirectory
+from ottla.log.loading import HostedLog
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Describe every directory, with the partitions asked for or all."""
+    message = request.message
+    assert isinstance(message, DescribeLogDirsRequest)
+    wanted = (
+        None
+        if message.topics is None
+        else {
+            TopicPartition(topic.topic, PartitionIndex(index))
+            for topic in message.topics
+            for index in topic.partitions
+        }
+    )
+    return Later(_answer(state, wanted))
+
+
+async def _answer(state: BrokerState, wanted: set[TopicPartition] | None) -> Answer:
+    results = [await _directory(state, one, wanted) for one in state.logs.directories]
+    results += [
+        DescribeLogDirsResult(
+            error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=path, topics=[]
+        )
+        for path in state.logs.missing
+    ]
+    return DescribeLogDirsResponse(throttle_time_ms=0, results=results)
+
+
+async def _directory(
+    state: BrokerState, directory: DataDirectory, wanted: set[TopicPartition] | None
+) -> DescribeLogDirsResult:
+    if directory.failure is not None:
+        return DescribeLogDirsResult(
+            error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=directory.path, topics=[]
+        )
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
+    for hosted in state.logs:
+        if hosted.directory is directory and (wanted is None or hosted.partition in wanted):
+            by_topic.setdefault(hosted.partition.topic, []).append(_partition(state, hosted))
+    room = await state.logs.disk.blocking(lambda: state.logs.disk.room(directory.path))
+    return DescribeLogDirsResult(
+        error_code=0,
+        log_dir=directory.path,
+        topics=[
+            DescribeLogDirsTopic(name=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
+        ],
+        total_bytes=room.total_bytes,
+        usable_bytes=room.usable_bytes,
+    )
+
+
+def _partition(state: BrokerState, hosted: HostedLog) -> DescribeLogDirsPartition:
+    led = state.partitions.get(hosted.partition)
+    lag = 0 if led is None else max(led.high_watermark - hosted.log.next_offset, 0)
+    return DescribeLogDirsPartition(
+        partition_index=hosted.partition.partition,
+        partition_size=sum(segment.size for segment in hosted.log.segments),
+        offset_lag=lag,
+        is_future_key=False,
+    )

@@ -1,0 +1,100 @@
+"""DescribeTopicPartitions: topics by name, page by page."""
+
+from typing import Final
+
+from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
+from ottla.broker.state import BrokerState
+from ottla.cluster.image import PartitionState, Topic
+from ottla.errors import ErrorCode
+from ottla.ids import NO_BROKER, ZERO_UUID, topic_name_problem
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ottla.settings.broker import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from ottla.transport.connection import Connection
+
+_FIRST: Final = 0
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+    """Describe topics in the order of their names, from where the last page ended."""
+    message = request.message
+    assert isinstance(message, DescribeTopicPartitionsRequest)
+    image, cursor = state.image, message.cursor
+    names = sorted({one.name for one in message.topics} or set(image.topics))
+    begin = _FIRST
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        if names and names[0] == cursor.topic_name:
+            begin = max(cursor.partition_index, _FIRST)
+    left = min(
+        max(message.response_partition_limit, 1),
+        state.settings.broker[MAX_REQUEST_PARTITION_SIZE_LIMIT],
+    )
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    following: Cursor | None = None
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        if left == 0:
+            following = Cursor(topic_name=name, partition_index=_FIRST)
+            break
+        end = min(begin + left, len(topic.partitions))
+        topics.append(_topic(state, topic, begin, end))
+        left -= end - begin
+        if end < len(topic.partitions):
+            following = Cursor(topic_name=name, partition_index=end)
+            break
+        begin = _FIRST
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=following)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = (
+        ErrorCode.INVALID_TOPIC_EXCEPTION
+        if topic_name_problem(name)
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=int(code), name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+
+
+def _topic(
+    state: BrokerState, topic: Topic, begin: int, end: int
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=[
+            _partition(state, index, topic.partitions[index]) for index in range(begin, end)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    state: BrokerState, index: int, partition: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    offline = [one for one in partition.replicas if one not in state.image.brokers]
+    missing = partition.leader == NO_BROKER or partition.leader in offline
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE),
+        partition_index=index,
+        leader_id=NO_BROKER if missing else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.in_sync,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=offline,
+    )

@@ -1,0 +1,184 @@
+"""Fetch: records from many partitions, or a wait until there are some."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from ottla.broker.fetch_sessions import NO_SESSION, FetchSession, SessionKey, Told, Wanted
+from ottla.broker.reading import READ_COMMITTED, Gathered, Gathering, Limits
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from ottla.replication.waiting import BytesAwaited
+from ottla.settings.broker import FETCH_MAX_BYTES
+from ottla.transport.connection import Connection, Later
+
+_WITH_EPOCHS: Final = 12  # the version from which a reader is told of diverging epochs
+_BY_ID: Final = 13  # the version from which topics are named by their ids
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Answer with what there is, or wait for it."""
+    message = request.message
+    assert isinstance(message, FetchRequest)
+    by_id = request.version >= _BY_ID
+    asked = _asked(message, by_id)
+    try:
+        session = state.sessions.begin(
+            message.session_id,
+            message.session_epoch,
+            asked,
+            _forgotten(message, by_id),
+            by_id=by_id,
+            now_s=state.clock.elapsed_s(),
+        )
+    except RequestError as error:
+        return FetchResponse(
+            throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
+        )
+    fetch = _Fetch(state, request, message, session, asked)
+    gathering = fetch.gather()
+    if gathering.is_cold or not fetch.is_enough(gathering):
+        return Later(fetch.wait(gathering))
+    return fetch.answer(gathering)
+
+
+class _Fetch:
+    """One request, which may look several times."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        request: Request,
+        message: FetchRequest,
+        session: FetchSession | None,
+        asked: Sequence[Wanted],
+    ) -> None:
+        self.state = state
+        self.version = request.version
+        self.message = message
+        self.session = session
+        self.full = message.session_epoch <= 0  # names all partitions, so all are answered
+        self.wanted = asked if session is None else [*session.wanted.values()]
+        self.limits = Limits(
+            min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES]),
+            message.isolation_level == READ_COMMITTED,
+        )
+
+    def gather(self) -> Gathering:
+        gathering = Gathering(self.state, self.limits)
+        names: Mapping[Uuid, str] = self.state.image.names
+        for wanted in self.wanted:
+            topic = wanted.key[0]
+            gathering.take(wanted, names.get(topic) if isinstance(topic, Uuid) else topic)
+        return gathering
+
+    def is_enough(self, gathering: Gathering) -> bool:
+        return (
+            gathering.size >= self.message.min_bytes
+            or gathering.failed
+            or self.message.max_wait_ms <= 0
+            or not self.wanted
+        )
+
+    async def wait(self, gathering: Gathering) -> Answer:
+        clock = self.state.clock
+        deadline = clock.elapsed_s() + self.message.max_wait_ms / 1000
+        while True:
+            await gathering.take_cold()
+            left = deadline - clock.elapsed_s()
+            if self.is_enough(gathering) or left <= 0:
+                return self.answer(gathering)
+            partitions = [one.partition for one in gathering.found if one.partition is not None]
+            missing = self.message.min_bytes - gathering.size
+            await BytesAwaited(partitions, missing).wait(left)
+            gathering = self.gather()
+
+    # The answer.
+
+    def answer(self, gathering: Gathering) -> Answer:
+        session = self.session
+        by_topic: dict[Uuid | str, list[PartitionData]] = {}
+        for one in gathering.found:
+            if session is not None:
+                told = Told(one.high_watermark, one.last_stable_offset, one.log_start_offset)
+                failed = one.error is not ErrorCode.NONE or one.diverging is not None
+                news = session.is_news(
+                    one.wanted.key, told, has_records=len(one.records) > 0, failed=failed
+                )
+                if not news and not self.full:
+                    continue
+            by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
+        return FetchResponse(
+            throttle_time_ms=0,
+            error_code=0,
+            session_id=NO_SESSION if session is None else session.id,
+            responses=[
+                FetchableTopicResponse(
+                    topic="" if isinstance(topic, Uuid) else topic,
+                    topic_id=topic if isinstance(topic, Uuid) else ZERO_UUID,
+                    partitions=partitions,
+                )
+                for topic, partitions in by_topic.items()
+            ],
+        )
+
+    def _partition(self, one: Gathered) -> PartitionData:
+        data = PartitionData(
+            partition_index=one.wanted.key[1],
+            error_code=int(one.error),
+            high_watermark=one.high_watermark,
+            last_stable_offset=one.last_stable_offset,
+            log_start_offset=one.log_start_offset,
+            aborted_transactions=None
+            if one.aborted is None
+            else [
+                AbortedTransaction(producer_id=two.producer_id, first_offset=two.first_offset)
+                for two in one.aborted
+            ],
+            records=one.records,
+        )
+        if self.version >= _WITH_EPOCHS:
+            if one.diverging is not None:
+                data.diverging_epoch = EpochEndOffset(
+                    epoch=one.diverging.epoch, end_offset=one.diverging.end_offset
+                )
+            if one.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                hint = self.state.leader_hint(one.topic, one.wanted.key[1])
+                if hint is not None:
+                    data.current_leader = LeaderIdAndEpoch(
+                        leader_id=hint.leader, leader_epoch=hint.leader_epoch
+                    )
+        return data
+
+
+def _asked(message: FetchRequest, by_id: bool) -> list[Wanted]:
+    return [
+        Wanted(
+            (topic.topic_id if by_id else topic.topic, one.partition),
+            one.fetch_offset,
+            one.partition_max_bytes,
+            one.current_leader_epoch,
+            one.last_fetched_epoch,
+            one.log_start_offset,
+        )
+        for topic in message.topics
+        for one in topic.partitions
+    ]
+
+
+def _forgotten(message: FetchRequest, by_id: bool) -> Iterable[SessionKey]:
+    return [
+        (topic.topic_id if by_id else topic.topic, partition)
+        for topic in message.forgotten_topics_data
+        for partition in topic.partitions
+    ]

@@ -1,0 +1,53 @@
+"""IncrementalAlterConfigs: single settings are set, deleted, added to or taken from."""
+
+from ottla.broker.configs import alter
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Change each resource for itself."""
+    message = request.message
+    assert isinstance(message, IncrementalAlterConfigsRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: IncrementalAlterConfigsRequest) -> Answer:
+    return IncrementalAlterConfigsResponse(
+        throttle_time_ms=0,
+        responses=[
+            await _alter(state, one, validate_only=message.validate_only)
+            for one in message.resources
+        ],
+    )
+
+
+async def _alter(
+    state: BrokerState, asked: AlterConfigsResource, *, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    code, text = ErrorCode.NONE, None
+    try:
+        changes = [(one.name, one.config_operation, one.value) for one in asked.configs]
+        await alter(
+            state,
+            asked.resource_type,
+            asked.resource_name,
+            changes,
+            validate_only=validate_only,
+        )
+    except RequestError as error:
+        code, text = error.code, error.message or error.code.text
+    return AlterConfigsResourceResponse(
+        error_code=int(code),
+        error_message=text,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )

@@ -1,0 +1,32 @@
+"""InitProducerId: an id for a producer that is to be idempotent."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Give an id with epoch 0; transactions are not served."""
+    message = request.message
+    assert isinstance(message, InitProducerIdRequest)
+    if message.transactional_id is not None:
+        return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return Later(_give(state))
+
+
+async def _give(state: BrokerState) -> Answer:
+    return InitProducerIdResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        producer_id=await state.producer_ids.take(),
+        producer_epoch=0,
+    )
+
+
+def _failed(code: ErrorCode) -> Answer:
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=int(code), producer_epoch=-1)

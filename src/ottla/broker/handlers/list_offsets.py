@@ -1,0 +1,76 @@
+"""ListOffsets: the first offset of a time, the earliest, the latest, and the like."""
+
+from typing import Final
+
+from ottla.broker.reading import READ_COMMITTED
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.replication.partition import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
+from ottla.transport.connection import Connection, Later
+
+# What stands for a moment, and from which version on.
+_SINCE: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Answer partition by partition; a time may have to be looked up on the device."""
+    message = request.message
+    assert isinstance(message, ListOffsetsRequest)
+    return Later(_answer(state, message, request.version))
+
+
+async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int) -> Answer:
+    committed = message.isolation_level == READ_COMMITTED
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    await _partition(state, topic.name, one, committed, version)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+async def _partition(
+    state: BrokerState, topic: str, asked: ListOffsetsPartition, committed: bool, version: int
+) -> ListOffsetsPartitionResponse:
+    index, timestamp = asked.partition_index, asked.timestamp
+    try:
+        if version < _SINCE.get(timestamp, 0):
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = state.led(topic, index)
+        partition.check_epoch(asked.current_leader_epoch)
+        found = await partition.find(timestamp, committed=committed)
+    except RequestError as error:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=int(error.code))
+    if found is None:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=0)
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=0,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if version >= 4 else -1,
+    )

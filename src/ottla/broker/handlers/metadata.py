@@ -1,0 +1,182 @@
+"""Metadata: brokers, topics, and who leads which partition.
+
+The answer to "all topics" is written once for an image, a version and a listener, and sent again
+until the image changes.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.broker.state import BrokerState
+from ottla.cluster.image import PartitionState, Topic
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.settings.broker import AUTO_CREATE_TOPICS_ENABLE
+from ottla.transport.connection import Connection, Later
+
+# Every operation on a topic and on the cluster, as bits (AclOperation): nobody is refused yet.
+TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+NOT_ASKED: Final = -(2**31)
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Describe the topics asked for, or all; missing ones are made where that is allowed."""
+    message = request.message
+    assert isinstance(message, MetadataRequest)
+    asked = message.topics
+    if asked is None or (request.version == 0 and not asked):
+        return _all_topics(state, request, message, connection.listener)
+    missing = _to_be_made(state, message, asked)
+    if missing:
+        return Later(_made_first(state, message, asked, missing, connection.listener))
+    return _response(state, message, _described(state, message, asked), connection.listener)
+
+
+def _all_topics(
+    state: BrokerState, request: Request, message: MetadataRequest, listener: str
+) -> Answer:
+    key = (
+        request.version,
+        listener,
+        message.include_topic_authorized_operations,
+        message.include_cluster_authorized_operations,
+    )
+    version, written = state.written_metadata
+    if version != state.image.version:
+        written = {}
+        state.written_metadata = (state.image.version, written)
+    known = written.get(key)
+    if known is None:
+        topics = [_topic(state, message, topic) for topic in state.image.topics.values()]
+        known = _response(state, message, topics, listener).buffers(request.version)
+        written[key] = known
+    return known
+
+
+def _to_be_made(
+    state: BrokerState, message: MetadataRequest, asked: Iterable[MetadataRequestTopic]
+) -> list[str]:
+    if (
+        not message.allow_auto_topic_creation
+        or not state.settings.broker[AUTO_CREATE_TOPICS_ENABLE]
+    ):
+        return []
+    names = (one.name for one in asked if one.topic_id == ZERO_UUID)
+    return [
+        name
+        for name in names
+        if name is not None and name not in state.image.topics and not topic_name_problem(name)
+    ]
+
+
+async def _made_first(
+    state: BrokerState,
+    message: MetadataRequest,
+    asked: Iterable[MetadataRequestTopic],
+    missing: Iterable[str],
+    listener: str,
+) -> Answer:
+    failed: dict[str, ErrorCode] = {}
+    for name in missing:
+        try:
+            await state.topics.create_missing(name)
+        except RequestError as error:
+            failed[name] = error.code
+    described = _described(state, message, asked)
+    for topic in described:
+        if topic.name in failed and topic.error_code:
+            topic.error_code = int(failed[topic.name])
+    return _response(state, message, described, listener)
+
+
+def _described(
+    state: BrokerState, message: MetadataRequest, asked: Iterable[MetadataRequestTopic]
+) -> list[MetadataResponseTopic]:
+    found: list[MetadataResponseTopic] = []
+    for one in asked:
+        by_id = one.topic_id != ZERO_UUID
+        topic = (
+            state.image.topic_of_id(one.topic_id)
+            if by_id
+            else state.image.topics.get(one.name or "")
+        )
+        if topic is not None:
+            found.append(_topic(state, message, topic))
+        elif by_id:
+            found.append(_unknown(None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif one.name is None or topic_name_problem(one.name):
+            found.append(_unknown(one.name or "", ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION))
+        else:
+            found.append(_unknown(one.name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return found
+
+
+def _unknown(name: str | None, topic_id: Uuid, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=int(code), name=name, topic_id=topic_id, partitions=[])
+
+
+def _topic(state: BrokerState, message: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
+    alive = state.image.brokers
+    return MetadataResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=[
+            _partition(index, partition, [one for one in partition.replicas if one not in alive])
+            for index, partition in enumerate(topic.partitions)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS
+        if message.include_topic_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _partition(index: int, state: PartitionState, offline: list[int]) -> MetadataResponsePartition:
+    missing = state.leader == NO_BROKER or state.leader in offline
+    return MetadataResponsePartition(
+        error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE),
+        partition_index=index,
+        leader_id=NO_BROKER if missing else state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.in_sync,
+        offline_replicas=offline,
+    )
+
+
+def _response(
+    state: BrokerState,
+    message: MetadataRequest,
+    topics: list[MetadataResponseTopic],
+    listener: str,
+) -> MetadataResponse:
+    image = state.image
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.id,
+                host=broker.addresses[listener].host,
+                port=broker.addresses[listener].port,
+                rack=broker.rack,
+            )
+            for broker in image.brokers.values()
+            if listener in broker.addresses
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if message.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )

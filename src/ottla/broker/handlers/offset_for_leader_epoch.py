@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch: where an epoch ends in the leader's log (rules A2 and A12)."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from ottla.transport.connection import Connection
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+    """Answer each partition; -1 where the epoch is not known."""
+    message = request.message
+    assert isinstance(message, OffsetForLeaderEpochRequest)
+    return OffsetForLeaderEpochResponse(
+        throttle_time_ms=0,
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end(state, topic.topic, one) for one in topic.partitions],
+            )
+            for topic in message.topics
+        ],
+    )
+
+
+def _end(state: BrokerState, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = state.led(topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+        end = partition.log.end_offset(asked.leader_epoch)
+    except RequestError as error:
+        return EpochEndOffset(error_code=int(error.code), partition=asked.partition)
+    if end is None:
+        return EpochEndOffset(error_code=int(ErrorCode.NONE), partition=asked.partition)
+    return EpochEndOffset(
+        error_code=int(ErrorCode.NONE),
+        partition=asked.partition,
+        leader_epoch=end.epoch,
+        end_offset=end.end_offset,
+    )

@@ -1,0 +1,220 @@
+"""A broker from its start to its end.
+
+Invariant: nothing is served before every log is open and every partition is led, and nothing is
+appended after the listeners are closed. A stop that was asked for leaves everything on the device
+and says so; one that was not is found out at the next start.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ottla.broker.dispatch import dispatcher, served
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.settings_in_force import SettingsInForce
+from ottla.broker.state import BrokerState
+from ottla.broker.topics import Topics
+from ottla.clock import Clock
+from ottla.cluster.image import Address, Broker, ClusterImage
+from ottla.cluster.nodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
+from ottla.controller.office import Office, elect, ensure, register
+from ottla.controller.producer_ids import ProducerIds
+from ottla.controller.store import ClusterStore
+from ottla.coordination.errors import NodeExists
+from ottla.coordination.session import Coordination, Session, SessionState
+from ottla.errors import OttlaError
+from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
+from ottla.log.disk import Disk
+from ottla.log.logs import Logs
+from ottla.log.upkeep import Upkeep, UpkeepRules
+from ottla.protocol.conversation import Answer, Request
+from ottla.settings import broker
+from ottla.settings.config import Config
+from ottla.settings.derived import log_dirs
+from ottla.settings.endpoints import advertised_listeners, listeners, protocols
+from ottla.transport.admission import Admission, AdmissionRules
+from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Later
+from ottla.transport.listener import Listener
+from ottla.transport.network import Network
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Everything that a broker takes from outside."""
+
+    clock: Clock
+    disk: Disk
+    network: Network
+    coordination: Coordination
+    chance: Callable[[], float]
+    new_id: Callable[[], Uuid]
+
+
+class Node:
+    """One broker; `async with` starts and stops it."""
+
+    def __init__(self, config: Config, node_id: BrokerId, around: Surroundings) -> None:
+        self.id = node_id
+        self._config = config
+        self._around = around
+        self._dispatch: Dispatch | None = None
+        self._exit = AsyncExitStack()
+        self._listeners: list[Listener] = []
+        self.addresses: dict[str, Address] = {}  # as clients are told, by listener
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._exit.aclose()
+
+    # Starting. What is started is stopped in the opposite order.
+
+    async def _start(self) -> None:
+        around, config = self._around, self._config
+        session = await around.coordination.connect(self._session_changed)
+        self._exit.push_async_callback(session.close)
+        await ensure(session, PERSISTENT_PATHS)
+        await self._hold_addresses()
+        office, epoch = await self._join(session)
+        store = ClusterStore(office)
+        settings = await self._settings(store)
+        stored = await store.load_topics()
+        settings.know((one.topic.name, one.config) for one in stored)
+        cluster_id = await _cluster_id(session, around.new_id)
+        logs = await Logs.open(
+            around.disk,
+            log_dirs(config),
+            settings.log_rules,
+            cluster_id=cluster_id,
+            node_id=self.id,
+            clock=around.clock,
+            chance=around.chance,
+            new_id=around.new_id,
+            parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
+        )
+        self._exit.push_async_callback(logs.close, epoch)
+        me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
+        image = ClusterImage(cluster_id).with_topics([one.topic for one in stored])
+        state = BrokerState(
+            id=self.id,
+            clock=around.clock,
+            settings=settings,
+            image=image.with_brokers([me], self.id),
+            logs=logs,
+            sessions=self._sessions(settings),
+            producer_ids=ProducerIds(session, self.id),
+            served=served(),
+        )
+        topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
+        state.topics = topics
+        await topics.lead_all()
+        _LOG.info("broker %d leads the partitions of %d topics", self.id, len(stored))
+        await self._serve(state)
+
+    async def _join(self, session: Session) -> tuple[Office, BrokerEpoch]:
+        config, now_ms = self._config, self._around.clock.now_ms()
+        me = Broker(self.id, BrokerEpoch(-1), self.addresses, config[broker.BROKER_RACK])
+        epoch = await register(session, me, dict(protocols(config)), now_ms)
+        office = await elect(session, self.id, now_ms)
+        if office is None:
+            raise OttlaError("another broker is the controller: there can be one broker as yet")
+        return office, epoch
+
+    async def _settings(self, store: ClusterStore) -> SettingsInForce:
+        dynamic = await store.load_broker_configs()
+        return SettingsInForce(self._config, cluster=dynamic.get(None), own=dynamic.get(self.id))
+
+    def _sessions(self, settings: SettingsInForce) -> FetchSessions:
+        return FetchSessions(
+            lambda: settings.broker[broker.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
+            lambda: 1 + int(self._around.chance() * (2**31 - 2)),
+        )
+
+    async def _hold_addresses(self) -> None:
+        """Take the addresses, so that what is registered is true; nobody is let in yet."""
+        around, config = self._around, self._config
+        admission = Admission(lambda: AdmissionRules.of(config))
+        told = {one.name: one for one in advertised_listeners(config)}
+        for endpoint in listeners(config):
+            listener = Listener(
+                endpoint.name,
+                self._answer,
+                network=around.network,
+                clock=around.clock,
+                admission=admission,
+                rules=self._connection_rules,
+            )
+            backlog = config[broker.SOCKET_LISTEN_BACKLOG_SIZE]
+            port = await listener.hold(endpoint.host or None, endpoint.port, backlog)
+            self._exit.push_async_callback(listener.close)
+            self._listeners.append(listener)
+            advertised = told.get(endpoint.name, endpoint)
+            self.addresses[endpoint.name] = Address(
+                advertised.host or "localhost", advertised.port or port
+            )
+
+    def _connection_rules(self) -> ConnectionRules:
+        return ConnectionRules(
+            served(),
+            self._config[broker.SOCKET_REQUEST_MAX_BYTES],
+            self._config[broker.CONNECTIONS_MAX_IDLE_MS],
+        )
+
+    def _answer(self, request: Request, connection: Connection) -> Answer | Later | None:
+        assert self._dispatch is not None, "nobody is let in before"
+        return self._dispatch(request, connection)
+
+    async def _serve(self, state: BrokerState) -> None:
+        def high_watermark(partition: TopicPartition) -> Offset:
+            led = state.partitions.get(partition)
+            return led.high_watermark if led else state.logs[partition].high_watermark
+
+        rules = UpkeepRules.of(self._config)
+        upkeep = Upkeep(state.logs, lambda: rules, high_watermark)
+        self._run(upkeep.run())
+        self._dispatch = dispatcher(state)
+        for listener in self._listeners:
+            self._run(listener.keep())
+            await listener.start()
+            # Listeners are closed first of all.
+            self._exit.push_async_callback(listener.close)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on beside the others until the broker stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_complain)
+
+        async def end() -> None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+        self._exit.push_async_callback(end)
+
+    def _session_changed(self, now: SessionState) -> None:
+        if now is not SessionState.CONNECTED:
+            _LOG.error("coordination: %s", now.value)
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.error("a duty of the broker ended: %r", error, exc_info=error)
+
+
+async def _cluster_id(session: Session, new_id: Callable[[], Uuid]) -> str:
+    """The id of the cluster, made by whoever comes first."""
+    if await session.exists(CLUSTER_ID) is None:
+        with suppress(NodeExists):
+            await session.create(CLUSTER_ID, format_cluster_id(str(new_id())))
+    return parse_cluster_id((await session.get(CLUSTER_ID)).data)

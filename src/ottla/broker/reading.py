@@ -1,0 +1,136 @@
+"""What a Fetch gathers: records of many partitions, within the limits of the request.
+
+Invariant: a partition is given whole batches from the log, uncopied until they are sent. All
+together have at most `bytes_max` bytes, and each at most what was asked for it, except the first
+batch of the first partition that has one: it is given whole, so that a reader gets on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ottla.broker.fetch_sessions import Wanted
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.epochs import EpochEnd
+from ottla.log.reading import NotCached, RecordSlice
+from ottla.protocol.primitives import Buffer
+from ottla.replication.partition import Partition
+
+READ_COMMITTED: Final = 1
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What one partition gives."""
+
+    wanted: Wanted
+    topic: str
+    partition: Partition | None = None
+    error: ErrorCode = ErrorCode.NONE
+    records: Buffer = b""
+    aborted: Sequence[AbortedTransaction] | None = None
+    diverging: EpochEnd | None = None
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+
+
+class Limits(NamedTuple):
+    """What a request allows."""
+
+    bytes_max: int
+    committed: bool
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The partitions of one request, and what they give together."""
+
+    state: BrokerState
+    limits: Limits
+    found: list[Gathered] = field(default_factory=list[Gathered])
+    size: int = 0
+    failed: bool = False
+    _cold: list[Gathered] = field(default_factory=list[Gathered])
+
+    def take(self, wanted: Wanted, topic: str | None) -> None:
+        """Read from a partition what is in memory; note it where the device must be asked."""
+        one = Gathered(wanted, topic or "")
+        self.found.append(one)
+        try:
+            if topic is None:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+            partition = one.partition = self.state.led(topic, wanted.key[1])
+            partition.check_epoch(wanted.current_leader_epoch)
+            if self._is_diverging(one, partition):
+                return
+            found = partition.read_cached(
+                wanted.offset, self._room(wanted), committed=self.limits.committed
+            )
+            data = found.cached()
+            if data is None:
+                self._cold.append(one)
+            else:
+                self._give(one, partition, found, data)
+        except NotCached:
+            self._cold.append(one)
+        except RequestError as error:
+            self._fail(one, error)
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether the device has to be asked."""
+        return bool(self._cold)
+
+    async def take_cold(self) -> None:
+        """Read what is not in memory."""
+        cold, self._cold = self._cold, []
+        for one in cold:
+            partition = one.partition
+            assert partition is not None
+            try:
+                found = await partition.read(
+                    one.wanted.offset, self._room(one.wanted), committed=self.limits.committed
+                )
+                self._give(one, partition, found, await found.read())
+            except RequestError as error:
+                self._fail(one, error)
+
+    def _room(self, wanted: Wanted) -> int:
+        return max(0, min(wanted.bytes_max, self.limits.bytes_max - self.size))
+
+    def _give(self, one: Gathered, partition: Partition, found: RecordSlice, data: bytes) -> None:
+        if len(data) > self._room(one.wanted) and self.size:
+            data = b""  # the first batch is too large, and others have given something
+        self.size += len(data)
+        one.records = data
+        one.high_watermark = partition.high_watermark
+        one.last_stable_offset = partition.last_stable_offset
+        one.log_start_offset = partition.log.log_start_offset
+        if self.limits.committed:
+            one.aborted = partition.log.aborted_transactions(
+                one.wanted.offset, partition.last_stable_offset
+            )
+
+    def _is_diverging(self, one: Gathered, partition: Partition) -> bool:
+        """Whether what the reader read last is not what this log has there (rule A12)."""
+        epoch = one.wanted.last_fetched_epoch
+        if epoch < 0:
+            return False
+        end = partition.log.end_offset(epoch)
+        if end is None:
+            raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if end.epoch < epoch or end.end_offset < one.wanted.offset:
+            one.diverging = end
+            one.high_watermark = partition.high_watermark
+            one.last_stable_offset = partition.last_stable_offset
+            one.log_start_offset = partition.log.log_start_offset
+            self.failed = True  # nothing to wait for
+            return True
+        return False
+
+    def _fail(self, one: Gathered, error: RequestError) -> None:
+        one.error = error.code
+        self.failed = True

@@ -1,0 +1,125 @@
+"""The settings that count now: the broker's, and each topic's.
+
+Invariant: a topic's own values win over the broker's dynamic ones, those over the cluster's, those
+over the file. What does not go together is refused before anything is changed.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.errors import ErrorCode, RequestError
+from ottla.log.rules import LogRules
+from ottla.records.batch import TimestampType
+from ottla.records.validation import TopicRules
+from ottla.settings import broker, topic
+from ottla.settings.config import Config
+from ottla.settings.layers import Layers
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.resolution import dynamic_config, topic_overrides
+from ottla.settings.table import CLUSTER_WIDE, PER_BROKER
+
+
+class SettingsInForce:
+    """What a broker and its topics obey."""
+
+    def __init__(
+        self,
+        static: Config,
+        *,
+        cluster: Mapping[str, str] | None = None,
+        own: Mapping[str, str] | None = None,
+    ) -> None:
+        self._static = static
+        self._cluster = dict(cluster or {})
+        self._own = dict(own or {})
+        self.layers = self._layered(self._cluster, self._own)
+        self._overrides: dict[str, Config] = {}
+        self._values: dict[str, dict[str, str]] = {}  # the same as texts
+
+    def _layered(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> Layers:
+        return Layers(
+            self._static,
+            cluster=dynamic_config(cluster, CLUSTER_WIDE).given,
+            broker=dynamic_config(own, PER_BROKER).given,
+        )
+
+    @property
+    def broker(self) -> Config:
+        """All that counts for the broker."""
+        return self.layers.config
+
+    def broker_values(self, *, own: bool) -> Mapping[str, str]:
+        """The dynamic settings of this broker, or those of all, as they were given."""
+        return self._own if own else self._cluster
+
+    def check_broker(self, values: Mapping[str, str], *, own: bool) -> None:
+        """Refuse dynamic settings that may not be."""
+        self._replaced(values, own)
+
+    def set_broker(self, values: Mapping[str, str], *, own: bool) -> None:
+        """Let dynamic settings count from now on."""
+        self.layers = self._replaced(values, own)
+        if own:
+            self._own = dict(values)
+        else:
+            self._cluster = dict(values)
+
+    def _replaced(self, values: Mapping[str, str], own: bool) -> Layers:
+        try:
+            return self._layered(*((self._cluster, values) if own else (values, self._own)))
+        except InvalidSettings as error:
+            raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    # Topics.
+
+    def know(self, topics: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+        """Take over what topics set for themselves."""
+        for name, values in topics:
+            self._overrides[name] = topic_overrides(dict(values))
+            self._values[name] = dict(values)
+
+    def topic_values(self, name: str) -> Mapping[str, str]:
+        """What a topic sets for itself, as it was given."""
+        return self._values.get(name, {})
+
+    def forget(self, name: str) -> None:
+        """A topic is gone."""
+        self._overrides.pop(name, None)
+        self._values.pop(name, None)
+
+    def overrides(self, name: str) -> Config:
+        """What a topic sets for itself."""
+        return self._overrides.get(name) or topic_overrides({})
+
+    def checked_overrides(self, values: Mapping[str, str]) -> Config:
+        """What a topic is to set for itself, or the reason why it may not."""
+        try:
+            overrides = topic_overrides(dict(values))
+            self.layers.topic(overrides)
+        except InvalidSettings as error:
+            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return overrides
+
+    def topic(self, name: str) -> Config:
+        """All that counts for a topic."""
+        return self.layers.topic(self.overrides(name))
+
+    def log_rules(self, name: str) -> LogRules:
+        """What the logs of a topic obey."""
+        return LogRules.of(self.topic(name))
+
+    def topic_rules(self, name: str) -> TopicRules:
+        """What is demanded of the batches produced to a topic."""
+        config = self.topic(name)
+        by_clock = config[topic.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime"
+        return TopicRules(
+            max_message_bytes=config[topic.MAX_MESSAGE_BYTES],
+            compacted="compact" in config[topic.CLEANUP_POLICY],
+            timestamp_type=TimestampType.LOG_APPEND_TIME if by_clock else TimestampType.CREATE_TIME,
+            timestamp_before_max_ms=config[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
+            timestamp_after_max_ms=config[topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
+            decompressed_bytes_max=self.broker[broker.MAX_DECOMPRESSED_MESSAGE_BYTES],
+        )
+
+    def in_sync_min(self, name: str) -> int:
+        """How many replicas have to be in sync for acks=all."""
+        return self.topic(name)[topic.MIN_INSYNC_REPLICAS]

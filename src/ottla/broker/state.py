@@ -1,0 +1,113 @@
+"""What a broker knows and has, for its handlers.
+
+Invariant: all of it is touched on the event loop alone. A partition is in `partitions` exactly
+while this broker leads it; the image says what the cluster is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.settings_in_force import SettingsInForce
+from ottla.clock import Clock
+from ottla.cluster.creation import AskedTopic
+from ottla.cluster.image import ClusterImage, PartitionState, Topic
+from ottla.controller.producer_ids import ProducerIds
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.log.logs import Logs
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema import Versions
+from ottla.replication.partition import Partition
+
+
+class TopicChanges(Protocol):
+    """Who makes and changes topics; RequestError when something is refused."""
+
+    async def create(
+        self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
+    ) -> Topic:
+        """Make a topic, or say what would be made."""
+        ...
+
+    async def create_missing(self, name: str) -> None:
+        """Make a topic that somebody asked for, with the defaults."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic with all its records."""
+        ...
+
+    async def grow(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a topic more partitions."""
+        ...
+
+    async def set_config(
+        self, name: str, values: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace what a topic sets for itself."""
+        ...
+
+    async def set_broker_config(
+        self, values: Mapping[str, str], *, own: bool, validate_only: bool = False
+    ) -> None:
+        """Replace the dynamic settings of this broker, or those of all."""
+        ...
+
+
+WrittenMetadata = dict[tuple[int, str, bool, bool], Sequence[Buffer]]
+"""Answers about all topics, by version, listener, and which operations were asked for."""
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """The broker, as its handlers see it."""
+
+    id: BrokerId
+    clock: Clock
+    settings: SettingsInForce
+    image: ClusterImage
+    logs: Logs
+    sessions: FetchSessions
+    producer_ids: ProducerIds
+    served: Mapping[int, Versions]
+    written_metadata: tuple[int, WrittenMetadata] = field(
+        default_factory=lambda: (-1, WrittenMetadata())
+    )
+    partitions: dict[TopicPartition, Partition] = field(
+        default_factory=dict[TopicPartition, Partition]
+    )
+    topics: TopicChanges = field(init=False)  # who needs this state to be made
+
+    def topic(self, name: str, topic_id: Uuid | None = None) -> Topic:
+        """A topic by its name, or by its id where one is given."""
+        if topic_id is not None:
+            found = self.image.topic_of_id(topic_id)
+            if found is None:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+            return found
+        found = self.image.topics.get(name)
+        if found is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def led(self, topic: str, index: int) -> Partition:
+        """A partition that this broker leads."""
+        partition = self.partitions.get(TopicPartition(topic, PartitionIndex(index)))
+        if partition is not None:
+            return partition
+        if self.image.state(topic, index) is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def leader_hint(self, topic: str, index: int) -> PartitionState | None:
+        """Who leads a partition that this broker does not lead (KIP-951)."""
+        return self.image.state(topic, index)

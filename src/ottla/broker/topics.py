@@ -1,0 +1,222 @@
+"""Topics that come, grow, change and go: decided, stored, then carried out.
+
+Invariant: one change at a time. What is decided is stored before anything is done about it, and
+clients hear of it when all of it is done; a broker that dies in between does the rest when it
+starts again. A partition is in the broker's state exactly while this broker leads it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ottla.broker.state import BrokerState
+from ottla.cluster.creation import (
+    AskedTopic,
+    TopicDefaults,
+    added_partitions,
+    assignment_of,
+    check_name,
+)
+from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.nodes import TopicNode
+from ottla.controller.store import ClusterStore, Elected
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition, Uuid
+from ottla.log.loading import HostedLog
+from ottla.replication.partition import Partition
+from ottla.settings import broker
+
+_LOG = logging.getLogger(__name__)
+
+
+class Topics:
+    """The topics of the cluster, on the broker that controls it."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        store: ClusterStore,
+        *,
+        new_id: Callable[[], Uuid],
+        chance: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._new_id = new_id
+        self._chance = chance
+        self._turn = asyncio.Lock()
+
+    # At the start.
+
+    async def lead_all(self) -> None:
+        """Lead every partition that this broker has, in a new epoch."""
+        for name in list(self._state.image.topics):
+            await self._lead(name)
+        known = {
+            TopicPartition(name, PartitionIndex(index))
+            for name, one in self._state.image.topics.items()
+            for index in range(len(one.partitions))
+        }
+        for hosted in self._state.logs:
+            if hosted.partition not in known:
+                _LOG.warning(
+                    "%s: the cluster knows no such partition; its folder is left alone",
+                    hosted.log.folder,
+                )
+
+    # Changes.
+
+    async def create(
+        self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
+    ) -> Topic:
+        """Make a topic, or (`validate_only`) say what would be made."""
+        async with self._turn:
+            image = self._state.image
+            check_name(asked.name, image.topics)
+            assignment = assignment_of(
+                asked, self._defaults(), sorted(image.brokers), self._start()
+            )
+            self._state.settings.checked_overrides(values)
+            made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
+            if validate_only:
+                return made
+            await self._store.create_topic(made.name, TopicNode(made.id, assignment), values)
+            self._state.settings.know([(made.name, values)])
+            self._state.image = image.with_topics([made])
+            await self._lead(made.name)
+            return self._state.image.topics[made.name]
+
+    async def create_missing(self, name: str) -> None:
+        """Make a topic that somebody asked for, with the defaults."""
+        try:
+            await self.create(AskedTopic(name), {})
+        except RequestError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic with all its records."""
+        async with self._turn:
+            found = self._state.image.topics.get(name)
+            if found is None:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await self._store.delete_topic(name)
+            self._state.image = self._state.image.without_topics([name])
+            self._state.settings.forget(name)
+            await self._drop(
+                [TopicPartition(name, PartitionIndex(n)) for n in range(len(found.partitions))]
+            )
+
+    async def grow(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a topic more partitions."""
+        async with self._turn:
+            image = self._state.image
+            found = image.topics.get(name)
+            if found is None:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            present = [one.replicas for one in found.partitions]
+            added = added_partitions(
+                present, count, assignments, sorted(image.brokers), self._start()
+            )
+            if validate_only:
+                return
+            node = TopicNode(found.id, (*present, *added))
+            await self._store.grow_topic(name, node)
+            grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
+            self._state.image = image.with_topics([grown])
+            await self._lead(name, range(len(present), count))
+
+    async def set_config(
+        self, name: str, values: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace what a topic sets for itself; it counts at once."""
+        async with self._turn:
+            if name not in self._state.image.topics:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._state.settings.checked_overrides(values)
+            if validate_only:
+                return
+            await self._store.set_topic_config(name, values)
+            self._state.settings.know([(name, values)])
+            self.apply_config(name)
+
+    async def set_broker_config(
+        self, values: Mapping[str, str], *, own: bool, validate_only: bool = False
+    ) -> None:
+        """Replace the dynamic settings of this broker, or those of all; they count at once."""
+        async with self._turn:
+            self._state.settings.check_broker(values, own=own)
+            if validate_only:
+                return
+            await self._store.set_broker_config(self._state.id if own else None, values)
+            self._state.settings.set_broker(values, own=own)
+            for name in self._state.image.topics:
+                self.apply_config(name)
+
+    def apply_config(self, name: str) -> None:
+        """Let the partitions of a topic obey its settings as they are now."""
+        settings = self._state.settings
+        for index in range(len(self._state.image.topics[name].partitions)):
+            partition = self._state.partitions.get(TopicPartition(name, PartitionIndex(index)))
+            if partition is not None:
+                partition.log.rules = settings.log_rules(name)
+                partition.rules = settings.topic_rules(name)
+                partition.in_sync_min = settings.in_sync_min(name)
+
+    # How.
+
+    def _defaults(self) -> TopicDefaults:
+        config = self._state.settings.broker
+        return TopicDefaults(
+            config[broker.NUM_PARTITIONS], config[broker.DEFAULT_REPLICATION_FACTOR]
+        )
+
+    def _start(self) -> int:
+        return int(self._chance() * 2**31)
+
+    async def _lead(self, name: str, indexes: Iterable[int] | None = None) -> None:
+        """Lead the partitions of a topic that this broker has, in a new epoch."""
+        state = self._state
+        found = state.image.topics[name]
+        mine = [
+            Elected(name, index, one, state.id, (state.id,))
+            for index, one in enumerate(found.partitions)
+            if state.id in one.replicas and (indexes is None or index in set(indexes))
+        ]
+        await self._store.store_elections(mine)
+        partitions = list(found.partitions)
+        for one in mine:
+            partitions[one.index] = one.after
+        state.image = state.image.with_topics([Topic(name, found.id, tuple(partitions))])
+        for one in mine:
+            await self._host(found, PartitionIndex(one.index), one.after)
+
+    async def _host(self, found: Topic, index: PartitionIndex, led: PartitionState) -> None:
+        state, key = self._state, TopicPartition(found.name, index)
+        settings = state.settings
+        hosted: HostedLog | None = state.logs.get(key)
+        if hosted is None:
+            hosted = await state.logs.create(key, found.id, settings.log_rules(found.name))
+        await hosted.log.begin_epoch(led.leader_epoch)
+        state.partitions[key] = Partition(
+            state.logs,
+            hosted,
+            found.id,
+            led.leader_epoch,
+            settings.topic_rules(found.name),
+            settings.in_sync_min(found.name),
+        )
+
+    async def _drop(self, keys: Sequence[TopicPartition]) -> None:
+        for key in keys:
+            partition = self._state.partitions.pop(key, None)
+            if partition is not None:
+                partition.wake_all()
+        await self._state.logs.delete([key for key in keys if self._state.logs.get(key)])

@@ -1,0 +1,1 @@
+"""The controller: what the cluster is made of, changed and stored through coordination."""

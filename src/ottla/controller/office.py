@@ -1,0 +1,144 @@
+"""Being a broker of the cluster, and being its controller.
+
+Invariant: a broker is registered by one session at a time (rule B1). There is one controller for
+an epoch (rule B2), and each of its changes is made only while that epoch lasts (rule B3): whoever
+was followed by another one changes nothing any more.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from ottla.cluster.image import Broker
+from ottla.cluster.nodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
+from ottla.coordination.errors import BadVersion, NodeError, NodeExists, NoNode
+from ottla.coordination.operations import REQUEST_BYTES_MAX, Check, Create, Operation, SetData
+from ottla.coordination.session import Session
+from ottla.errors import OttlaError
+from ottla.ids import BrokerEpoch, BrokerId, ControllerEpoch
+
+# Room for the check of the epoch, and for what an operation takes beside its data.
+_BATCH_BYTES_MAX: Final = REQUEST_BYTES_MAX // 2
+_OPERATION_BYTES: Final = 100
+
+
+class RegistrationRefused(OttlaError):
+    """Another broker has this id."""
+
+
+class Resigned(OttlaError):
+    """Another broker is the controller now."""
+
+
+async def ensure(session: Session, paths: Sequence[str]) -> None:
+    """Make the nodes that are missing; parents are to come before their children."""
+    for path in paths:
+        if await session.exists(path) is None:
+            with suppress(NodeExists):  # somebody else did it meanwhile
+                await session.create(path)
+
+
+async def register(
+    session: Session, broker: Broker, protocols: dict[str, str], now_ms: int
+) -> BrokerEpoch:
+    """Say that a broker is alive, as long as the session is; its epoch tells its lives apart."""
+    path = f"{BROKER_IDS}/{broker.id}"
+    data = _registration(broker, protocols, now_ms)
+    for _ in range(2):
+        try:
+            await session.multi([Create(path, data, ephemeral=True), SetData(path, data)])
+            break
+        except NodeExists:
+            await _make_way(session, path, broker.id)
+    else:
+        raise RegistrationRefused(f"broker {broker.id} is registered and alive")
+    return BrokerEpoch((await session.get(path)).stat.czxid)
+
+
+async def _make_way(session: Session, path: str, broker: BrokerId) -> None:
+    """Take over from an earlier life in the same session; nobody else's may be touched."""
+    try:
+        found = await session.get(path)
+    except NoNode:
+        return
+    if found.stat.ephemeral_owner != session.id:
+        raise RegistrationRefused(
+            f"another broker has id {broker}, or this one has ended a moment ago and its session "
+            f"has not: give this one another node.id, or wait"
+        )
+    await session.delete(path, found.stat.version)
+
+
+def _registration(broker: Broker, protocols: dict[str, str], now_ms: int) -> bytes:
+    first = next(iter(broker.addresses.values()))
+    value: dict[str, Any] = {
+        "version": 5,
+        "host": first.host,
+        "port": first.port,
+        "jmx_port": -1,
+        "timestamp": str(now_ms),
+        "endpoints": [
+            f"{name}://{address.host}:{address.port}" for name, address in broker.addresses.items()
+        ],
+        "listener_security_protocol_map": protocols,
+        "features": {},
+        **({"rack": broker.rack} if broker.rack is not None else {}),
+    }
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+class Office(NamedTuple):
+    """That a broker is the controller, in one epoch."""
+
+    session: Session
+    epoch: ControllerEpoch
+    version: int  # of the node that holds the epoch
+
+    async def change(self, operations: Sequence[Operation]) -> None:
+        """Change nodes in one transaction, as long as this epoch lasts."""
+        try:
+            await self.session.multi([Check(CONTROLLER_EPOCH, self.version), *operations])
+        except NodeError as error:
+            if error.path == CONTROLLER_EPOCH:
+                raise Resigned(f"epoch {self.epoch} is over") from error
+            raise
+
+    async def change_all(self, operations: Sequence[Operation]) -> None:
+        """Change more than one transaction may hold, in the order given."""
+        for batch in _batches(operations):
+            await self.change(batch)
+
+
+async def elect(session: Session, broker: BrokerId, now_ms: int) -> Office | None:
+    """Become the controller; None when another broker is."""
+    await ensure(session, (CONTROLLER_EPOCH,))
+    found = await session.get(CONTROLLER_EPOCH)
+    epoch = ControllerEpoch(int(found.data or b"0") + 1)
+    data = json.dumps({"version": 2, "brokerid": broker, "timestamp": str(now_ms)}).encode()
+    try:
+        await session.multi(
+            [
+                Create(CONTROLLER, data, ephemeral=True),
+                SetData(CONTROLLER_EPOCH, b"%d" % epoch, found.stat.version),
+            ]
+        )
+    except (NodeExists, BadVersion):
+        return None
+    return Office(session, epoch, found.stat.version + 1)
+
+
+def _batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
+    batch: list[Operation] = []
+    size = 0
+    for operation in operations:
+        needed = _OPERATION_BYTES + len(operation.path)
+        if isinstance(operation, Create | SetData):
+            needed += len(operation.data)
+        if batch and size + needed > _BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+        batch.append(operation)
+        size += needed
+    if batch:
+        yield batch

@@ -1,0 +1,182 @@
+"""The topics and the settings of the cluster, as coordination keeps them.
+
+Invariant: a topic is there when its node is: what belongs to it is made before or with it, or is
+made up for when it is loaded. A topic that is being deleted is named in a node of its own first,
+so that whoever loads it next finishes that.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.nodes import (
+    BROKER_CONFIGS,
+    DEFAULT_ENTITY,
+    TOPICS,
+    StateNode,
+    TopicNode,
+    broker_config_path,
+    format_config,
+    parse_config,
+    parse_state,
+    parse_topic,
+    partitions_path,
+    state_path,
+    topic_config_path,
+    topic_path,
+)
+from ottla.controller.office import Office, ensure
+from ottla.coordination.errors import NodeExists, NoNode
+from ottla.coordination.operations import Create, Delete, Operation, SetData
+from ottla.coordination.session import Session
+from ottla.ids import BrokerId
+
+DELETIONS: Final = "/admin/delete_topics"
+
+
+class StoredTopic(NamedTuple):
+    """A topic and its own settings."""
+
+    topic: Topic
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The state that a partition gets."""
+
+    topic: str
+    index: int
+    before: PartitionState
+    leader: BrokerId
+    in_sync: tuple[BrokerId, ...]
+
+    @property
+    def after(self) -> PartitionState:
+        """The state as it is then."""
+        return self.before.led_by(self.leader, self.in_sync)
+
+
+class ClusterStore:
+    """Reads what there is, and writes what the controller decided."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    @property
+    def _session(self) -> Session:
+        return self._office.session
+
+    # Reading.
+
+    async def load_topics(self) -> list[StoredTopic]:
+        """Every topic, after finishing the deletions that were begun."""
+        await ensure(self._session, ("/admin", DELETIONS))
+        for name in await self._session.children(DELETIONS):
+            await self.delete_topic(name)
+        return [await self._load(name) for name in await self._session.children(TOPICS)]
+
+    async def _load(self, name: str) -> StoredTopic:
+        found = await self._session.get(topic_path(name))
+        node = parse_topic(found.data, topic_path(name))
+        partitions = [
+            await self._load_state(name, index, replicas)
+            for index, replicas in enumerate(node.partitions)
+        ]
+        config = await self._load_config(topic_config_path(name))
+        return StoredTopic(Topic(name, node.id, tuple(partitions)), config)
+
+    async def _load_state(
+        self, name: str, index: int, replicas: tuple[BrokerId, ...]
+    ) -> PartitionState:
+        path = state_path(name, index)
+        try:
+            found = await self._session.get(path)
+        except NoNode:
+            return PartitionState(replicas)
+        state = parse_state(found.data, path)
+        return PartitionState(
+            replicas, state.leader, state.leader_epoch, state.in_sync, found.stat.version
+        )
+
+    async def _load_config(self, path: str) -> dict[str, str]:
+        try:
+            return parse_config((await self._session.get(path)).data, path)
+        except NoNode:
+            return {}
+
+    async def load_broker_configs(self) -> dict[BrokerId | None, dict[str, str]]:
+        """The dynamic settings by broker; None stands for all of them."""
+        found: dict[BrokerId | None, dict[str, str]] = {}
+        for name in await self._session.children(BROKER_CONFIGS):
+            broker = None if name == DEFAULT_ENTITY else BrokerId(int(name))
+            found[broker] = await self._load_config(f"{BROKER_CONFIGS}/{name}")
+        return found
+
+    # Writing.
+
+    async def create_topic(self, name: str, node: TopicNode, config: Mapping[str, str]) -> None:
+        """Make a topic whose partitions have no leaders yet."""
+        operations: list[Operation] = []
+        if config:
+            await self._remove(topic_config_path(name))  # left by a deletion that was cut short
+            operations.append(Create(topic_config_path(name), format_config(config)))
+        operations.append(Create(topic_path(name), node.format()))
+        operations.append(Create(partitions_path(name)))
+        await self._office.change(operations)
+
+    async def grow_topic(self, name: str, node: TopicNode) -> None:
+        """Store a topic that has more partitions than before."""
+        await self._office.change([SetData(topic_path(name), node.format())])
+
+    async def store_elections(self, elected: Iterable[Elected]) -> None:
+        """Store who leads which partitions from now on (rule B5)."""
+        operations: list[Operation] = []
+        for one in elected:
+            after = one.after
+            data = StateNode(
+                after.leader, after.leader_epoch, after.in_sync, self._office.epoch
+            ).format()
+            path = state_path(one.topic, one.index)
+            if one.before.leader_epoch < 0:
+                operations += (Create(path.rpartition("/")[0]), Create(path, data))
+            else:
+                operations.append(SetData(path, data, one.before.version))
+        await self._office.change_all(operations)
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove all there is of a topic; whoever is interrupted is followed up later."""
+        mark = f"{DELETIONS}/{name}"
+        with suppress(NodeExists):
+            await self._office.change([Create(mark)])
+        paths = [topic_path(name), topic_config_path(name)]
+        with suppress(NoNode):
+            indexes = await self._session.children(partitions_path(name))
+            below = [f"{partitions_path(name)}/{index}" for index in indexes]
+            paths = [*(f"{one}/state" for one in below), *below, partitions_path(name), *paths]
+        present = [path for path in paths if await self._session.exists(path) is not None]
+        await self._office.change_all([Delete(path) for path in (*present, mark)])
+
+    async def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
+        """Replace a topic's own settings."""
+        await self._set_config(topic_config_path(name), values)
+
+    async def set_broker_config(self, broker: BrokerId | None, values: Mapping[str, str]) -> None:
+        """Replace the dynamic settings of a broker, or (None) of all."""
+        await self._set_config(broker_config_path(broker), values)
+
+    async def _set_config(self, path: str, values: Mapping[str, str]) -> None:
+        data = format_config(values)
+        exists = await self._session.exists(path) is not None
+        await self._office.change([SetData(path, data) if exists else Create(path, data)])
+
+    async def _remove(self, path: str) -> None:
+        if await self._session.exists(path) is not None:
+            await self._office.change([Delete(path)])
+
+
+def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> Elected:
+    """Let a broker lead a partition alone."""
+    return Elected(topic, index, before, broker, (broker,))

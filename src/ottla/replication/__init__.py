@@ -1,0 +1,1 @@
+"""Partitions over their logs: what leaders append and serve."""

@@ -1,0 +1,193 @@
+"""A partition that this broker leads, with its log.
+
+Invariant: log start <= last stable offset <= high watermark <= log end. Consumers are given what
+lies below the high watermark (rule A6), or the last stable offset. With one replica every record
+is as safe as it gets when it is in the log, so the high watermark is the log's end.
+
+A StorageFailure of the log takes its data directory offline, and the client is told
+KAFKA_STORAGE_ERROR.
+"""
+
+from typing import Final
+
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
+from ottla.log.appending import Appended
+from ottla.log.loading import HostedLog
+from ottla.log.logs import Logs
+from ottla.log.names import LOG_START_OFFSETS
+from ottla.log.partition_log import PartitionLog
+from ottla.log.reading import RecordSlice
+from ottla.log.timestamps import FoundOffset
+from ottla.records.validation import TopicRules, ValidBatch, validate
+from ottla.replication.waiting import BytesAwaited
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+
+class Partition:
+    """One partition, led by this broker."""
+
+    __slots__ = (
+        "_hosted",
+        "_logs",
+        "high_watermark",
+        "in_sync_min",
+        "leader_epoch",
+        "log",
+        "rules",
+        "topic_id",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        logs: Logs,
+        hosted: HostedLog,
+        topic_id: Uuid,
+        leader_epoch: LeaderEpoch,
+        rules: TopicRules,
+        in_sync_min: int,
+    ) -> None:
+        self._logs = logs
+        self._hosted = hosted
+        self.log: PartitionLog = hosted.log
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.rules = rules
+        self.in_sync_min = in_sync_min
+        self.high_watermark = hosted.log.next_offset
+        self.waiting: set[BytesAwaited] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, epoch {self.leader_epoch})"
+
+    @property
+    def name(self) -> TopicPartition:
+        """Which partition it is."""
+        return self._hosted.partition
+
+    # Appending.
+
+    def append(
+        self, records: memoryview, *, produce_version: int, acks: int, now_ms: int
+    ) -> Appended:
+        """Check and append what a client produced (rules A8 and D1)."""
+        if acks == -1 and self.in_sync_min > 1:
+            raise RequestError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"min.insync.replicas is {self.in_sync_min}, there is 1 replica",
+            )
+        valid = validate(records, self.rules, now_ms=now_ms, produce_version=produce_version)
+        return self.append_valid(valid, records, now_ms=now_ms)
+
+    def append_valid(
+        self, valid: ValidBatch, records: memoryview, *, now_ms: int, from_client: bool = True
+    ) -> Appended:
+        """Append a batch that was checked, or one of this broker's own."""
+        try:
+            appended = self.log.append(
+                valid,
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                from_client=from_client,
+            )
+        except StorageFailure as failure:
+            raise self._storage_error(failure) from failure
+        if not appended.duplicate:
+            self._advance(len(records))
+        return appended
+
+    def _advance(self, count: int) -> None:
+        self.high_watermark = self.log.next_offset
+        if self.waiting:
+            for one in [*self.waiting]:
+                one.note(count)
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether flush.messages lets the acknowledgement wait for the device (rule C5)."""
+        return self._hosted.commit.wanted(self.log.next_offset)
+
+    async def durable(self, offset: int) -> None:
+        """Return when everything below an offset is on the device."""
+        try:
+            await self._hosted.commit.durable(offset)
+        except StorageFailure as failure:
+            raise self._storage_error(failure) from failure
+
+    def _storage_error(self, failure: StorageFailure) -> RequestError:
+        self._logs.fail(self._hosted.directory, failure)
+        return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+
+    # Reading.
+
+    def check_epoch(self, known: int) -> None:
+        """Fence who knows another epoch (rule A3); -1 is who does not know any."""
+        if known < 0 or known == self.leader_epoch:
+            return
+        if known < self.leader_epoch:
+            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Up to where read_committed consumers read (rule E7)."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def upper_offset(self, *, committed: bool) -> Offset:
+        """Up to where a consumer reads (rule A6)."""
+        return self.last_stable_offset if committed else self.high_watermark
+
+    def read_cached(self, offset: int, bytes_max: int, *, committed: bool) -> RecordSlice:
+        """Where the records from an offset on are; NotCached when the device must be asked."""
+        return self.log.read_cached(offset, self.upper_offset(committed=committed), bytes_max)
+
+    async def read(self, offset: int, bytes_max: int, *, committed: bool) -> RecordSlice:
+        """The same, waiting for the device."""
+        return await self.log.read(offset, self.upper_offset(committed=committed), bytes_max)
+
+    async def find(self, timestamp: int, *, committed: bool) -> FoundOffset | None:
+        """What ListOffsets asks for: a moment, or one of the numbers below zero."""
+        upper = self.upper_offset(committed=committed)
+        epochs = self.log.epochs
+        if timestamp == LATEST:
+            return FoundOffset(upper, -1, self.leader_epoch)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = self.log.log_start_offset
+            epoch = epochs.epoch_of(start)
+            return FoundOffset(start, -1, LeaderEpoch(-1 if epoch is None else epoch))
+        if timestamp == MAX_TIMESTAMP:
+            found = await self.log.find_latest_time()
+        elif timestamp >= 0:
+            found = await self.log.find_time(timestamp)
+        else:
+            return None
+        return found if found is not None and found.offset < upper else None
+
+    async def delete_records(self, offset: int) -> Offset:
+        """Hide what lies below an offset, -1 being the high watermark; stored when this returns."""
+        upto = self.high_watermark if offset == LATEST else offset
+        if not 0 <= upto <= self.high_watermark:
+            raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if not self.log.rules.delete:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted"
+            )
+        try:
+            self.log.advance_log_start(Offset(upto))
+            await self._logs.store(LOG_START_OFFSETS, self._hosted.directory)
+        except StorageFailure as failure:
+            raise self._storage_error(failure) from failure
+        return self.log.log_start_offset
+
+    def wake_all(self) -> None:
+        """Let who waits look again: the partition is changing hands or going away."""
+        for one in [*self.waiting]:
+            one.wake()

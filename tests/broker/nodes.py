@@ -1,0 +1,105 @@
+"""A broker in the test's own process, on real sockets, and a client that speaks to it."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from ottla.broker.node import Node, Surroundings
+from ottla.clock import SystemClock
+from ottla.coordination.embedded import EmbeddedStore
+from ottla.ids import BrokerId, Uuid
+from ottla.log.files import OsDisk
+from ottla.protocol.conversation import ClientConversation
+from ottla.protocol.message import Message
+from ottla.settings.resolution import broker_config
+from ottla.transport.network import TcpNetwork
+
+M = TypeVar("M", bound=Message)
+
+
+class Client:
+    """One connection, one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._conversation = ClientConversation("test")
+
+    async def ask(self, message: Message, answer: type[M], version: int | None = None) -> M:
+        api = message.API
+        assert api is not None
+        _, buffers = self._conversation.send(
+            message, api.advertised.high if version is None else version
+        )
+        self._writer.writelines(buffers)
+        while True:
+            data = await self._reader.read(1 << 20)
+            if not data:
+                raise EOFError("the broker closed the connection")
+            for response in self._conversation.receive(data):
+                assert isinstance(response.message, answer)
+                return response.message
+
+    async def send(self, message: Message, version: int) -> None:
+        """A request that gets no answer."""
+        _, buffers = self._conversation.send(message, version, answered=False)
+        self._writer.writelines(buffers)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+class RunningBroker:
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.port = node.addresses["PLAINTEXT"].port
+        self._clients: list[Client] = []
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._clients.append(client)
+        return client
+
+    async def close_clients(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
+@asynccontextmanager
+async def broker(folder: Path, *overrides: str) -> AsyncGenerator[RunningBroker]:
+    """A broker whose data are in a folder; started again there it has them again."""
+    clock, disk, random = SystemClock(), OsDisk(), Random(7)
+    store = EmbeddedStore.open(disk, f"{folder}/coordination", clock)
+    settings = (
+        "node.id=1",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        f"log.dirs={folder}/data",
+        *overrides,
+    )
+    around = Surroundings(
+        clock, disk, TcpNetwork(), store, random.random, lambda: Uuid(os.urandom(16))
+    )
+    try:
+        async with Node(broker_config(overrides=settings), BrokerId(1), around) as node:
+            running = RunningBroker(node)
+            try:
+                yield running
+            finally:
+                await running.close_clients()
+    finally:
+        await store.close()
+        disk.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(bounded())

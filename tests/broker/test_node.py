@@ -1,0 +1,307 @@
+"""A whole broker: topics are made, records come and go, and all of it is there after a restart."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import Client, broker, run
+from ottla.errors import ErrorCode
+from ottla.ids import Uuid
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from ottla.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.records.batch import batches
+from ottla.records.builder import BatchBuilder
+
+
+def batch(*values: bytes, producer_id: int = -1, sequence: int = -1) -> bytes:
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(1_700_000_000_000, b"k", value)
+    if producer_id < 0:
+        return builder.build()
+    return builder.build(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+async def create(client: Client, name: str, partitions: int = 1, **config: str) -> Uuid:
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=-1,
+        assignments=[],
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in config.items()
+        ],
+    )
+    (result,) = (await client.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)).topics
+    assert result.error_code == 0, result.error_message
+    return result.topic_id
+
+
+async def produce(
+    client: Client, topic: str, records: bytes, *, acks: int = -1, index: int = 0
+) -> tuple[int, int]:
+    """The error code and the base offset."""
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=topic, partition_data=[PartitionProduceData(index=index, records=records)]
+            )
+        ],
+    )
+    answer = await client.ask(request, ProduceResponse, 12)
+    (partition,) = answer.responses[0].partition_responses
+    return partition.error_code, partition.base_offset
+
+
+def fetch_request(
+    topic_id: Uuid, offset: int, *, wait_ms: int = 0, bytes_min: int = 1
+) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=bytes_min,
+        topics=[
+            FetchTopic(
+                topic_id=topic_id,
+                partitions=[
+                    FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+                ],
+            )
+        ],
+    )
+
+
+async def fetch(client: Client, topic_id: Uuid, offset: int = 0, **how: int) -> list[bytes | None]:
+    answer = await client.ask(fetch_request(topic_id, offset, **how), FetchResponse)
+    (partition,) = answer.responses[0].partitions
+    assert partition.error_code == 0
+    return [
+        record.value
+        for one in batches(partition.records or b"")
+        for record in one.records()
+        if record.offset >= offset
+    ]
+
+
+def test_what_is_produced_is_fetched_also_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "t", 2)
+            assert await produce(client, "t", batch(b"a", b"b")) == (0, 0)
+            assert await produce(client, "t", batch(b"c"), acks=1) == (0, 2)
+            assert await fetch(client, topic_id) == [b"a", b"b", b"c"]
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await fetch(client, topic_id, 1) == [b"b", b"c"]
+            assert await produce(client, "t", batch(b"d")) == (0, 3)
+            found = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+            (topic,) = found.topics
+            assert (topic.name, topic.topic_id, len(topic.partitions)) == ("t", topic_id, 2)
+            assert {one.leader_epoch for one in topic.partitions} == {1}
+
+    run(scenario)
+
+
+def test_a_fetch_waits_until_there_is_something(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            reader, writer = await running.client(), await running.client()
+            topic_id = await create(writer, "t")
+            waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=30_000))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            await produce(writer, "t", batch(b"at last"))
+            assert await waiting == [b"at last"]
+            assert await fetch(reader, topic_id, 1, wait_ms=20) == []
+
+    run(scenario)
+
+
+def test_a_repeat_of_an_idempotent_producer_gets_its_offset_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+            given = await client.ask(request, InitProducerIdResponse)
+            first = batch(b"a", producer_id=given.producer_id, sequence=0)
+            assert await produce(client, "t", first) == (0, 0)
+            assert await produce(client, "t", first) == (0, 0)
+            gap = batch(b"c", producer_id=given.producer_id, sequence=2)
+            code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert await produce(client, "t", gap) == (code, -1)
+            other = await client.ask(request, InitProducerIdResponse)
+            assert other.producer_id > given.producer_id
+
+    run(scenario)
+
+
+def test_one_bad_partition_does_not_fail_the_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            broken = bytearray(batch(b"x"))
+            broken[-1] ^= 1
+            request = ProduceRequest(
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[
+                    TopicProduceData(
+                        name="t",
+                        partition_data=[
+                            PartitionProduceData(index=0, records=bytes(broken)),
+                            PartitionProduceData(index=1, records=batch(b"y")),
+                            PartitionProduceData(index=2, records=batch(b"z")),
+                        ],
+                    ),
+                    TopicProduceData(
+                        name="nope",
+                        partition_data=[PartitionProduceData(index=0, records=batch(b"y"))],
+                    ),
+                ],
+            )
+            answer = await client.ask(request, ProduceResponse, 9)
+            codes = [one.error_code for t in answer.responses for one in t.partition_responses]
+            assert codes == [
+                ErrorCode.CORRUPT_MESSAGE,
+                ErrorCode.NONE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+
+    run(scenario)
+
+
+def test_without_acknowledgement_a_failure_closes_the_connection(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "t")
+
+            def unacknowledged(topic: str) -> ProduceRequest:
+                data = PartitionProduceData(index=0, records=batch(b"x"))
+                return ProduceRequest(
+                    acks=0,
+                    timeout_ms=0,
+                    topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+                )
+
+            await client.send(unacknowledged("t"), 9)
+            assert await fetch(client, topic_id, wait_ms=1000) == [b"x"]
+            await client.send(unacknowledged("nope"), 9)
+            with pytest.raises(EOFError):
+                await fetch(client, topic_id)
+
+    run(scenario)
+
+
+def test_offsets_are_listed_by_time_and_by_place(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            for timestamp in (1000, 3000, 2000):
+                builder = BatchBuilder()
+                builder.append(timestamp, None, b"x")
+                await produce(client, "t", builder.build())
+
+            async def offset(timestamp: int, version: int = 11) -> tuple[int, int, int]:
+                asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+                topic = ListOffsetsTopic(name="t", partitions=[asked])
+                request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+                answer = await client.ask(request, ListOffsetsResponse, version)
+                (found,) = answer.topics[0].partitions
+                return found.error_code, found.offset, found.timestamp
+
+            assert await offset(-1) == (0, 3, -1)
+            assert await offset(-2) == (0, 0, -1)
+            assert await offset(-3) == (0, 1, 3000)
+            assert await offset(1500) == (0, 1, 3000)
+            assert await offset(5000) == (0, -1, -1)
+            assert await offset(-3, version=6) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+
+    run(scenario)
+
+
+def test_a_missing_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "num.partitions=3") as running:
+            client = await running.client()
+
+            async def metadata(name: str, *, make: bool) -> tuple[int, int]:
+                request = MetadataRequest(
+                    topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=make
+                )
+                (topic,) = (await client.ask(request, MetadataResponse)).topics
+                return topic.error_code, len(topic.partitions)
+
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await metadata("t", make=False) == (unknown, 0)
+            assert await metadata("t", make=True) == (0, 3)
+            assert await metadata("a b", make=True) == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
+
+    run(scenario)
+
+
+def test_a_deleted_topic_is_gone_and_may_be_made_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            first = await create(client, "t", retention_ms="5000")
+            await produce(client, "t", batch(b"old"))
+            state = DeleteTopicState(name="t", topic_id=Uuid(bytes(16)))
+            answer = await client.ask(
+                DeleteTopicsRequest(topics=[state], timeout_ms=1000), DeleteTopicsResponse
+            )
+            assert [one.error_code for one in answer.responses] == [0]
+            second = await create(client, "t")
+            assert first != second
+            assert await fetch(client, second) == []
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await fetch(client, second) == []
+            found = await client.ask(fetch_request(first, 0), FetchResponse)
+            assert found.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(scenario)
