@@ -59,6 +59,8 @@ class AppendableLog:
     __slots__ = (
         "_chance",
         "_changing",
+        "_cleaning",
+        "_cuts",
         "_epoch",
         "_epochs_due",
         "_failure",
@@ -109,6 +111,8 @@ class AppendableLog:
         self._epochs_due = False
         self._failure: OttlaError | None = None
         self._changing = False
+        self._cleaning = False
+        self._cuts: int = 0  # how often the log was cut, for those who rely on what they saw before
         self._work = asyncio.Lock()
 
     def __repr__(self) -> str:

@@ -10,36 +10,35 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from contextlib import aclosing, suppress
+from typing import TypeVar
 
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.appending import AppendableLog
+from ottla.log.cleaned_segment import open_closed, remove_cleaned, swap
+from ottla.log.cleaner import Cleaner, CleaningAborted
+from ottla.log.cleaning import CleanedGroup, CleaningDone, CleaningLimits
+from ottla.log.cut import place_of_cut
 from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
+from ottla.log.dirt import Dirt, find_dirt
 from ottla.log.disk import write_atomically
 from ottla.log.epochs import EpochEnd
+from ottla.log.facts import cleaning_job, know_first_timestamps, segment_dirt, segment_facts
 from ottla.log.flushing import FlushPlan
 from ottla.log.names import LEADER_EPOCHS, Kind
 from ottla.log.producers import Producers
 from ottla.log.reading import Read, RecordSlice, read_now, settled
 from ottla.log.replay import replayed
-from ottla.log.retention import SegmentFacts, outlived
-from ottla.log.segment import Head, Segment
+from ottla.log.retention import outlived
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import FoundOffset, first_from_time, latest_time
 from ottla.records.errors import CorruptRecords
+from ottla.settings.values import LONG_MAX
 
 T = TypeVar("T")
-
-
-class _Cut(NamedTuple):
-    """Where a segment is to end."""
-
-    position: int
-    end_offset: Offset
-    tail: list[Head]  # the batches that stay behind the last index entry that stays
-    first_timestamp: int | None
 
 
 class PartitionLog(AppendableLog):
@@ -203,8 +202,9 @@ class PartitionLog(AppendableLog):
                 self._changing = False
 
     async def _cut(self, offset: int) -> None:
+        self._cuts += 1
         segment = self.segments.from_offset(offset)[0]
-        cut = await settled(self.disk, lambda read: _place_of_cut(segment, offset, read))
+        cut = await settled(self.disk, lambda read: place_of_cut(segment, offset, read))
         dropped = self.segments.remove_after(segment)
         segment.cut_indexes(cut.position, cut.end_offset)
         segment.first_timestamp = cut.first_timestamp
@@ -237,6 +237,7 @@ class PartitionLog(AppendableLog):
             await self._start_anew(offset)
 
     async def _start_anew(self, offset: Offset) -> None:
+        self._cuts += 1
         dropped = list(self.segments)
         created_ms = self.segments.active.created_ms
         doomed = self.snapshots.forget(above=-1)
@@ -277,7 +278,7 @@ class PartitionLog(AppendableLog):
         async with self._work:
             self._check_usable()
             count = outlived(
-                self._facts(),
+                segment_facts(self.disk, self.segments, self.next_offset),
                 self.rules,
                 log_start=self.log_start_offset,
                 high_watermark=high_watermark,
@@ -304,19 +305,6 @@ class PartitionLog(AppendableLog):
             self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
             return count
 
-    def _facts(self) -> list[SegmentFacts]:
-        ends = [segment.base_offset for segment in self.segments][1:]
-        return [
-            SegmentFacts(
-                end,
-                segment.size,
-                segment.latest.timestamp
-                if segment.latest.timestamp >= 0
-                else self.disk.modified_ms(segment.file.path),
-            )
-            for segment, end in zip(self.segments, [*ends, self.next_offset], strict=True)
-        ]
-
     async def purge(self, now_ms: int) -> None:
         """Remove the deleted files whose delay is over."""
         due = [doomed for doomed in self.doomed if doomed.due_ms <= now_ms]
@@ -325,18 +313,90 @@ class PartitionLog(AppendableLog):
             paths = [path for doomed in due for path in doomed.paths]
             await self.disk.blocking(lambda: remove_all(self.disk, paths))
 
+    # Compacting.
 
-def _place_of_cut(segment: Segment, offset: int, read: Read) -> _Cut:
-    position = segment.locate(offset, read)
-    end_offset = offset
-    if position is None:
-        position = segment.size
-    else:
-        end_offset = min(offset, next(segment.heads(position, segment.size, read)).base_offset)
-    entry = segment.offsets.lookup(end_offset - 1)
-    first = segment.read_first_timestamp(read) if position else None
-    tail = list(segment.heads(entry.position, position, read))
-    return _Cut(position, Offset(end_offset), tail, first)
+    async def dirt(self, cleaned_until: int | None, *, high_watermark: int, now_ms: int) -> Dirt:
+        """What there is to clean, the log having been cleaned up to an offset; None: never."""
+        if self.rules.max_compaction_lag_ms < LONG_MAX:
+            await settled(
+                self.disk,
+                lambda read: know_first_timestamps(self.segments, cleaned_until or 0, read),
+            )
+        return self._dirt(cleaned_until, high_watermark, now_ms)
+
+    def _dirt(self, cleaned_until: int | None, high_watermark: int, now_ms: int) -> Dirt:
+        return find_dirt(
+            segment_dirt(self.disk, self.segments, self.next_offset),
+            self.rules,
+            first_dirty_offset=cleaned_until,
+            log_start=self.log_start_offset,
+            last_stable=self.last_stable_offset(Offset(high_watermark)),
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+
+    async def compact(
+        self,
+        cleaner: Cleaner,
+        cleaned_until: int | None,
+        *,
+        high_watermark: int,
+        secret: bytes,
+        clock_ms: Callable[[], int],
+        limits: CleaningLimits | None = None,
+    ) -> CleaningDone | None:
+        """Clean all that may be cleaned, swapping segment by segment (rules C7 and C8).
+
+        None when there is nothing. The owner stores the first dirty offset of the outcome, and
+        only then: after CleaningAborted or CleaningFailed the old one is right.
+        """
+        assert not self._cleaning, "one cleaning at a time"
+        self._cleaning = True
+        try:
+            # What is cleaned is on the device with its indexes, and nobody writes there any more.
+            await self.flush()
+            now_ms, cuts = clock_ms(), self._cuts
+            dirt = self._dirt(cleaned_until, high_watermark, now_ms)
+            if dirt.end_offset <= dirt.first_dirty_offset:
+                return None
+            job = cleaning_job(self, dirt, limits or CleaningLimits(), now_ms, secret)
+            async with aclosing(cleaner.clean(self.disk, job)) as news:
+                async for one in news:
+                    if isinstance(one, CleaningDone):
+                        return one
+                    await self._swap(one, cuts, clock_ms())
+            raise AssertionError("a cleaner says when it is done, or why it is not")
+        finally:
+            self._cleaning = False
+            with suppress(StorageFailure, FileNotFoundError):
+                await self.disk.blocking(lambda: remove_cleaned(self.disk, self.folder))
+
+    async def _swap(self, group: CleanedGroup, cuts: int, now_ms: int) -> None:
+        async with self._work:
+            self._check_usable()
+            replaced = self.segments.of_bases(group.sources)
+            if self._cuts != cuts or len(replaced) < len(group.sources):
+                raise CleaningAborted(f"{self.folder}: it was cut while it was cleaned")
+            bases = [Offset(output.base_offset) for output in group.outputs]
+            vanished = {segment.base_offset for segment in replaced}.difference(bases)
+            snapshots = self.snapshots.forget_at(vanished)
+            swapped: list[tuple[tuple[str, ...], list[Segment]]] = []
+
+            def on_the_device() -> None:
+                paths = [path for one in replaced for path in live_paths(self.disk, one)]
+                marked = swap(self.disk, self.folder, bases, [*paths, *snapshots])
+                created_ms = replaced[-1].created_ms
+                new = [open_closed(self.disk, self.folder, b, created_ms) for b in bases]
+                swapped.append((marked, new))
+
+            try:
+                await self._in_thread(on_the_device)
+            finally:
+                # Also when this was cancelled: the disk has done what it has begun.
+                for marked, new in swapped:
+                    self.segments.replace(replaced, new)
+                    due_ms = now_ms + self.rules.file_delete_delay_ms
+                    self.doomed.append(Doomed(due_ms, marked))
 
 
 def _gone(reason: str) -> RequestError:

@@ -5,7 +5,7 @@ holds no offset at or above the base offset of the next one.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.log.aborted import AbortedTransaction
@@ -72,6 +72,19 @@ class Segments:
         del self._list[at:], self._bases[at:]
         self.active = segment
         return removed
+
+    def of_bases(self, bases: Iterable[int]) -> list[Segment]:
+        """The segments that begin at offsets, as far as they are there; never the active one."""
+        wanted = set(bases)
+        return [segment for segment in self._list[:-1] if segment.base_offset in wanted]
+
+    def replace(self, replaced: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put segments in the place of neighbours that begin at the same offset."""
+        at = self._list.index(replaced[0])
+        assert self._list[at : at + len(replaced)] == list(replaced)
+        assert new[0].base_offset == replaced[0].base_offset
+        self._list[at : at + len(replaced)] = new
+        self._bases[at : at + len(replaced)] = [segment.base_offset for segment in new]
 
     def replace_active(self, segment: Segment) -> None:
         """Let an empty active segment begin later."""

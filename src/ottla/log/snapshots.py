@@ -57,7 +57,13 @@ class Snapshots:
 
     def forget(self, *, below: int = 0, above: int | None = None) -> list[str]:
         """Give up what lies outside of bounds; returns the files that have to be removed."""
-        gone = [o for o in self.offsets if o < below or (above is not None and o > above)]
+        return self.forget_at(
+            o for o in self.offsets if o < below or (above is not None and o > above)
+        )
+
+    def forget_at(self, offsets: Iterable[Offset]) -> list[str]:
+        """Give up single ones; returns the files that have to be removed."""
+        gone = list(offsets)
         paths = [self.path(offset) for offset in gone if offset in self._written]
         for offset in gone:
             self._written.discard(offset)

@@ -67,3 +67,8 @@ cdef class RecordAppender:
     cdef readonly long long limit, count, base_timestamp, max_timestamp
     cdef readonly Py_ssize_t size
     cdef bytearray buffer
+
+cdef class KeyMap:
+    cdef readonly Py_ssize_t slots, limit, count
+    cdef unsigned long long secret_low, secret_high, hash_low, hash_high
+    cdef bytearray table

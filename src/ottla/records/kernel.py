@@ -1569,3 +1569,328 @@ def partitions(keys: BinaryColumn, count: cython.longlong):
             hashed = _murmur2(keys.data.at, _begin(keys, row), size) & 0x7FFFFFFF
             _put32(out, row, hashed % count)
     return found
+
+
+# --- compaction ------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _add64(a: cython.ulonglong, b: cython.ulonglong) -> cython.ulonglong:
+    if cython.compiled:
+        return a + b
+    else:
+        return (a + b) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _rotated(value: cython.ulonglong, bits: cython.int) -> cython.ulonglong:
+    if cython.compiled:
+        return (value << bits) | (value >> (64 - bits))
+    else:
+        return ((value << bits) | (value >> (64 - bits))) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _little64(
+    p: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t
+) -> cython.ulonglong:
+    """At most eight bytes as a number, the lowest first."""
+    value: cython.ulonglong = 0
+    byte: cython.ulonglong
+    index: cython.Py_ssize_t
+    for index in range(size):
+        byte = p[at + index]
+        value |= byte << (8 * index)
+    return value
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _hash_key(
+    keys: KeyMap, p: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t
+) -> cython.void:
+    """SipHash-2-4 with 128 bits: who does not know the secret cannot make two keys collide."""
+    v0: cython.ulonglong = keys.secret_low ^ 0x736F6D6570736575
+    v1: cython.ulonglong = keys.secret_high ^ 0x646F72616E646F6D ^ 0xEE
+    v2: cython.ulonglong = keys.secret_low ^ 0x6C7967656E657261
+    v3: cython.ulonglong = keys.secret_high ^ 0x7465646279746573
+    word: cython.ulonglong = 0
+    length: cython.ulonglong = size & 0xFF
+    words: cython.Py_ssize_t = size >> 3
+    turn: cython.Py_ssize_t
+    rounds: cython.int
+    # The whole words, the rest with the length, and a turn for each half of the hash.
+    for turn in range(words + 3):
+        rounds = 2
+        if turn < words:
+            word = _little64(p, at + 8 * turn, 8)
+        elif turn == words:
+            word = _little64(p, at + 8 * words, size & 7) | (length << 56)
+        elif turn == words + 1:
+            word = 0
+            v2 ^= 0xEE
+            rounds = 4
+        else:
+            v1 ^= 0xDD
+            rounds = 4
+        v3 ^= word
+        while rounds > 0:
+            rounds -= 1
+            v0 = _add64(v0, v1)
+            v1 = _rotated(v1, 13) ^ v0
+            v0 = _rotated(v0, 32)
+            v2 = _add64(v2, v3)
+            v3 = _rotated(v3, 16) ^ v2
+            v0 = _add64(v0, v3)
+            v3 = _rotated(v3, 21) ^ v0
+            v2 = _add64(v2, v1)
+            v1 = _rotated(v1, 17) ^ v2
+            v2 = _rotated(v2, 32)
+        v0 ^= word
+        if turn == words + 1:
+            keys.hash_low = v0 ^ v1 ^ v2 ^ v3
+    keys.hash_high = v0 ^ v1 ^ v2 ^ v3
+
+
+@cython.cfunc
+@cython.inline
+def _find_slot(
+    keys: KeyMap, p: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Where a key is or would be; there is always a free slot, so this ends."""
+    low: cython.longlong
+    high: cython.longlong
+    slot: cython.Py_ssize_t
+    table: cython.p_uchar = _pointer(keys.table)
+    _hash_key(keys, p, at, size)
+    low = _plus(keys.hash_low, 0)  # signed, as numbers in the table are
+    high = _plus(keys.hash_high, 0)
+    slot = keys.hash_low % keys.slots
+    while _get64(table, 3 * slot + 2) != 0:
+        if _get64(table, 3 * slot) == low and _get64(table, 3 * slot + 1) == high:
+            return slot
+        slot += 1
+        if slot == keys.slots:
+            slot = 0
+    return slot
+
+
+@cython.final
+@cython.cclass
+class KeyMap:
+    """The last offset of each key, in a table that never grows.
+
+    An entry has 24 bytes: the key's hash of 16 under a secret of 16, and the offset plus one, so
+    that 0 is a free slot. `limit` is how many keys it takes: a table that is nearly full is slow.
+    """
+
+    def __init__(self, size, load_factor, secret):
+        slots = size // 24
+        if len(secret) != 16:
+            raise ValueError("the secret has 16 bytes")
+        if not 0 < load_factor <= 1 or slots < 2:
+            raise ValueError("no room for a key: more bytes, or a load factor up to 1")
+        self.slots = slots
+        self.limit = min(max(int(slots * load_factor), 1), slots - 1)
+        self.count = 0
+        held: Held = Held(secret)
+        self.secret_low = _little64(held.at, 0, 8)
+        self.secret_high = _little64(held.at, 8, 8)
+        self.table = bytearray(slots * 24)
+
+    def add(
+        self,
+        data,
+        count: cython.longlong,
+        last_delta: cython.longlong,
+        base_offset: cython.longlong,
+        from_offset: cython.longlong,
+    ):
+        """Note the keys of a batch from an offset on; return how far it came.
+
+        That is behind the batch's last offset, or at the record whose key does not fit any more.
+        """
+        walk: Walk = Walk(data)
+        previous: cython.longlong = -1
+        offset: cython.longlong
+        slot: cython.Py_ssize_t
+        table: cython.p_uchar = _pointer(self.table)
+        if not _count_fits(walk, count):
+            _refuse(BAD_COUNT)
+        while walk.index < count:
+            _step_compacted(walk, previous, last_delta)
+            previous = walk.offset_delta
+            offset = _plus(base_offset, walk.offset_delta)
+            if walk.key_size < 0 or offset < from_offset:
+                continue
+            slot = _find_slot(self, walk.at, walk.key_at, walk.key_size)
+            if _get64(table, 3 * slot + 2) == 0:
+                if self.count == self.limit:
+                    return offset
+                self.count += 1
+                _put64(table, 3 * slot, _plus(self.hash_low, 0))
+                _put64(table, 3 * slot + 1, _plus(self.hash_high, 0))
+            _put64(table, 3 * slot + 2, _plus(offset, 1))
+        if walk.pos != walk.end:
+            _refuse(BAD_TAIL)
+        return _plus(_plus(base_offset, last_delta), 1)
+
+    def get(self, key):
+        """The last offset of a key; None when it was not noted."""
+        held: Held = Held(key)
+        slot: cython.Py_ssize_t = _find_slot(self, held.at, 0, held.size)
+        offset: cython.longlong = _get64(_pointer(self.table), 3 * slot + 2)
+        return None if offset == 0 else offset - 1
+
+    def hash(self, key):
+        """The hash of a key, 16 bytes."""
+        held: Held = Held(key)
+        _hash_key(self, held.at, 0, held.size)
+        return self.hash_low.to_bytes(8, "little") + self.hash_high.to_bytes(8, "little")
+
+
+@cython.cfunc
+@cython.inline
+def _step_compacted(walk: Walk, previous: cython.longlong, last_delta: cython.longlong):
+    """Go to the next record of a batch that may have gaps."""
+    reason: cython.int = _step(walk)
+    if reason != 0:
+        _refuse(reason, walk.index)
+    if not previous < walk.offset_delta <= last_delta:
+        _refuse(BAD_OFFSET, walk.index - 1)
+
+
+def mark_kept(
+    keys: KeyMap,
+    data,
+    count: cython.longlong,
+    last_delta: cython.longlong,
+    base_offset: cython.longlong,
+    base_timestamp: cython.longlong,
+    append_timestamp,
+    mapped_until: cython.longlong,
+    keep_tombstones: cython.bint,
+):
+    """Decide which records of a batch outlive compaction.
+
+    A record stays if no later one below `mapped_until` has its key and it is no tombstone that
+    may go; one from `mapped_until` on stays whatever it is; one without a key goes. Returns (a
+    byte per record, how many stay, how many of these have no value, how many had no key, the
+    timestamp of the first that stays, the largest timestamp of those).
+    """
+    walk: Walk = Walk(data)
+    previous: cython.longlong = -1
+    offset: cython.longlong
+    noted: cython.longlong
+    slot: cython.Py_ssize_t
+    timestamp: cython.longlong
+    kept: cython.longlong = 0
+    tombstones: cython.longlong = 0
+    keyless: cython.longlong = 0
+    first: cython.longlong = NO_TIMESTAMP
+    latest: cython.longlong = NO_TIMESTAMP
+    stays: cython.bint
+    append_time: cython.bint = append_timestamp is not None
+    appended: cython.longlong = 0 if append_timestamp is None else append_timestamp
+    table: cython.p_uchar = _pointer(keys.table)
+    if not _count_fits(walk, count):
+        _refuse(BAD_COUNT)
+    marks: bytearray = bytearray(count)
+    out: cython.p_uchar = _pointer(marks)
+    while walk.index < count:
+        _step_compacted(walk, previous, last_delta)
+        previous = walk.offset_delta
+        offset = _plus(base_offset, walk.offset_delta)
+        if offset >= mapped_until:
+            stays = True
+        elif walk.key_size < 0:
+            stays = False
+            keyless += 1
+        elif walk.value_size < 0 and not keep_tombstones:
+            stays = False
+        else:
+            slot = _find_slot(keys, walk.at, walk.key_at, walk.key_size)
+            noted = _get64(table, 3 * slot + 2)
+            stays = offset >= _minus(noted, 1)
+        if stays:
+            timestamp = appended if append_time else _plus(base_timestamp, walk.timestamp_delta)
+            if kept == 0:
+                first = timestamp
+            if timestamp > latest:
+                latest = timestamp
+            if walk.value_size < 0:
+                tombstones += 1
+            kept += 1
+            out[walk.index - 1] = 1
+    if walk.pos != walk.end:
+        _refuse(BAD_TAIL)
+    return marks, kept, tombstones, keyless, first, latest
+
+
+def copy_kept(
+    data,
+    marks: bytearray,
+    base_timestamp: cython.longlong,
+    append_timestamp,
+    new_base_timestamp: cython.longlong,
+):
+    """The records that are marked, with room for a header in front.
+
+    Offset deltas stay; timestamps are counted from another base.
+    """
+    walk: Walk = Walk(data)
+    count: cython.Py_ssize_t = len(marks)
+    chosen: cython.p_uchar = _pointer(marks)
+    append_time: cython.bint = append_timestamp is not None
+    appended: cython.longlong = 0 if append_timestamp is None else append_timestamp
+    same: cython.bint = not append_time and base_timestamp == new_base_timestamp
+    start: cython.Py_ssize_t
+    rest: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    body: cython.Py_ssize_t
+    timestamp: cython.longlong
+    delta: cython.ulonglong
+    attributes: cython.uchar
+    reason: cython.int
+    pos: cython.Py_ssize_t = HEADER_SIZE
+    buffer: bytearray = bytearray()
+    _resize(buffer, HEADER_SIZE + walk.size)
+    out: cython.p_uchar = _pointer(buffer)
+    while walk.index < count:
+        start = walk.pos
+        reason = _step(walk)
+        if reason != 0:
+            _refuse(reason, walk.index)
+        if chosen[walk.index - 1] == 0:
+            continue
+        if same:
+            # What stays is never more than what was there.
+            size = walk.pos - start
+            _copy(out, pos, walk.at, start, size)
+            pos += size
+            continue
+        rest = start + (_varint(walk.at, start, walk.pos) & 15)
+        attributes = walk.at[rest]
+        rest += 1
+        rest += _varlong_size(walk.at, rest, walk.pos)
+        timestamp = appended if append_time else _plus(base_timestamp, walk.timestamp_delta)
+        delta = _zigzag(_minus(timestamp, new_base_timestamp))
+        size = walk.pos - rest
+        body = 1 + _uvarint_size(delta) + size
+        if pos + body + 5 > INT32_MAX:
+            raise ValueError("a batch has less than 2 GiB")
+        _reserve(buffer, pos + body + 5)
+        out = _pointer(buffer)
+        pos = _put_uvarint(out, pos, _zigzag(body))
+        out[pos] = attributes
+        pos = _put_uvarint(out, pos + 1, delta)
+        _copy(out, pos, walk.at, rest, size)
+        pos += size
+    _resize(buffer, pos)
+    return buffer

@@ -190,3 +190,37 @@ class RecordAppender:
 
 def murmur2(data: Buffer) -> int: ...
 def partitions(keys: BinaryColumn, count: int) -> bytearray: ...
+
+@final
+class KeyMap:
+    def __init__(self, size: int, load_factor: float, secret: bytes) -> None: ...
+    def add(
+        self, data: Buffer, count: int, last_delta: int, base_offset: int, from_offset: int
+    ) -> int: ...
+    def get(self, key: Buffer) -> int | None: ...
+    def hash(self, key: Buffer) -> bytes: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
+def mark_kept(
+    keys: KeyMap,
+    data: Buffer,
+    count: int,
+    last_delta: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None,
+    mapped_until: int,
+    keep_tombstones: bool,
+) -> tuple[bytearray, int, int, int, int, int]: ...
+def copy_kept(
+    data: Buffer,
+    marks: bytearray,
+    base_timestamp: int,
+    append_timestamp: int | None,
+    new_base_timestamp: int,
+) -> bytearray: ...

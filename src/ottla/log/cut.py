@@ -1,0 +1,34 @@
+"""Where a segment ends when its log is cut at an offset.
+
+Invariant: a cut lies between batches. The one that holds the offset goes as a whole, so the log
+ends at that offset or before it.
+"""
+
+from typing import NamedTuple
+
+from ottla.ids import Offset
+from ottla.log.reading import Read
+from ottla.log.segment import Head, Segment
+
+
+class Cut(NamedTuple):
+    """Where a segment is to end."""
+
+    position: int
+    end_offset: Offset
+    tail: list[Head]  # the batches that stay behind the last index entry that stays
+    first_timestamp: int | None
+
+
+def place_of_cut(segment: Segment, offset: int, read: Read) -> Cut:
+    """The end of the last batch that lies below an offset."""
+    position = segment.locate(offset, read)
+    end_offset = offset
+    if position is None:
+        position = segment.size
+    else:
+        end_offset = min(offset, next(segment.heads(position, segment.size, read)).base_offset)
+    entry = segment.offsets.lookup(end_offset - 1)
+    first = segment.read_first_timestamp(read) if position else None
+    tail = list(segment.heads(entry.position, position, read))
+    return Cut(position, Offset(end_offset), tail, first)
