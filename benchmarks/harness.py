@@ -221,16 +221,9 @@ def _write(
     *,
     quick: bool,
 ) -> Path:
-    now = datetime.now(UTC)
-    folder = script.resolve().parent / "results"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{script.stem}-{now:%Y%m%dT%H%M%SZ}.json"
-    report = {
+    report: dict[str, object] = {
         "question": question,
-        "measured_at": now.isoformat(timespec="seconds"),
         "quick": quick,
-        "machine": machine(),
-        "commit": commit(script.resolve().parent),
         "versions": {name: importlib.metadata.version(name) for name in distributions},
         "unit": unit,
         "cases": [
@@ -245,6 +238,21 @@ def _write(
             }
             for row in rows
         ],
+    }
+    return write_report(script, report)
+
+
+def write_report(script: Path, figures: Mapping[str, object]) -> Path:
+    """Keep figures with the time, the machine and the commit; returns where they are."""
+    now = datetime.now(UTC)
+    folder = script.resolve().parent / "results"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{script.stem}-{now:%Y%m%dT%H%M%SZ}.json"
+    report = {
+        "measured_at": now.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "commit": commit(script.resolve().parent),
+        **figures,
     }
     path.write_text(json.dumps(report, indent=2) + "\n")
     return path

@@ -20,7 +20,7 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import read_control
 from ottla.records.validation import TopicRules, validate
-from ottla.testing.disk import SimulatedDisk, finish
+from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 SECRET = bytes(range(16))
 RULES = LogRules(
@@ -188,7 +188,7 @@ class CompactedLog:
         self.open: dict[int, int] = {}  # producer to transaction
         self.epochs: dict[int, int] = {}
         self.sequences: dict[int, int] = {}
-        self.log = opened(self.disk, rules).log
+        self.log = opened(self.disk, rules, recovery_point=2**40).log
         finish(self.log.begin_epoch(LeaderEpoch(0)))
 
     def append(
@@ -311,6 +311,15 @@ class CompactedLog:
         assert sequences(follower) == sequences(self.log)
         end = self.log.next_offset
         assert follower.last_stable_offset(end) == self.log.last_stable_offset(end)
+
+    def twin(self) -> "CompactedLog":
+        """The same, of a log that is closed, on a copy of its disk."""
+        other = CompactedLog(self.rules, self.disk.after_crash(Loss.ALL, Random(0)))
+        other.model = self.model.copy()
+        other.now_ms, other.cleaned_until = self.now_ms, self.cleaned_until
+        other.transactions, other.open = self.transactions, dict(self.open)
+        other.epochs, other.sequences = dict(self.epochs), dict(self.sequences)
+        return other
 
     def reopen(self, *, clean: bool = True, disk: SimulatedDisk | None = None) -> list[str]:
         if clean:

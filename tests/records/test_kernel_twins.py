@@ -138,6 +138,45 @@ def buffers(writer: Any) -> list[object]:
     return [field for field in fields if not callable(field)]
 
 
+@settings(max_examples=400)
+@given(
+    sections,
+    counts,
+    st.integers(-1, 40) | st.integers(-(2**31), 2**31 - 1),
+    st.integers(0, 100) | INT64,
+    st.tuples(INT64, st.none() | INT64, INT64),
+    st.integers(0, 40) | INT64,
+    st.integers(48, 600),
+    st.booleans(),
+)
+def test_compacting(
+    section: bytes,
+    count: int,
+    last: int,
+    base: int,
+    times: tuple[int, int | None, int],
+    until: int,
+    size: int,
+    keeps: bool,
+) -> None:
+    time, append, new_time = times
+
+    def compact(kernel: Any) -> object:
+        keys = kernel.KeyMap(size, 0.8, bytes(range(16)))
+        add = [outcome(lambda _: keys.add(section, count, last, base, until), 0) for _ in "ab"]
+        found = keys.limit, keys.count, add
+        kept = kernel.mark_kept(keys, section, count, last, base, time, append, until, keeps)
+        copied = kernel.copy_kept(section, kept[0], time, append, new_time)
+        return found, kept, bytes(copied[HEADER_SIZE:])
+
+    same(compact)
+
+
+@given(st.binary(max_size=70), st.binary(min_size=15, max_size=17))
+def test_hashing_keys(data: bytes, secret: bytes) -> None:
+    same(lambda kernel: kernel.KeyMap(480, 0.9, secret).hash(data))
+
+
 @given(drawn_batches, st.integers(0, 3000))
 def test_appending(drawn: list[Drawn], limit: int) -> None:
     def append(kernel: Any) -> object:

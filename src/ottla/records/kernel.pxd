@@ -70,5 +70,6 @@ cdef class RecordAppender:
 
 cdef class KeyMap:
     cdef readonly Py_ssize_t slots, limit, count
+    cdef unsigned long long slots_unsigned
     cdef unsigned long long secret_low, secret_high, hash_low, hash_high
     cdef bytearray table

@@ -1603,11 +1603,28 @@ def _little64(
     """At most eight bytes as a number, the lowest first."""
     value: cython.ulonglong = 0
     byte: cython.ulonglong
-    index: cython.Py_ssize_t
-    for index in range(size):
-        byte = p[at + index]
-        value |= byte << (8 * index)
+    while size > 0:
+        size -= 1
+        byte = p[at + size]
+        value = (value << 8) | byte
     return value
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _word64(p: cython.p_const_uchar, at: cython.Py_ssize_t) -> cython.ulonglong:
+    """Eight bytes as a number; written out, a compiler makes one load of it."""
+    low: cython.uint
+    high: cython.uint
+    byte: cython.uint
+    value: cython.ulonglong
+    byte = p[at + 3]
+    low = p[at] | (p[at + 1] << 8) | (p[at + 2] << 16) | (byte << 24)
+    byte = p[at + 7]
+    high = p[at + 4] | (p[at + 5] << 8) | (p[at + 6] << 16) | (byte << 24)
+    value = high
+    return (value << 32) | low
 
 
 @cython.cfunc
@@ -1629,7 +1646,7 @@ def _hash_key(
     for turn in range(words + 3):
         rounds = 2
         if turn < words:
-            word = _little64(p, at + 8 * turn, 8)
+            word = _word64(p, at + 8 * turn)
         elif turn == words:
             word = _little64(p, at + 8 * words, size & 7) | (length << 56)
         elif turn == words + 1:
@@ -1660,6 +1677,7 @@ def _hash_key(
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(check=False)
 def _find_slot(
     keys: KeyMap, p: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
@@ -1671,7 +1689,7 @@ def _find_slot(
     _hash_key(keys, p, at, size)
     low = _plus(keys.hash_low, 0)  # signed, as numbers in the table are
     high = _plus(keys.hash_high, 0)
-    slot = keys.hash_low % keys.slots
+    slot = keys.hash_low % keys.slots_unsigned
     while _get64(table, 3 * slot + 2) != 0:
         if _get64(table, 3 * slot) == low and _get64(table, 3 * slot + 1) == high:
             return slot
@@ -1696,7 +1714,7 @@ class KeyMap:
             raise ValueError("the secret has 16 bytes")
         if not 0 < load_factor <= 1 or slots < 2:
             raise ValueError("no room for a key: more bytes, or a load factor up to 1")
-        self.slots = slots
+        self.slots = self.slots_unsigned = slots
         self.limit = min(max(int(slots * load_factor), 1), slots - 1)
         self.count = 0
         held: Held = Held(secret)
@@ -1718,13 +1736,16 @@ class KeyMap:
         """
         walk: Walk = Walk(data)
         previous: cython.longlong = -1
+        reason: cython.int
         offset: cython.longlong
         slot: cython.Py_ssize_t
         table: cython.p_uchar = _pointer(self.table)
         if not _count_fits(walk, count):
             _refuse(BAD_COUNT)
         while walk.index < count:
-            _step_compacted(walk, previous, last_delta)
+            reason = _step_compacted(walk, previous, last_delta)
+            if reason != 0:
+                _refuse(reason, walk.index)
             previous = walk.offset_delta
             offset = _plus(base_offset, walk.offset_delta)
             if walk.key_size < 0 or offset < from_offset:
@@ -1757,13 +1778,16 @@ class KeyMap:
 
 @cython.cfunc
 @cython.inline
-def _step_compacted(walk: Walk, previous: cython.longlong, last_delta: cython.longlong):
-    """Go to the next record of a batch that may have gaps."""
+@cython.exceptval(check=False)
+def _step_compacted(
+    walk: Walk, previous: cython.longlong, last_delta: cython.longlong
+) -> cython.int:
+    """Go to the next record of a batch that may have gaps; or return a reason."""
     reason: cython.int = _step(walk)
-    if reason != 0:
-        _refuse(reason, walk.index)
-    if not previous < walk.offset_delta <= last_delta:
-        _refuse(BAD_OFFSET, walk.index - 1)
+    if reason == 0 and not previous < walk.offset_delta <= last_delta:
+        walk.index -= 1
+        return BAD_OFFSET
+    return reason
 
 
 def mark_kept(
@@ -1786,6 +1810,7 @@ def mark_kept(
     """
     walk: Walk = Walk(data)
     previous: cython.longlong = -1
+    reason: cython.int
     offset: cython.longlong
     noted: cython.longlong
     slot: cython.Py_ssize_t
@@ -1804,7 +1829,9 @@ def mark_kept(
     marks: bytearray = bytearray(count)
     out: cython.p_uchar = _pointer(marks)
     while walk.index < count:
-        _step_compacted(walk, previous, last_delta)
+        reason = _step_compacted(walk, previous, last_delta)
+        if reason != 0:
+            _refuse(reason, walk.index)
         previous = walk.offset_delta
         offset = _plus(base_offset, walk.offset_delta)
         if offset >= mapped_until:

@@ -1,0 +1,133 @@
+"""A cleaning that is stopped at every call of the disk, and the log opened again (rule C7)."""
+
+import os
+from functools import cache
+from random import Random
+
+import pytest
+
+from log.compacting import CompactedLog, Kept, committed_table, write_randomly
+from log.logs import FOLDER, raw
+from ottla.errors import StorageFailure
+from ottla.log.cleaner import CleaningFailed
+from ottla.log.names import FileState, parse_offset_file
+from ottla.records.batch import Batch, batches
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
+
+SEEDS = max(1, int(float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))))
+
+
+@cache
+def written(seed: int) -> CompactedLog:
+    """A log that was cleaned before, with more to clean: several groups, tombstones, markers."""
+    random = Random(seed)
+    owner = CompactedLog()
+    write_randomly(owner, random, 25)
+    owner.compact()
+    owner.now_ms += 60
+    write_randomly(owner, random, 20)
+    finish(owner.log.close())  # what was not flushed may be lost, whether it is cleaned or not
+    return owner
+
+
+def history(seed: int) -> CompactedLog:
+    """The same log every time, on a disk of its own."""
+    return written(seed).twin()
+
+
+def read_records(batch: Batch) -> set[Kept]:
+    assert batch.crc_ok
+    return {Kept(r.offset, r.key, r.value, r.timestamp) for r in batch.records()}
+
+
+def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
+    """Old or new, group by group: nothing that stays is missing, nothing is there that was not."""
+    before = owner.model.copy()
+    first, log_end = owner.cleaned_until, owner.log.next_offset
+    producers = sorted((p.producer_id, p.epoch, str(p.last_offset)) for p in owner.log.producers)
+    owner.reopen(clean=False, disk=disk)
+    owner.reopen(clean=False)  # it is settled: opening it again finds nothing to do
+    states = {parsed.state for n in disk.names(FOLDER) if (parsed := parse_offset_file(n))}
+    assert states == {FileState.LIVE}
+    assert owner.log.next_offset == log_end
+    assert (
+        sorted((p.producer_id, p.epoch, str(p.last_offset)) for p in owner.log.producers)
+        == producers
+    )
+    assert committed_table(owner.log) == before.committed()
+    old = {batch.base: batch for batch in before.batches}
+    for batch in batches(raw(owner.log)):
+        was = old[batch.header.base_offset]
+        assert was.last == batch.header.last_offset
+        assert read_records(batch) <= set(was.records)
+    # The checkpoint was not moved, so the next cleaning ends where this one would have.
+    owner.cleaned_until = first
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_c7_a_crash_at_any_call_of_a_cleaning_loses_nothing(loss: Loss, seed: int) -> None:
+    expected = history(seed)
+    assert expected.compact() is not None
+    expected.check()
+    crash, ended, seen = 0, False, set[str]()
+    while not ended:
+        owner = history(seed)
+        calls = len(owner.disk.calls)
+        owner.disk.crash_at = calls + crash
+        try:
+            owner.compact()
+            ended = True
+        except Crashed:
+            pass
+        seen |= {what for what, _ in owner.disk.calls[calls:]}
+        if not ended:
+            check_after_crash(owner, owner.disk.after_crash(loss, Random(crash)))
+            owner.compact()
+        else:
+            owner.reopen(clean=False, disk=owner.disk.after_crash(loss, Random(crash)))
+        # What was half done was seen a first time: its markers may have their horizon already.
+        assert [one[:-1] for one in owner.facts()] == [one[:-1] for one in expected.facts()]
+        crash += 1
+    assert crash > 60
+    assert seen >= {"create", "write", "sync", "rename"}
+
+
+@pytest.mark.parametrize("what", ["create", "write", "sync", "rename", "remove"])
+def test_a_disk_that_fails_in_a_cleaning_leaves_a_log_that_opens(what: str) -> None:
+    turns = 0
+    while True:
+        owner = history(3)
+        left = turns
+
+        def fails(called: str, path: str) -> bool:
+            nonlocal left
+            left -= called == what
+            return left < 0
+
+        owner.disk.fails = fails
+        try:
+            owner.compact()
+            break
+        except (StorageFailure, CleaningFailed):
+            owner.disk.fails = lambda called, path: False
+        check_after_crash(owner, owner.disk.after_crash(Loss.ALL, Random(turns)))
+        owner.compact()
+        turns += 1
+    assert turns > 0 or what == "remove"
+
+
+def test_a_full_disk_fails_the_cleaning_and_not_the_log() -> None:
+    owner = history(5)
+    before = owner.facts()
+    owner.disk.capacity_bytes = sum(
+        owner.disk.open(f"{FOLDER}/{name}").size() for name in owner.disk.names(FOLDER)
+    )
+    with pytest.raises(CleaningFailed, match="no space left"):
+        owner.compact()
+    assert owner.facts() == before
+    assert not [name for name in owner.disk.names(FOLDER) if name.endswith(".cleaned")]
+    owner.disk.capacity_bytes = None
+    owner.append([(b"k", b"v")])
+    owner.compact()
+    owner.check()
