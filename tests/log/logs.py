@@ -30,11 +30,12 @@ def made(
     sequence: int = -1,
     transactional: bool = False,
     compression: Compression = Compression.NONE,
+    keys: Sequence[bytes] = (),
 ) -> bytes:
-    """A batch whose records are a millisecond apart."""
+    """A batch whose records are a millisecond apart, all of one key unless told otherwise."""
     builder = BatchBuilder(compression=compression)
     for number, value in enumerate(values):
-        builder.append(timestamp + number, b"k", value)
+        builder.append(timestamp + number, keys[number] if keys else b"k", value)
     return builder.build(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
@@ -86,6 +87,7 @@ def append(
     transactional: bool = False,
     compression: Compression = Compression.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    keys: Sequence[bytes] = (),
 ) -> Appended:
     """Produce a batch as a client does."""
     with_producer = producer_id >= 0
@@ -97,6 +99,7 @@ def append(
         sequence=sequence if with_producer else -1,
         transactional=transactional,
         compression=compression,
+        keys=keys,
     )
     rules = TopicRules(timestamp_type=timestamp_type, timestamp_after_max_ms=2**62)
     valid = validate(data, rules, now_ms=now_ms, produce_version=11)

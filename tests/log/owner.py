@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from log.logs import append, contents, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
+from ottla.log.cleaner import LocalCleaner
 from ottla.log.partition_log import PartitionLog
 from ottla.log.rules import LogRules
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
+KEYS = 5
 RULES = LogRules(segment_bytes=700, index_interval_bytes=150, retention_ms=20)
 
 
@@ -21,6 +23,8 @@ class Written(NamedTuple):
     value: bytes | None  # None: a marker
     epoch: int
     batch: int  # the base offset of its batch
+    key: bytes = b""
+    transactional: bool = False
 
 
 class Owner:
@@ -36,6 +40,11 @@ class Owner:
         self.now_ms = 0
         self.sequences: dict[int, int] = {}
         self.open_transaction = False
+        self.cleaned_until: int | None = None
+        self.outdated: set[int] = set()  # what a cleaning may have taken, or has
+        self.compacted_until = 0
+        # A cut below what was cleaned leaves what a snapshot tells, and no batch does.
+        self.cut_below_cleaned = False
         self.log = opened(disk, RULES).log
         finish(self.log.begin_epoch(LeaderEpoch(0)))
 
@@ -49,11 +58,16 @@ class Owner:
         sequence = self.sequences.get(producer, 0)
         transactional = producer == 9
         # What is being written may be there after a crash, so it is in the model first.
+        keys = [b"%d" % ((self.end + number) % KEYS) for number in range(count)]
         for number, value in enumerate(values):
-            self.written[self.end + number] = Written(value, self.epoch, self.end)
+            self.outdated.discard(self.end + number)
+            self.written[self.end + number] = Written(
+                value, self.epoch, self.end, keys[number], transactional
+            )
         append(
             self.log,
             *values,
+            keys=keys,
             timestamp=self.now_ms,
             producer_id=producer,
             sequence=sequence,
@@ -65,6 +79,7 @@ class Owner:
 
     def end_transaction(self, *, commit: bool) -> None:
         if self.open_transaction:
+            self.outdated.discard(self.end)
             self.written[self.end] = Written(None, self.epoch, self.end)
             end(self.log, 9, commit=commit)
             self.open_transaction = False
@@ -91,12 +106,59 @@ class Owner:
             assert self.end <= min(self.cut_to, before)
             self.written = {at: one for at, one in self.written.items() if at < self.end}
         else:
-            assert self.end == min(self.cut_to, before)
+            # A batch that compaction took as a whole does not hold the cut back.
+            assert self.end == min(self.cut_to, before) or offset in self.outdated
+            self.written = {at: one for at, one in self.written.items() if at < self.end}
         self.before_cut = None
+        self.note_cut()
         self.recovery_point = self.log.recovery_point
         self.log_start = min(self.log_start, self.end)
         self.begin_epoch()
         self.know_producers()
+
+    def note_cut(self) -> None:
+        self.cut_below_cleaned |= self.end < self.compacted_until
+        self.compacted_until = min(self.compacted_until, self.end)
+        if self.cleaned_until is not None:
+            self.cleaned_until = min(self.cleaned_until, self.end)
+
+    def compact(self) -> None:
+        """Clean all that may be cleaned; what is outdated must be gone then."""
+        self.flush()
+        end = self.log.next_offset
+        dirt = self.log.dirt(self.cleaned_until, high_watermark=end, now_ms=self.now_ms)
+        until = finish(dirt).end_offset
+        aborted = self.log.aborted_transactions(0, end)
+        last: dict[bytes, int] = {}
+        outdated: set[int] = set()
+        for at, one in sorted(self.written.items()):
+            if at >= until or one.value is None:
+                continue
+            if one.transactional and any(a.first_offset <= at <= a.last_offset for a in aborted):
+                outdated.add(at)
+                continue
+            if at >= (self.cleaned_until or 0):
+                last[one.key] = at
+        outdated |= {
+            at
+            for at, one in self.written.items()
+            if one.value is not None and at < last.get(one.key, 0)
+        }
+        self.outdated |= outdated
+        self.compacted_until = max(self.compacted_until, until)
+        done = finish(
+            self.log.compact(
+                LocalCleaner(),
+                self.cleaned_until,
+                high_watermark=end,
+                secret=bytes(16),
+                clock_ms=lambda: self.now_ms,
+            )
+        )
+        if done is not None:
+            assert done.first_dirty_offset == until
+            self.cleaned_until = until
+            assert not outdated & set(dict(contents(self.log)))
 
     def know_producers(self) -> None:
         self.sequences = {
@@ -123,7 +185,7 @@ class Owner:
         )
         assert found.notes == [] or all("left behind" in note for note in found.notes)
         self.log = found.log
-        assert self.log.next_offset == before.next_offset
+        assert self.reaches(before.next_offset)
         assert contents(self.log) == contents(before)
         self.begin_epoch()
         self.know_producers()
@@ -132,7 +194,7 @@ class Owner:
         """The process dies and the machine does not: nothing is lost, and nothing is synced."""
         end = self.end
         self.reopen()
-        assert self.end == end
+        assert self.reaches(end)
 
     def crash(self, loss: Loss, random: Random) -> None:
         """Lose what the mode says, open again, and check all there is to check."""
@@ -165,10 +227,15 @@ class Owner:
         kept = self.recovery_point
         if self.before_cut is not None:
             kept = min(kept, self.cut_to)
-        assert log.next_offset >= kept
+        assert self.reaches(kept)
         assert log.recovery_point == log.next_offset
         self.written = agreeing[0]
-        check_derived(log)
+        self.note_cut()
+        self.check_derived()
+
+    def reaches(self, offset: int) -> bool:
+        """Whether the log ends there, or where records were taken by compaction before a cut."""
+        return set(range(self.log.next_offset, offset)) <= self.outdated
 
     def agrees(self, written: dict[int, Written]) -> bool:
         found = dict(contents(self.log))
@@ -183,16 +250,22 @@ class Owner:
             for at, one in written.items()
             if start <= at < end
         )
-        return start >= self.log_start and found == expected and epochs
+        missing = expected.keys() - found.keys()
+        same = all(expected.get(at) == value for at, value in found.items())
+        return start >= self.log_start and same and missing <= self.outdated and epochs
 
     def check(self) -> None:
         """The log as it is while all goes well."""
         assert self.agrees(self.written)
         assert self.recovery_point <= self.log.recovery_point <= self.end
-        check_derived(self.log)
+        self.check_derived()
+
+    def check_derived(self) -> None:
+        if not self.cut_below_cleaned:
+            check_derived(self.log, self.compacted_until)
 
 
-def check_derived(log: PartitionLog) -> None:
+def check_derived(log: PartitionLog, compacted_until: int = 0) -> None:
     """What a follower makes of the same bytes is what the log has."""
     start = log.segments.first.base_offset
     if log.log_start_offset > 0 or start > 0:
@@ -204,8 +277,10 @@ def check_derived(log: PartitionLog) -> None:
     assert follower.next_offset == log.next_offset
     assert sorted(map(_facts, follower.producers)) == sorted(map(_facts, log.producers))
     bound = log.next_offset
-    assert follower.aborted_transactions(0, bound) == log.aborted_transactions(0, bound)
     assert follower.last_stable_offset(bound) == log.last_stable_offset(bound)
+    if compacted_until:
+        return  # nor where epochs and aborted transactions began whose records are gone
+    assert follower.aborted_transactions(0, bound) == log.aborted_transactions(0, bound)
     # An epoch may have begun without records.
     assert [e for e in log.epochs if e.start_offset < bound] == list(follower.epochs)
 

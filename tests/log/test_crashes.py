@@ -8,6 +8,7 @@ import pytest
 
 from log.owner import Owner
 from ottla.errors import StorageFailure
+from ottla.log.cleaner import CleaningFailed
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
 
 SEEDS = max(1, int(float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))))
@@ -24,6 +25,7 @@ HISTORY: tuple[Step, ...] = (
     lambda owner: owner.end_transaction(commit=False),
     lambda owner: owner.append(1, 150),
     lambda owner: owner.flush(),
+    lambda owner: owner.compact(),
     lambda owner: owner.begin_epoch(),
     lambda owner: owner.append(4, 60, 2),
     lambda owner: owner.append(4, 60, 9),
@@ -43,6 +45,7 @@ HISTORY: tuple[Step, ...] = (
     lambda owner: owner.append(2, 200, 2),
     lambda owner: owner.append(2, 200, 2),
     lambda owner: owner.flush(),
+    lambda owner: owner.compact(),
     lambda owner: owner.trim(6),
     lambda owner: owner.retain(),
     lambda owner: owner.append(2, 200, 2),
@@ -110,7 +113,7 @@ def test_a_disk_that_fails_at_any_call_leaves_a_log_that_opens(what: str) -> Non
             for step in HISTORY:
                 step(owner)
             return
-        except StorageFailure:
+        except (StorageFailure, CleaningFailed):
             pass
         owner.crash(Loss.ALL, Random(turns))
         owner.append(2, 100, 5)

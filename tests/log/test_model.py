@@ -72,6 +72,10 @@ class LogModel(RuleBasedStateMachine):
         self.do(self.owner.retain)
 
     @rule()
+    def compact(self) -> None:
+        self.do(self.owner.compact)
+
+    @rule()
     def restart(self) -> None:
         self.do(self.owner.restart)
 

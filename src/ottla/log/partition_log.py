@@ -132,7 +132,7 @@ class PartitionLog(AppendableLog):
 
     async def _flush_all(self) -> None:
         """What `flush` does, for those who hold the turn."""
-        end = self.next_offset
+        end = min(self.next_offset, self.segments.active.records_end)
         closed, due = list(self.closed), self.snapshots.due
         if self.recovery_point >= end and not (closed or due or self._epochs_due):
             return
@@ -211,7 +211,8 @@ class PartitionLog(AppendableLog):
         segment.note_tail(cut.tail, self.rules.index_interval_bytes)
         self.closed = [one for one in self.closed if one not in (*dropped, segment)]
         self.next_offset = cut.end_offset
-        self.recovery_point = min(self.recovery_point, cut.end_offset)
+        # Compaction may have taken what came before the cut: only batches are on the device.
+        self.recovery_point = Offset(min(self.recovery_point, segment.records_end))
         self.log_start_offset = min(self.log_start_offset, cut.end_offset)
         self.epochs.truncate_from_end(cut.end_offset)
         doomed = self.snapshots.forget(above=cut.end_offset)

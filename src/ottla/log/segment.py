@@ -191,6 +191,11 @@ class Segment:
         """The largest timestamp, also of batches that have no index entry yet."""
         return TimestampOffset(self._latest_timestamp, self._latest_offset)
 
+    @property
+    def records_end(self) -> int:
+        """Behind the last batch; of the active segment, which knows its latest ones."""
+        return self._recent[-1][0] + 1 if self._recent else self.base_offset
+
     def trust_times(self) -> None:
         """Take the largest timestamp from the time index, which is complete."""
         self._latest_timestamp, self._latest_offset = self.times.last
