@@ -1,12 +1,34 @@
 """Compaction of a log: what stays of it, whatever it held."""
 
+import asyncio
 import os
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from random import Random
+from typing import TypeVar
 
 import pytest
 
-from log.compacting import CompactedLog, write_randomly
-from ottla.log.cleaning import CleaningLimits
+from log.compacting import (
+    RULES,
+    SECRET,
+    CompactedLog,
+    committed_table,
+    files,
+    offsets,
+    write_randomly,
+)
+from log.logs import append, contents, opened, raw
+from ottla.ids import LeaderEpoch, Offset
+from ottla.log.cleaner import CleaningAborted, LocalCleaner
+from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.disk import Disk
+from ottla.log.segment import Extent
+from ottla.log.throttle import Throttle
+from ottla.records.batch import batches
+from ottla.testing.disk import SimulatedDisk, finish
+
+T = TypeVar("T")
 
 SCALE = max(1, int(float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))))
 
@@ -34,3 +56,401 @@ def test_c8_the_log_is_as_the_model_after_every_cleaning(seed: int) -> None:
             owner.check()
     assert cleanings > 5
     assert full
+
+
+def filled(owner: CompactedLog, batches: int = 12, *, keys: int = 4, size: int = 150) -> None:
+    """Batches of two records, in several segments, each key many times."""
+    for number in range(batches):
+        owner.now_ms += 1
+        owner.append(
+            [(b"%d" % ((2 * number + each) % keys), bytes(size)) for each in range(2)], producer=1
+        )
+
+
+class Meddling(LocalCleaner):
+    """Does something to the log when a group is ready, before it is swapped."""
+
+    def __init__(self, meddle: Callable[[], object], at: int = 0) -> None:
+        super().__init__()
+        self.meddle = meddle
+        self.at = at
+
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+        number = 0
+        async for one in super().clean(disk, job):
+            if number == self.at:
+                self.meddle()
+            number += 1
+            yield one
+
+
+def test_nothing_to_clean_is_no_cleaning() -> None:
+    owner = CompactedLog()
+    assert owner.compact() is None
+    owner.append([(b"k", b"1"), (b"k", b"2")])
+    calls = len(owner.disk.calls)
+    assert owner.compact() is None  # all of it is in the active segment
+    assert not [path for _, path in owner.disk.calls[calls:] if path.endswith(".cleaned")]
+    owner.check()
+
+
+def test_a_second_cleaning_begins_where_the_first_one_ended() -> None:
+    owner = CompactedLog()
+    filled(owner)
+    first = owner.compact()
+    assert first is not None
+    assert first.first_dirty_offset == owner.log.segments.active.base_offset
+    assert owner.compact() is None
+    filled(owner)
+    second = owner.compact()
+    assert second is not None
+    assert second.map_bytes_read < second.bytes_read
+    owner.check()
+
+
+def test_small_segments_become_one() -> None:
+    owner = CompactedLog()
+    filled(owner)
+    assert len(owner.log.segments) > 4
+    owner.compact()  # they are grouped by the size that they had
+    filled(owner, 2)
+    owner.compact()
+    assert [segment.base_offset for segment in owner.log.segments] == [0, 20, 24]
+    # The snapshots of the segments that are no more are gone too.
+    bases = {f"{segment.base_offset:020d}.snapshot" for segment in owner.log.segments}
+    assert set(files(owner.disk, ".snapshot")) <= bases
+    assert files(owner.disk, ".snapshot.deleted")
+    owner.check()
+
+
+def test_old_files_are_removed_after_their_delay() -> None:
+    owner = CompactedLog()
+    filled(owner)
+    owner.compact()
+    deleted = files(owner.disk, ".deleted")
+    assert len(files(owner.disk, ".log.deleted")) == len(owner.log.segments) - 1
+    finish(owner.log.purge(owner.now_ms + RULES.file_delete_delay_ms - 1))
+    assert files(owner.disk, ".deleted") == deleted
+    finish(owner.log.purge(owner.now_ms + RULES.file_delete_delay_ms))
+    assert files(owner.disk, ".deleted") == []
+    owner.check()
+
+
+def test_the_new_indexes_are_those_that_the_records_give() -> None:
+    owner = CompactedLog(replace(RULES, segment_bytes=3000))
+    write_randomly(owner, Random(4), 120)
+    owner.compact()
+    found = [
+        (one.base_offset, one.size, one.offsets.to_bytes(), one.times.to_bytes())
+        for one in owner.log.segments
+    ]
+    assert any(offsets for _, _, offsets, _ in found[:-1])
+    finish(owner.log.close())
+    again = opened(owner.disk, owner.rules, clean=False).log  # makes all of them anew
+    assert [
+        (one.base_offset, one.size, one.offsets.to_bytes(), one.times.to_bytes())
+        for one in again.segments
+    ] == found
+    latest = finish(owner.log.find_latest_time())
+    assert latest is not None
+    assert finish(again.find_latest_time()) == latest
+
+
+def test_who_reads_an_old_segment_reads_on() -> None:
+    owner = CompactedLog()
+    filled(owner)
+    held = finish(owner.log.read(0, owner.log.next_offset, 10_000))
+    before = finish(held.read())
+    owner.compact()
+    assert finish(held.read()) == before
+    finish(owner.log.purge(2**60))
+    assert finish(held.read()) == before
+
+
+def test_records_that_come_meanwhile_are_left_alone() -> None:
+    owner = CompactedLog()
+    filled(owner)
+
+    def meddle() -> None:
+        filled(owner, 3)
+        owner.log.roll(owner.now_ms)
+        filled(owner, 3)
+
+    # The model cleans what was there when the cleaning began.
+    assert owner.compact(Meddling(meddle)) is not None
+    owner.check()
+
+
+def test_c7_a_cut_ends_the_cleaning() -> None:
+    for to, at in [(5, 0), (22, 0), (5, 1), (3, 2)]:
+        owner = CompactedLog(replace(RULES, segment_bytes=500))
+        filled(owner, 14)
+        log = owner.log
+        if at:
+            assert len(log.segments) > 4
+        cut = Meddling(lambda log=log, to=to: finish(log.truncate_to(to)), at)
+        with pytest.raises(CleaningAborted):
+            owner.compact(cut)
+        assert log.next_offset <= to
+        assert max(offsets(log), default=-1) < to
+        assert files(owner.disk, ".cleaned") == files(owner.disk, ".swap") == []
+        # It goes on as any log.
+        owner.cleaned_until = None
+        finish(log.begin_epoch(LeaderEpoch(0)))
+        append(log, b"after", leader_epoch=0)
+        assert contents(log)[-1][1] == b"after"
+        found = opened(owner.disk, owner.rules, clean=False).log
+        assert contents(found) == contents(log)
+
+
+def test_c7_a_log_that_begins_anew_ends_the_cleaning() -> None:
+    owner = CompactedLog()
+    filled(owner)
+    anew = Meddling(lambda: finish(owner.log.truncate_fully_and_start_at(Offset(7))))
+    with pytest.raises(CleaningAborted):
+        owner.compact(anew)
+    assert (owner.log.log_start_offset, owner.log.next_offset) == (7, 7)
+    assert files(owner.disk, ".log") == ["00000000000000000007.log"]
+
+
+def test_segments_that_retention_deletes_end_the_cleaning() -> None:
+    owner = CompactedLog(replace(RULES, delete=True, retention_ms=10, segment_bytes=500))
+    filled(owner, 14)
+    log = owner.log
+
+    def retain() -> None:
+        assert finish(log.retain(high_watermark=log.next_offset, now_ms=owner.now_ms + 5)) > 0
+
+    with pytest.raises(CleaningAborted):
+        owner.compact(Meddling(retain))
+    start = log.log_start_offset
+    assert start > 0
+    assert offsets(log) == list(range(start, log.next_offset))
+    # The next one takes what is left.
+    owner.cleaned_until = None
+    done = finish(
+        log.compact(
+            LocalCleaner(),
+            None,
+            high_watermark=log.next_offset,
+            secret=SECRET,
+            clock_ms=lambda: owner.now_ms,
+        )
+    )
+    assert done is not None
+    assert len(offsets(log)) < log.next_offset - start
+
+
+def test_delete_and_compact_go_together() -> None:
+    owner = CompactedLog(replace(RULES, delete=True, retention_ms=100, segment_bytes=500))
+    owner.disk.now_ms = owner.now_ms
+    filled(owner, 14)
+    owner.disk.now_ms = owner.now_ms + 10_000  # a cleaning does not make anything younger
+    owner.compact()
+    owner.check()
+    log = owner.log
+    kept = offsets(log)
+    assert any(not segment.size for segment in log.segments)  # of which nothing is left
+    owner.disk.now_ms = owner.now_ms = owner.now_ms + 50
+    filled(owner, 14)
+    # What was cleaned keeps its time: it goes when its youngest record is old enough.
+    assert finish(log.retain(high_watermark=log.next_offset, now_ms=owner.now_ms)) == 0
+    assert finish(log.retain(high_watermark=log.next_offset, now_ms=owner.now_ms + 60)) > 0
+    assert not set(kept[:-4]) & set(offsets(log))
+    assert log.log_start_offset == log.segments.first.base_offset > 0
+    owner.cleaned_until = max(owner.cleaned_until or 0, log.log_start_offset)
+    dirt = finish(
+        log.dirt(owner.cleaned_until, high_watermark=log.next_offset, now_ms=owner.now_ms)
+    )
+    assert not dirt.reset
+
+
+def test_a_moved_log_start_does_not_disturb_a_cleaning() -> None:
+    owner = CompactedLog()
+    filled(owner)
+    move = Meddling(lambda: owner.log.advance_log_start(Offset(9)))
+    assert owner.compact(move) is not None
+    assert owner.log.log_start_offset == 9
+    assert offsets(owner.log)
+    assert committed_table(owner.log) == owner.model.committed()
+
+
+def test_c4_a_segment_with_a_damaged_batch_is_not_cleaned() -> None:
+    owner = CompactedLog(replace(RULES, segment_bytes=500))
+    filled(owner, 14)
+    third = list(owner.log.segments)[2]
+    third.damaged = (Extent(0, 400),)
+    before = third.file.read(0, third.size)
+    done = finish(
+        owner.log.compact(
+            LocalCleaner(),
+            None,
+            high_watermark=owner.log.next_offset,
+            secret=SECRET,
+            clock_ms=lambda: owner.now_ms,
+        )
+    )
+    assert done is not None
+    assert done.first_dirty_offset == third.base_offset
+    assert third in list(owner.log.segments)
+    assert third.file.read(0, third.size) == before
+
+
+def test_one_cleaning_at_a_time() -> None:
+    owner = CompactedLog()
+    filled(owner)
+    with pytest.raises(AssertionError, match="one cleaning at a time"):
+        owner.compact(Meddling(owner.compact))
+    owner.compact()
+    owner.check()
+
+
+def test_no_segment_grows_past_its_limit() -> None:
+    """A delete horizon makes batches larger: every timestamp is counted from it."""
+    rules = replace(RULES, segment_bytes=600, delete_retention_ms=10**12)
+    owner = CompactedLog(rules)
+    for number in range(40):
+        owner.now_ms += 1
+        owner.append([(b"%d-%d" % (number, each), None) for each in range(8)])
+    before = owner.log.segments.size
+    bases = {segment.base_offset for segment in owner.log.segments}
+    done = owner.compact()
+    assert done is not None
+    assert done.bytes_written > done.bytes_read
+    assert owner.log.segments.size > before
+    assert max(segment.size for segment in owner.log.segments) <= 600
+    assert {segment.base_offset for segment in owner.log.segments} - bases
+    owner.check()
+    owner.reopen(clean=False)
+    owner.check()
+
+
+def test_indexes_that_are_full_begin_a_segment() -> None:
+    owner = CompactedLog(replace(RULES, segment_bytes=4000, index_bytes_max=48))
+    for number in range(60):
+        owner.append([(b"%d" % number, bytes(200))])
+    # Now an entry comes twice as often as when they were written.
+    owner.log.rules = owner.rules = replace(owner.rules, index_interval_bytes=0)
+    owner.compact()
+    for segment in list(owner.log.segments)[:-1]:
+        assert segment.offsets.size <= 48
+        assert segment.times.size <= 48
+    owner.check()
+
+
+class FakeTime:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def test_a_cleaning_keeps_to_its_bytes_a_second() -> None:
+    owner = CompactedLog()
+    filled(owner, 60)
+    time = FakeTime()
+    limits = CleaningLimits(bytes_per_second=5000.0, io_bytes=512)
+    done = owner.compact(LocalCleaner(time.clock, time.sleep), limits)
+    assert done is not None
+    moved = done.map_bytes_read + done.bytes_read + done.bytes_written
+    assert moved / 5000 * 0.95 <= time.now <= moved / 5000 * 1.7  # a piece is read again at times
+    assert max(time.slept) < 0.3
+    assert done.took_ms == round(time.now * 1000)
+    assert 0 < done.map_ms < done.took_ms
+    owner.check()
+
+
+def test_a_throttle_does_not_save_up() -> None:
+    time = FakeTime()
+    throttle = Throttle(100.0, time.clock, time.sleep)
+    throttle.passed(50)
+    assert time.now == 0.5
+    time.now += 1000
+    throttle.passed(100)
+    throttle.passed(100)
+    assert time.slept == [0.5, 1.0, 1.0]
+    free = Throttle(None, time.clock, time.sleep)
+    free.passed(10**12)
+    assert time.slept == [0.5, 1.0, 1.0]
+
+
+def test_more_keys_than_the_map_holds_take_several_cleanings() -> None:
+    owner = CompactedLog()
+    for number in range(120):
+        owner.append([(b"%d" % (number % 90), bytes(20)), (b"%d" % (number % 7), b"x")])
+    limits = CleaningLimits(map_bytes=24 * 30, load_factor=0.9)
+    rounds = 0
+    while (done := owner.compact(limits=limits)) is not None:
+        rounds += 1
+        assert done.keys <= 27
+        assert done.map_full == (done.first_dirty_offset < owner.log.segments.active.base_offset)
+        owner.check()
+    assert rounds > 3
+    # As one with room for all would have left it, tails of batches aside.
+    assert len({r.key for b in batches(raw(owner.log)) for r in b.records()}) == 90
+
+
+def test_a_map_with_room_for_one_key_still_gets_on() -> None:
+    owner = CompactedLog()
+    filled(owner, 8)
+    limits = CleaningLimits(map_bytes=48, load_factor=0.9)
+    reached = [0]
+    while (done := owner.compact(limits=limits)) is not None:
+        assert done.keys == 1
+        assert done.first_dirty_offset > reached[-1]
+        reached.append(done.first_dirty_offset)
+        owner.check()
+    assert len(reached) > 8
+
+
+def test_a_cleaning_that_was_cancelled_in_a_swap_has_made_it() -> None:
+    """The disk does what it has begun; the log must know of it."""
+
+    class Cancelling(SimulatedDisk):
+        armed = False
+
+        async def blocking(self, call: Callable[[], T]) -> T:
+            done = call()
+            if self.armed and any(what == "rename" for what, _ in self.calls[-3:]):
+                self.armed = False
+                raise asyncio.CancelledError
+            return done
+
+    disk = Cancelling()
+    owner = CompactedLog(replace(RULES, segment_bytes=500), disk)
+    filled(owner, 14)
+    finish(owner.log.flush())
+    before = owner.model.committed()
+    disk.armed = True
+    with pytest.raises(asyncio.CancelledError):
+        owner.compact()
+    live = files(disk, ".log")
+    assert [f"{one.base_offset:020d}.log" for one in owner.log.segments] == live
+    assert committed_table(owner.log) == before
+    owner.compact()
+    assert committed_table(owner.log) == before
+
+
+def test_max_compaction_lag_looks_at_the_first_batch_of_each_segment() -> None:
+    rules = replace(RULES, max_compaction_lag_ms=500, min_cleanable_dirty_ratio=1.0)
+    owner = CompactedLog(rules)
+    filled(owner)
+    owner.compact()
+    filled(owner)
+    owner.reopen()  # so that nobody remembers them
+
+    def is_due(now_ms: int) -> bool:
+        end = owner.log.next_offset
+        return finish(owner.log.dirt(owner.cleaned_until, high_watermark=end, now_ms=now_ms)).is_due
+
+    assert not is_due(owner.now_ms)
+    owner.disk.cold = True
+    assert is_due(owner.now_ms + 501)
+    assert not is_due(owner.now_ms + 400)

@@ -117,6 +117,8 @@ def test_folders(disk: OsDisk, tmp_path: Path) -> None:
     disk.make_folder(folder)
     disk.open(folder + "/f", create=True)
     assert disk.modified_ms(folder + "/f") > 0
+    disk.set_modified_ms(folder + "/f", 1_234_567)
+    assert disk.modified_ms(folder + "/f") == 1_234_567
     with pytest.raises(StorageFailure):
         disk.remove_folder(folder)
     disk.rename(folder, str(tmp_path / "c"))

@@ -38,3 +38,12 @@ def test_both_policies_may_hold() -> None:
     rules = LogRules.of(topic_overrides({"cleanup.policy": "compact,delete"}))
     assert rules.compact
     assert rules.delete
+
+
+def test_a_compacted_topic_rolls_in_time_for_max_compaction_lag() -> None:
+    """Only closed segments are compacted, so as in Kafka they close in time."""
+    sets = {"cleanup.policy": "compact", "segment.ms": "9000", "max.compaction.lag.ms": "700"}
+    assert LogRules.of(topic_overrides(sets)).segment_ms == 700
+    assert LogRules.of(topic_overrides(sets | {"cleanup.policy": "delete"})).segment_ms == 9000
+    later = sets | {"max.compaction.lag.ms": "10000"}
+    assert LogRules.of(topic_overrides(later)).segment_ms == 9000

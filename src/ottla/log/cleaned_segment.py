@@ -90,10 +90,14 @@ class CleanedSegment:
             self._throttle.passed(len(self._pending))
             self._pending = bytearray()
 
-    def finish(self) -> None:
-        """Put all of it on the device."""
+    def finish(self, modified_ms: int) -> None:
+        """Put all of it on the device, as old as what it was made of.
+
+        By that age a segment without timestamps is deleted, be it that it has no records any more.
+        """
         self._write()
         segment = self.segment
+        self._disk.set_modified_ms(segment.file.path, modified_ms)
         segment.file.sync()
         segment.file.close()
         segment.note_time()

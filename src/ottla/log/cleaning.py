@@ -211,6 +211,7 @@ class _Cleaning:
         """Write what stays of neighbouring segments, as one segment unless it does not fit."""
         job = self.job
         size_max = max(job.segment_bytes, sum(one.size for one in group))
+        modified_ms = self.disk.modified_ms(self.path(group[-1]))
         output = self.begin(group[0].base_offset, size_max)
         done: list[NewSegment] = []
         for source in group:
@@ -230,12 +231,12 @@ class _Cleaning:
                 if not compacted.data:
                     continue
                 if not output.has_room(compacted.data, header.last_offset):
-                    done.append(self.end(output))
+                    done.append(_finished(output, modified_ms))
                     output = self.begin(header.base_offset, size_max)
                 output.add(compacted.data, header.last_offset, compacted.max_timestamp)
                 if aborted is not None:
                     output.segment.aborted.append(aborted)
-        done.append(self.end(output))
+        done.append(_finished(output, modified_ms))
         self.disk.sync_folder(job.folder)
         return CleanedGroup(tuple(one.base_offset for one in group), tuple(done))
 
@@ -251,10 +252,6 @@ class _Cleaning:
             io_bytes=job.limits.io_bytes,
             throttle=self.throttle,
         )
-
-    def end(self, output: CleanedSegment) -> NewSegment:
-        output.finish()
-        return NewSegment(output.segment.base_offset, output.segment.size)
 
     def emptied(self, header: BatchHeader) -> Emptied:
         """Whether the batch is kept without records.
@@ -283,9 +280,12 @@ class _Cleaning:
 
     # Reading.
 
+    def path(self, source: SourceSegment) -> str:
+        return f"{self.job.folder}/{offset_file(source.base_offset, Kind.RECORDS)}"
+
     def batches(self, source: SourceSegment, from_offset: int = 0) -> Iterator[Batch]:
         """The batches of a segment that end at or behind an offset, each found to be sound."""
-        path = f"{self.job.folder}/{offset_file(source.base_offset, Kind.RECORDS)}"
+        path = self.path(source)
         file = self.disk.open(path)
         try:
             for batch in self._read(file, source.size):
@@ -316,6 +316,11 @@ class _Cleaning:
             self.throttle.passed(len(chunk))
             if len(chunk) < needed:
                 raise CorruptRecords(f"a batch is cut off at {position}")
+
+
+def _finished(output: CleanedSegment, modified_ms: int) -> NewSegment:
+    output.finish(modified_ms)
+    return NewSegment(output.segment.base_offset, output.segment.size)
 
 
 def _map_bytes(job: CleaningJob) -> int:

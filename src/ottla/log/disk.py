@@ -93,6 +93,10 @@ class Disk(Protocol):
         """How much fits where a folder is."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say when it was: for a file that takes the place of others."""
+        ...
+
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it that are missing."""
         ...

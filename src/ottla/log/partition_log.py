@@ -9,24 +9,15 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 `truncate_fully_and_start_at` may lower the recovery point: it is stored before the next append.
 """
 
-from collections.abc import Callable
-from contextlib import aclosing, suppress
-from typing import TypeVar
-
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.aborted import AbortedTransaction
-from ottla.log.appending import AppendableLog
-from ottla.log.cleaned_segment import open_closed, remove_cleaned, swap
-from ottla.log.cleaner import Cleaner, CleaningAborted
-from ottla.log.cleaning import CleanedGroup, CleaningDone, CleaningLimits
+from ottla.log.compactable import CompactableLog
 from ottla.log.cut import place_of_cut
 from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
-from ottla.log.dirt import Dirt, find_dirt
 from ottla.log.disk import write_atomically
 from ottla.log.epochs import EpochEnd
-from ottla.log.facts import cleaning_job, know_first_timestamps, segment_dirt, segment_facts
-from ottla.log.flushing import FlushPlan
+from ottla.log.facts import segment_facts
 from ottla.log.names import LEADER_EPOCHS, Kind
 from ottla.log.producers import Producers
 from ottla.log.reading import Read, RecordSlice, read_now, settled
@@ -36,12 +27,9 @@ from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import FoundOffset, first_from_time, latest_time
 from ottla.records.errors import CorruptRecords
-from ottla.settings.values import LONG_MAX
-
-T = TypeVar("T")
 
 
-class PartitionLog(AppendableLog):
+class PartitionLog(CompactableLog):
     """A log that has been opened by `recovery.open_log`."""
 
     __slots__ = ()
@@ -97,10 +85,6 @@ class PartitionLog(AppendableLog):
         """The aborted transactions with records between two offsets."""
         return self.segments.aborted(fetch_offset, upper_offset)
 
-    def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Up to where read_committed consumers read (rule E7)."""
-        return self.producers.last_stable_offset(high_watermark, self.log_start_offset)
-
     # Epochs.
 
     async def begin_epoch(self, epoch: LeaderEpoch) -> None:
@@ -120,62 +104,6 @@ class PartitionLog(AppendableLog):
     def _write_epochs(self, text: str) -> None:
         """Store the leader epochs; waits for the device."""
         write_atomically(self.disk, f"{self.folder}/{LEADER_EPOCHS}", text.encode())
-
-    # Flushing.
-
-    async def flush(self, upto: int | None = None) -> None:
-        """Put everything on the device, if the recovery point is below an offset (rule C1)."""
-        async with self._work:
-            self._check_usable()
-            if upto is None or upto > self.recovery_point:
-                await self._flush_all()
-
-    async def _flush_all(self) -> None:
-        """What `flush` does, for those who hold the turn."""
-        end = min(self.next_offset, self.segments.active.records_end)
-        closed, due = list(self.closed), self.snapshots.due
-        if self.recovery_point >= end and not (closed or due or self._epochs_due):
-            return
-        epochs = (f"{self.folder}/{LEADER_EPOCHS}", self.epochs.format())
-        plan = FlushPlan(
-            self.folder,
-            [segment.file for segment in self.segments.from_offset(self.recovery_point)],
-            closed,
-            due,
-            epochs if self._epochs_due else None,
-        )
-        self._epochs_due = False
-        await self._in_thread(lambda: plan.carry_out(self.disk, self.snapshots))
-        for segment in closed:
-            segment.written_size = segment.size
-            segment.map_indexes(self.disk)
-            self.closed.remove(segment)
-        self.snapshots.note_written(due)
-        self.recovery_point = Offset(max(self.recovery_point, end))
-
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        """Do what waits for the device; if that fails the log takes nothing more (rule C5)."""
-        try:
-            return await self.disk.blocking(call)
-        except StorageFailure as failure:
-            self._failure = failure
-            raise
-
-    async def close(self) -> None:
-        """Stop cleanly: everything is on the device, so that the next start trusts it."""
-        async with self._work:
-            self._check_usable()
-            active = self.segments.active
-            if active.indexes_due:
-                self.closed.append(active)
-            self.snapshots.take(self.next_offset, self.producers)
-            self._failure = _gone("the log is closed")
-            await self._flush_all()
-
-    async def retire(self, reason: str) -> None:
-        """Take nothing more, once what is being done to the device is done."""
-        async with self._work:
-            self.refuse(_gone(reason))
 
     # Cutting.
 
@@ -313,93 +241,3 @@ class PartitionLog(AppendableLog):
         if due:
             paths = [path for doomed in due for path in doomed.paths]
             await self.disk.blocking(lambda: remove_all(self.disk, paths))
-
-    # Compacting.
-
-    async def dirt(self, cleaned_until: int | None, *, high_watermark: int, now_ms: int) -> Dirt:
-        """What there is to clean, the log having been cleaned up to an offset; None: never."""
-        if self.rules.max_compaction_lag_ms < LONG_MAX:
-            await settled(
-                self.disk,
-                lambda read: know_first_timestamps(self.segments, cleaned_until or 0, read),
-            )
-        return self._dirt(cleaned_until, high_watermark, now_ms)
-
-    def _dirt(self, cleaned_until: int | None, high_watermark: int, now_ms: int) -> Dirt:
-        return find_dirt(
-            segment_dirt(self.disk, self.segments, self.next_offset),
-            self.rules,
-            first_dirty_offset=cleaned_until,
-            log_start=self.log_start_offset,
-            last_stable=self.last_stable_offset(Offset(high_watermark)),
-            high_watermark=high_watermark,
-            now_ms=now_ms,
-        )
-
-    async def compact(
-        self,
-        cleaner: Cleaner,
-        cleaned_until: int | None,
-        *,
-        high_watermark: int,
-        secret: bytes,
-        clock_ms: Callable[[], int],
-        limits: CleaningLimits | None = None,
-    ) -> CleaningDone | None:
-        """Clean all that may be cleaned, swapping segment by segment (rules C7 and C8).
-
-        None when there is nothing. The owner stores the first dirty offset of the outcome, and
-        only then: after CleaningAborted or CleaningFailed the old one is right.
-        """
-        assert not self._cleaning, "one cleaning at a time"
-        self._cleaning = True
-        try:
-            # What is cleaned is on the device with its indexes, and nobody writes there any more.
-            await self.flush()
-            now_ms, cuts = clock_ms(), self._cuts
-            dirt = self._dirt(cleaned_until, high_watermark, now_ms)
-            if dirt.end_offset <= dirt.first_dirty_offset:
-                return None
-            job = cleaning_job(self, dirt, limits or CleaningLimits(), now_ms, secret)
-            async with aclosing(cleaner.clean(self.disk, job)) as news:
-                async for one in news:
-                    if isinstance(one, CleaningDone):
-                        return one
-                    await self._swap(one, cuts, clock_ms())
-            raise AssertionError("a cleaner says when it is done, or why it is not")
-        finally:
-            self._cleaning = False
-            with suppress(StorageFailure, FileNotFoundError):
-                await self.disk.blocking(lambda: remove_cleaned(self.disk, self.folder))
-
-    async def _swap(self, group: CleanedGroup, cuts: int, now_ms: int) -> None:
-        async with self._work:
-            self._check_usable()
-            replaced = self.segments.of_bases(group.sources)
-            if self._cuts != cuts or len(replaced) < len(group.sources):
-                raise CleaningAborted(f"{self.folder}: it was cut while it was cleaned")
-            bases = [Offset(output.base_offset) for output in group.outputs]
-            vanished = {segment.base_offset for segment in replaced}.difference(bases)
-            snapshots = self.snapshots.forget_at(vanished)
-            swapped: list[tuple[tuple[str, ...], list[Segment]]] = []
-
-            def on_the_device() -> None:
-                paths = [path for one in replaced for path in live_paths(self.disk, one)]
-                marked = swap(self.disk, self.folder, bases, [*paths, *snapshots])
-                created_ms = replaced[-1].created_ms
-                new = [open_closed(self.disk, self.folder, b, created_ms) for b in bases]
-                swapped.append((marked, new))
-
-            try:
-                await self._in_thread(on_the_device)
-            finally:
-                # Also when this was cancelled: the disk has done what it has begun.
-                for marked, new in swapped:
-                    self.segments.replace(replaced, new)
-                    due_ms = now_ms + self.rules.file_delete_delay_ms
-                    self.doomed.append(Doomed(due_ms, marked))
-
-
-def _gone(reason: str) -> RequestError:
-    """What a log answers that is not there any more: clients look for the leader again."""
-    return RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)

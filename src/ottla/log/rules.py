@@ -47,6 +47,9 @@ class LogRules:
         assert config.table is topic.TOPIC
         policies = config[topic.CLEANUP_POLICY]
         taken: dict[str, Any] = {name: config[row] for name, row in _ROWS.items()}
+        if "compact" in policies:
+            # Only closed segments are compacted, so they have to close in time.
+            taken["segment_ms"] = min(taken["segment_ms"], taken["max_compaction_lag_ms"])
         return cls(delete="delete" in policies, compact="compact" in policies, **taken)
 
 

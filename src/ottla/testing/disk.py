@@ -198,7 +198,8 @@ class SimulatedDisk:
         if self.crash_at is not None and len(self.calls) >= self.crash_at:
             raise Crashed(f"{what} {path}")
         self.calls.append((what, path))
-        self._modified_ms[path] = self.now_ms
+        if what in ("create", "write", "truncate"):
+            self._modified_ms[path] = self.now_ms
         if self.fails(what, path):
             raise StorageFailure(f"{path}: {what}: ordered to fail")
 
@@ -249,6 +250,11 @@ class SimulatedDisk:
         used = sum(len(node.data) for node in self._files.values())
         return Room(total, max(total - used, 0))
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say when it was."""
+        self.modified_ms(path)
+        self._modified_ms[path] = modified_ms
+
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it; folders survive a crash."""
         while path not in self._folders:
@@ -257,7 +263,9 @@ class SimulatedDisk:
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or a folder at once."""
+        modified_ms = self._modified_ms.get(old, 0)
         self.call("rename", old)
+        self._modified_ms[new] = modified_ms  # renaming is no change
         if old in self._folders:
             self._rename_folder(old, new)
             return

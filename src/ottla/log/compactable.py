@@ -1,0 +1,115 @@
+"""How a log is compacted: by a cleaner, while it goes on, and by renaming files in the end.
+
+Invariant: only closed segments that are on the device are replaced, all of a group or none, and
+only if the log has not been cut and has not lost one of them since the cleaner was told of them.
+Who reads an old segment reads on; its files are removed after file.delete.delay.ms.
+"""
+
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+
+from ottla.errors import StorageFailure
+from ottla.ids import Offset
+from ottla.log.cleaned_segment import open_closed, remove_cleaned, swap
+from ottla.log.cleaner import Cleaner, CleaningAborted
+from ottla.log.cleaning import CleanedGroup, CleaningDone, CleaningLimits
+from ottla.log.deletion import Doomed, live_paths
+from ottla.log.dirt import Dirt, find_dirt
+from ottla.log.durable import DurableLog
+from ottla.log.facts import cleaning_job, know_first_timestamps, segment_dirt
+from ottla.log.reading import settled
+from ottla.log.segment import Segment
+from ottla.settings.values import LONG_MAX
+
+
+class CompactableLog(DurableLog):
+    """A log that keeps the last record of each key, when its owner asks for it."""
+
+    __slots__ = ()
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Up to where read_committed consumers read (rule E7), and cleanings clean."""
+        return self.producers.last_stable_offset(high_watermark, self.log_start_offset)
+
+    async def dirt(self, cleaned_until: int | None, *, high_watermark: int, now_ms: int) -> Dirt:
+        """What there is to clean, the log having been cleaned up to an offset; None: never."""
+        if self.rules.max_compaction_lag_ms < LONG_MAX:
+            await settled(
+                self.disk,
+                lambda read: know_first_timestamps(self.segments, cleaned_until or 0, read),
+            )
+        return self._dirt(cleaned_until, high_watermark, now_ms)
+
+    def _dirt(self, cleaned_until: int | None, high_watermark: int, now_ms: int) -> Dirt:
+        return find_dirt(
+            segment_dirt(self.disk, self.segments, self.next_offset),
+            self.rules,
+            first_dirty_offset=cleaned_until,
+            log_start=self.log_start_offset,
+            last_stable=self.last_stable_offset(Offset(high_watermark)),
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+
+    async def compact(
+        self,
+        cleaner: Cleaner,
+        cleaned_until: int | None,
+        *,
+        high_watermark: int,
+        secret: bytes,
+        clock_ms: Callable[[], int],
+        limits: CleaningLimits | None = None,
+    ) -> CleaningDone | None:
+        """Clean all that may be cleaned, swapping segment by segment (rules C7 and C8).
+
+        None when there is nothing. The owner stores the first dirty offset of the outcome, and
+        only then: after CleaningAborted or CleaningFailed the old one is right.
+        """
+        assert not self._cleaning, "one cleaning at a time"
+        self._cleaning = True
+        try:
+            # What is cleaned is on the device with its indexes, and nobody writes there any more.
+            await self.flush()
+            now_ms, cuts = clock_ms(), self._cuts
+            dirt = self._dirt(cleaned_until, high_watermark, now_ms)
+            if dirt.end_offset <= dirt.first_dirty_offset:
+                return None
+            job = cleaning_job(self, dirt, limits or CleaningLimits(), now_ms, secret)
+            async with aclosing(cleaner.clean(self.disk, job)) as news:
+                async for one in news:
+                    if isinstance(one, CleaningDone):
+                        return one
+                    await self._swap(one, cuts, clock_ms())
+            raise AssertionError("a cleaner says when it is done, or why it is not")
+        finally:
+            self._cleaning = False
+            with suppress(StorageFailure, FileNotFoundError):
+                await self.disk.blocking(lambda: remove_cleaned(self.disk, self.folder))
+
+    async def _swap(self, group: CleanedGroup, cuts: int, now_ms: int) -> None:
+        async with self._work:
+            self._check_usable()
+            replaced = self.segments.of_bases(group.sources)
+            if self._cuts != cuts or len(replaced) < len(group.sources):
+                raise CleaningAborted(f"{self.folder}: it was cut while it was cleaned")
+            bases = [Offset(output.base_offset) for output in group.outputs]
+            vanished = {segment.base_offset for segment in replaced}.difference(bases)
+            snapshots = self.snapshots.forget_at(vanished)
+            swapped: list[tuple[tuple[str, ...], list[Segment]]] = []
+
+            def on_the_device() -> None:
+                paths = [path for one in replaced for path in live_paths(self.disk, one)]
+                marked = swap(self.disk, self.folder, bases, [*paths, *snapshots])
+                created_ms = replaced[-1].created_ms
+                new = [open_closed(self.disk, self.folder, b, created_ms) for b in bases]
+                swapped.append((marked, new))
+
+            try:
+                await self._in_thread(on_the_device)
+            finally:
+                # Also when this was cancelled: the disk has done what it has begun.
+                for marked, new in swapped:
+                    self.segments.replace(replaced, new)
+                    due_ms = now_ms + self.rules.file_delete_delay_ms
+                    self.doomed.append(Doomed(due_ms, marked))

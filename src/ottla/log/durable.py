@@ -1,0 +1,82 @@
+"""How a log gets to the device, and how it ends.
+
+Invariant: the recovery point moves only after everything below it is on the device (rule C1), and
+what waits for the device is done in a thread, one thing at a time. After a failed sync nobody
+knows what is there, so the log takes nothing more (rule C5); what it has stays readable.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import Offset
+from ottla.log.appending import AppendableLog
+from ottla.log.flushing import FlushPlan
+from ottla.log.names import LEADER_EPOCHS
+
+T = TypeVar("T")
+
+
+class DurableLog(AppendableLog):
+    """A log that can be flushed and closed."""
+
+    __slots__ = ()
+
+    async def flush(self, upto: int | None = None) -> None:
+        """Put everything on the device, if the recovery point is below an offset (rule C1)."""
+        async with self._work:
+            self._check_usable()
+            if upto is None or upto > self.recovery_point:
+                await self._flush_all()
+
+    async def _flush_all(self) -> None:
+        """What `flush` does, for those who hold the turn."""
+        end = min(self.next_offset, self.segments.active.records_end)
+        closed, due = list(self.closed), self.snapshots.due
+        if self.recovery_point >= end and not (closed or due or self._epochs_due):
+            return
+        epochs = (f"{self.folder}/{LEADER_EPOCHS}", self.epochs.format())
+        plan = FlushPlan(
+            self.folder,
+            [segment.file for segment in self.segments.from_offset(self.recovery_point)],
+            closed,
+            due,
+            epochs if self._epochs_due else None,
+        )
+        self._epochs_due = False
+        await self._in_thread(lambda: plan.carry_out(self.disk, self.snapshots))
+        for segment in closed:
+            segment.written_size = segment.size
+            segment.map_indexes(self.disk)
+            self.closed.remove(segment)
+        self.snapshots.note_written(due)
+        self.recovery_point = Offset(max(self.recovery_point, end))
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Do what waits for the device; if that fails the log takes nothing more (rule C5)."""
+        try:
+            return await self.disk.blocking(call)
+        except StorageFailure as failure:
+            self._failure = failure
+            raise
+
+    async def close(self) -> None:
+        """Stop cleanly: everything is on the device, so that the next start trusts it."""
+        async with self._work:
+            self._check_usable()
+            active = self.segments.active
+            if active.indexes_due:
+                self.closed.append(active)
+            self.snapshots.take(self.next_offset, self.producers)
+            self._failure = _gone("the log is closed")
+            await self._flush_all()
+
+    async def retire(self, reason: str) -> None:
+        """Take nothing more, once what is being done to the device is done."""
+        async with self._work:
+            self.refuse(_gone(reason))
+
+
+def _gone(reason: str) -> RequestError:
+    """What a log answers that is not there any more: clients look for the leader again."""
+    return RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
