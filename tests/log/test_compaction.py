@@ -26,6 +26,9 @@ from ottla.log.disk import Disk
 from ottla.log.segment import Extent
 from ottla.log.throttle import Throttle
 from ottla.records.batch import batches
+from ottla.settings.broker import BROKER
+from ottla.settings.config import Config
+from ottla.settings.resolution import broker_config
 from ottla.testing.disk import SimulatedDisk, finish
 
 T = TypeVar("T")
@@ -454,3 +457,18 @@ def test_max_compaction_lag_looks_at_the_first_batch_of_each_segment() -> None:
     owner.disk.cold = True
     assert is_due(owner.now_ms + 501)
     assert not is_due(owner.now_ms + 400)
+
+
+def test_what_the_settings_give_to_each_cleaner() -> None:
+    config = Config(BROKER, {})
+    assert CleaningLimits.of(config) == CleaningLimits(io_bytes=262_144)
+    shared = broker_config(
+        overrides=[
+            "log.cleaner.threads=4",
+            "log.cleaner.dedupe.buffer.size=40000000",
+            "log.cleaner.io.buffer.load.factor=0.5",
+            "log.cleaner.io.buffer.size=800",
+            "log.cleaner.io.max.bytes.per.second=1000",
+        ]
+    )
+    assert CleaningLimits.of(shared) == CleaningLimits(10_000_000, 0.5, 100, 250.0)

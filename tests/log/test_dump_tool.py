@@ -9,9 +9,11 @@ import pytest
 
 from kafka_java import run_java
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from ottla.log.cleaner import LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.log.recovery import open_log
 from ottla.log.rules import LogRules
+from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker
@@ -122,10 +124,10 @@ def test_every_record_is_dumped_as_it_was_written(log_folder: tuple[Path, list[W
         )
     ]
     assert dumped == written
-    batches = BATCH.findall(done.stdout)
-    assert len(batches) == 60 + 6
-    assert {valid for _, _, valid in batches} == {"true"}
-    assert {codec for _, codec, _ in batches} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    found = BATCH.findall(done.stdout)
+    assert len(found) == 60 + 6
+    assert {valid for _, _, valid in found} == {"true"}
+    assert {codec for _, codec, _ in found} == {"none", "gzip", "snappy", "lz4", "zstd"}
     assert len(list(folder.glob("*.log"))) >= 3
 
 
@@ -151,3 +153,82 @@ def test_transactions_and_producers_are_dumped(log_folder: tuple[Path, list[Writ
     ] == aborts
     last = [each for each in written if each.sequence >= 0][-1]
     assert f"lastSequence: {last.sequence} lastOffset: {last.offset} " in done.stdout
+
+
+async def compact_log(folder: Path) -> list[Batch]:
+    """What a cleaning leaves of that log, with a tombstone for one of its keys."""
+    disk = OsDisk()
+    rules = LogRules(segment_bytes=5_000, index_interval_bytes=500, compact=True, delete=False)
+    log = open_log(disk, str(folder), rules, clean=True, now_ms=NOW_MS, chance=lambda: 0.0).log
+    await log.begin_epoch(LeaderEpoch(4))
+    for key, value in [(b"k7", None), (b"k57", b"last")]:
+        builder = BatchBuilder(compression=Compression.LZ4)
+        builder.append(NOW_MS, b"other-" + key, b"x")
+        builder.append(NOW_MS + 70_000, key, value)
+        raw = builder.build()
+        valid = validate(raw, TopicRules(), now_ms=NOW_MS, produce_version=9)
+        log.append(valid, memoryview(raw), leader_epoch=4, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    done = await log.compact(
+        LocalCleaner(),
+        None,
+        high_watermark=log.next_offset,
+        secret=bytes(16),
+        clock_ms=lambda: NOW_MS,
+    )
+    assert done is not None
+    assert done.records_kept < done.records_read // 5
+    await log.purge(NOW_MS + rules.file_delete_delay_ms)
+    left: list[Batch] = []
+    while piece := await (await log.read(_end(left), log.next_offset, 1 << 20)).read():
+        left += batches(piece)
+    await log.close()
+    disk.close()
+    return left
+
+
+def _end(found: list[Batch]) -> int:
+    return found[-1].header.next_offset if found else 0
+
+
+def test_a_compacted_log_is_dumped_as_we_read_it(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    folder.mkdir()
+    asyncio.run(write_log(folder))
+    left = asyncio.run(compact_log(folder))
+    arguments = ("--deep-iteration", "--print-data-log", "--files", files(folder, ".log"))
+    done = run_java(DUMP, *arguments)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"\| offset: (\d+) CreateTime: (\d+) ", done.stdout)
+    assert found == [(str(r.offset), str(r.timestamp)) for b in left for r in b.records()]
+    dumped = re.findall(
+        r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* isTransactional: .* isControl: "
+        r".* deleteHorizonMs: (\S+) .* isvalid: (\w+)",
+        done.stdout,
+    )
+    assert dumped == [
+        (
+            str(h.base_offset),
+            str(h.last_offset),
+            str(h.record_count),
+            "OptionalLong.empty"
+            if h.delete_horizon_ms is None
+            else f"OptionalLong[{h.delete_horizon_ms}]",
+            "true",
+        )
+        for h in (batch.header for batch in left)
+    ]
+    horizons = [batch for batch in left if batch.header.delete_horizon_ms is not None]
+    assert [r.value for batch in horizons for r in batch.records()].count(None) == 1
+    assert any(not batch.header.record_count for batch in left)  # a producer's last sequence
+    indexes = files(folder, ".index", ".timeindex")
+    done = run_java(DUMP, "--index-sanity-check", "--files", indexes)
+    sound = re.findall(r"passed sanity check|is empty", done.stdout)
+    assert len(sound) == indexes.count(",") + 1, done.stderr
+    assert "passed sanity check" in sound
+    done = run_java(DUMP, "--verify-index-only", "--files", indexes)
+    assert done.returncode == 0, done.stderr
+    assert "mismatch" not in (done.stdout + done.stderr).lower()
+    if aborted := files(folder, ".txnindex"):
+        done = run_java(DUMP, "--files", aborted)
+        assert done.returncode == 0, done.stderr

@@ -98,6 +98,13 @@ def test_each_cleaner_has_memory_to_work_with() -> None:
     assert not broker_problems("log.cleaner.dedupe.buffer.size=1", "log.cleaner.threads=0")
 
 
+def test_the_table_of_keys_can_be_filled() -> None:
+    for wrong in ("0.0", "1.5", "-1.0"):
+        (problem,) = broker_problems(f"log.cleaner.io.buffer.load.factor={wrong}")
+        assert problem.endswith(f'found "{wrong}", valid: more than 0 and at most 1')
+    assert not broker_problems("log.cleaner.io.buffer.load.factor=1")
+
+
 def test_more_in_sync_than_there_are_is_told() -> None:
     (notice,) = broker_notices("min.insync.replicas=2")
     assert notice.startswith("f:1: min.insync.replicas: 2 replicas in sync are never reached")

@@ -10,7 +10,7 @@ Runs for long and waits for the device, so in a process of its own; job and news
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 import msgspec
 
@@ -39,9 +39,12 @@ from ottla.records.compaction import (
 )
 from ottla.records.errors import CorruptRecords
 from ottla.records.kernel import KeyMap
+from ottla.settings import broker
+from ottla.settings.config import Config
 
 _ENTRY_BYTES: Final = 24  # of the map of keys
 _SLOTS_MIN: Final = 8
+_RATE_UNLIMITED: Final = 1e300  # the default of Kafka is the largest number there is
 
 
 class ActiveProducer(NamedTuple):
@@ -60,6 +63,20 @@ class CleaningLimits(msgspec.Struct, frozen=True):
     io_bytes: int = 524_288
     bytes_per_second: float | None = None  # None: as fast as it goes
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """What each cleaner of a broker gets."""
+        assert config.table is broker.BROKER
+        cleaners = max(config[broker.LOG_CLEANER_THREADS], 1)
+        rate = config[broker.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND]
+        return cls(
+            config[broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // cleaners,
+            config[broker.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+            # One half for what is read, one for what is written.
+            max(config[broker.LOG_CLEANER_IO_BUFFER_SIZE] // cleaners // 2, 1),
+            rate / cleaners if rate < _RATE_UNLIMITED else None,
+        )
 
 
 class CleaningJob(msgspec.Struct, frozen=True):

@@ -261,6 +261,9 @@ LOG_CLEANER_BACKOFF_MS = Setting("log.cleaner.backoff.ms", LONG, 15_000, at_leas
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = Setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, dynamic=CLUSTER_WIDE,
     doc="Memory for the table of keys, all of log.cleaner.threads together. More of it compacts more of a "
         "log in one pass.")
+LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, dynamic=CLUSTER_WIDE,
+    doc="How full the table of keys may get, above 0 and up to 1. Fuller compacts more of a log in one "
+        "pass and finds keys more slowly.")
 LOG_CLEANER_IO_BUFFER_SIZE = Setting("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), dynamic=CLUSTER_WIDE,
     doc="Memory for reading and writing logs while compacting, all of log.cleaner.threads together.")
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, dynamic=CLUSTER_WIDE,

@@ -123,6 +123,9 @@ def _log(config: Config) -> Iterator[Finding]:
     if config[size] < least:
         what = f'found "{config[size]}", valid: at least {DEDUPE_BYTES_MIN} for each of'
         yield Finding((size, threads), f"{what} {threads.name}, which makes {least}")
+    load = broker.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR
+    if not 0 < config[load] <= 1:
+        yield Finding((load,), f'found "{config[load]}", valid: more than 0 and at most 1')
     least_in_sync, replicas = broker.MIN_INSYNC_REPLICAS, broker.DEFAULT_REPLICATION_FACTOR
     if config[least_in_sync] > config[replicas]:
         what = f"{config[least_in_sync]} replicas in sync are never reached by a new topic's"

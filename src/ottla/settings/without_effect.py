@@ -59,7 +59,6 @@ BROKER: Final = (
     WithoutEffect("group.coordinator.append.linger.ms", _ONE_APPEND),
     WithoutEffect("group.coordinator.cached.buffer.max.bytes", _NO_BUFFER),
     WithoutEffect("kafka.metrics.polling.interval.secs", _RATES_ELSEWHERE),
-    WithoutEffect("log.cleaner.io.buffer.load.factor", "the table of keys grows as it needs to, within log.cleaner.dedupe.buffer.size"),
     WithoutEffect("log.dir.failure.timeout.ms", "a broker that loses a directory gives up its leaderships through coordination, without a wait"),
     WithoutEffect("share.coordinator.append.linger.ms", _ONE_APPEND),
     WithoutEffect("share.coordinator.cached.buffer.max.bytes", _NO_BUFFER),
