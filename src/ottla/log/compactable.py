@@ -79,6 +79,7 @@ class CompactableLog(DurableLog):
             async with aclosing(cleaner.clean(self.disk, job)) as news:
                 async for one in news:
                     if isinstance(one, CleaningDone):
+                        self._check_uncut(cuts)
                         return one
                     await self._swap(one, cuts, clock_ms())
             raise AssertionError("a cleaner says when it is done, or why it is not")
@@ -87,12 +88,17 @@ class CompactableLog(DurableLog):
             with suppress(StorageFailure, FileNotFoundError):
                 await self.disk.blocking(lambda: remove_cleaned(self.disk, self.folder))
 
+    def _check_uncut(self, cuts: int) -> None:
+        if self._cuts != cuts:
+            raise CleaningAborted(f"{self.folder}: it was cut while it was cleaned")
+
     async def _swap(self, group: CleanedGroup, cuts: int, now_ms: int) -> None:
         async with self._work:
             self._check_usable()
             replaced = self.segments.of_bases(group.sources)
-            if self._cuts != cuts or len(replaced) < len(group.sources):
-                raise CleaningAborted(f"{self.folder}: it was cut while it was cleaned")
+            self._check_uncut(cuts)
+            if len(replaced) < len(group.sources):
+                raise CleaningAborted(f"{self.folder}: segments were deleted while it was cleaned")
             bases = [Offset(output.base_offset) for output in group.outputs]
             vanished = {segment.base_offset for segment in replaced}.difference(bases)
             snapshots = self.snapshots.forget_at(vanished)

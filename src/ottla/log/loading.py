@@ -48,7 +48,7 @@ class HostedLog:
     log: PartitionLog
     directory: DataDirectory
     high_watermark: Offset = _BEGINNING  # as the checkpoint had it
-    cleaned_until: Offset = _BEGINNING  # compaction has seen what lies below
+    cleaned_until: Offset | None = None  # compaction has seen what lies below
     flushed_ms: int = 0  # when it was last flushed by the clock
     commit: GroupCommit = field(init=False)
 
@@ -151,7 +151,7 @@ async def load(
             log,
             directory,
             Offset(min(known.high_watermarks.get(partition, 0), log.next_offset)),
-            Offset(min(known.cleaned.get(partition, 0), log.next_offset)),
+            known.cleaned.get(partition),
             clock.now_ms(),
         )
         return hosted, [*notes, *recovered.notes]

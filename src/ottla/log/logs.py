@@ -286,7 +286,8 @@ class Logs:
         await self._after_cut(hosted)
 
     async def _after_cut(self, hosted: HostedLog) -> None:
-        hosted.cleaned_until = min(hosted.cleaned_until, hosted.log.next_offset)
+        if hosted.cleaned_until is not None:
+            hosted.cleaned_until = min(hosted.cleaned_until, hosted.log.next_offset)
         hosted.high_watermark = min(hosted.high_watermark, hosted.log.next_offset)
         await self.store_checkpoints(hosted.directory)
 

@@ -1,0 +1,164 @@
+"""Compaction of all logs of a broker: the dirtiest first, a few at a time.
+
+Invariant: a log is cleaned by one cleaner at a time, and what was cleaned is stored before it is
+relied on: after a crash a part is cleaned again, never skipped. A log that cannot be cleaned is
+put aside for a while and holds up no other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from ottla.errors import RequestError, StorageFailure
+from ottla.ids import Offset, TopicPartition
+from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
+from ottla.log.cleaning import CleaningDone, CleaningLimits
+from ottla.log.dirt import Dirt, next_to_clean
+from ottla.log.loading import HostedLog
+from ottla.log.logs import Logs
+from ottla.log.names import CLEANED_OFFSETS
+from ottla.settings import broker
+from ottla.settings.config import Config
+
+_LOG = logging.getLogger(__name__)
+
+ASIDE_SECONDS: Final = 600.0  # for a log that could not be cleaned
+_NO_LIMIT: Final = 1e300
+
+
+@dataclass(frozen=True, slots=True)
+class CompactorRules:
+    """How much compaction may use, as `log.cleaner.*` says; the defaults are Kafka's."""
+
+    cleaners: int = 1
+    backoff_ms: int = 15_000
+    limits: CleaningLimits = CleaningLimits()  # noqa: RUF009 - it never changes
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """What a broker's configuration says; what is for all cleaners is divided."""
+        cleaners = config[broker.LOG_CLEANER_THREADS]
+        if not config[broker.LOG_CLEANER_ENABLE]:
+            cleaners = 0
+        share = max(cleaners, 1)
+        rate = config[broker.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND]
+        return cls(
+            cleaners,
+            config[broker.LOG_CLEANER_BACKOFF_MS],
+            CleaningLimits(
+                map_bytes=config[broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // share,
+                load_factor=config[broker.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+                io_bytes=max(config[broker.LOG_CLEANER_IO_BUFFER_SIZE] // share, 1),
+                bytes_per_second=None if rate > _NO_LIMIT else rate / share,
+            ),
+        )
+
+
+class Compactor:
+    """Cleans what is due until it is cancelled."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        cleaner: Cleaner,
+        rules: Callable[[], CompactorRules],
+        high_watermark: Callable[[TopicPartition], Offset],
+        secret: bytes,
+    ) -> None:
+        self._logs = logs
+        self._cleaner = cleaner
+        self._rules = rules
+        self._high_watermark = high_watermark
+        self._secret = secret  # for the hashes of keys
+        self._busy: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._aside: dict[TopicPartition, float] = {}  # until when
+
+    async def run(self) -> None:
+        """Clean one log after the other."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await self._begin_due(group)
+                    backoff_s = max(self._rules().backoff_ms / 1000, 0.1)
+                    if self._busy:
+                        await asyncio.wait(
+                            self._busy.values(),
+                            timeout=backoff_s,
+                            return_when=asyncio.FIRST_COMPLETED,
+                        )
+                    else:
+                        await self._logs.clock.sleep(backoff_s)
+        finally:
+            self._busy.clear()
+
+    async def _begin_due(self, group: asyncio.TaskGroup) -> None:
+        while len(self._busy) < self._rules().cleaners:
+            hosted = await self.next_due()
+            if hosted is None:
+                return
+            task = group.create_task(self._clean_and_forget(hosted))
+            self._busy[hosted.partition] = task
+
+    async def _clean_and_forget(self, hosted: HostedLog) -> None:
+        try:
+            await self.clean(hosted)
+        finally:
+            self._busy.pop(hosted.partition, None)
+
+    async def next_due(self) -> HostedLog | None:
+        """The log that needs cleaning most, of those that nobody cleans."""
+        now_s = self._logs.clock.elapsed_s()
+        self._aside = {name: until for name, until in self._aside.items() if until > now_s}
+        found: dict[TopicPartition, Dirt] = {}
+        for hosted in self._logs:
+            name = hosted.partition
+            if not hosted.log.rules.compact or hosted.directory.failure is not None:
+                continue
+            if name not in self._busy and name not in self._aside:
+                found[name] = await hosted.log.dirt(
+                    hosted.cleaned_until,
+                    high_watermark=self._high_watermark(name),
+                    now_ms=self._logs.clock.now_ms(),
+                )
+        chosen = next_to_clean(found)
+        return None if chosen is None else self._logs.get(chosen)
+
+    async def clean(self, hosted: HostedLog) -> CleaningDone | None:
+        """Clean a log and store how far; None when there was nothing, or it could not be."""
+        done: CleaningDone | None = None
+        try:
+            done = await hosted.log.compact(
+                self._cleaner,
+                hosted.cleaned_until,
+                high_watermark=self._high_watermark(hosted.partition),
+                secret=self._secret,
+                clock_ms=self._logs.clock.now_ms,
+                limits=self._rules().limits,
+            )
+            if done is not None:
+                hosted.cleaned_until = Offset(done.first_dirty_offset)
+                await self._logs.store(CLEANED_OFFSETS, hosted.directory)
+                _tell(hosted, done)
+        except StorageFailure as failure:
+            self._logs.fail(hosted.directory, failure)
+        except (CleaningAborted, RequestError) as aborted:  # cut, or deleted
+            _LOG.info("%s", aborted)
+        except CleaningFailed as failure:
+            _LOG.error("%s: put aside for %.0f s", failure, ASIDE_SECONDS)
+            self._aside[hosted.partition] = self._logs.clock.elapsed_s() + ASIDE_SECONDS
+        return done
+
+
+def _tell(hosted: HostedLog, done: CleaningDone) -> None:
+    _LOG.info(
+        "%s: compacted up to %d in %.1f s: %d of %d records kept, %d of %d bytes",
+        hosted.partition,
+        done.first_dirty_offset,
+        done.took_ms / 1000,
+        done.records_kept,
+        done.records_read,
+        done.bytes_written,
+        done.bytes_read,
+    )

@@ -1,0 +1,223 @@
+"""Compaction of all logs of a broker, in simulated time."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from log.brokers import EPOCH, created, opened, partition, values
+from log.logs import SMALL
+from ottla.ids import Offset, TopicPartition
+from ottla.log.cleaner import Cleaner, CleaningFailed, LocalCleaner
+from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.compactor import ASIDE_SECONDS, Compactor, CompactorRules
+from ottla.log.disk import Disk, read_whole
+from ottla.log.loading import HostedLog
+from ottla.log.logs import Logs
+from ottla.log.names import CLEANED_OFFSETS
+from ottla.records.builder import BatchBuilder
+from ottla.records.validation import TopicRules, validate
+from ottla.settings.resolution import broker_config
+from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.disk import SimulatedDisk
+
+COMPACT = replace(SMALL, compact=True, delete=False, min_cleanable_dirty_ratio=0.3)
+SECRET = bytes(range(16))
+
+
+def put(hosted: HostedLog, key: bytes, value: bytes) -> None:
+    builder = BatchBuilder()
+    builder.append(0, key, value)
+    data = builder.build()
+    valid = validate(data, TopicRules(), now_ms=0, produce_version=11)
+    hosted.log.append(valid, memoryview(data), leader_epoch=0, now_ms=0)
+
+
+def fill(hosted: HostedLog, count: int, *, keys: int = 3) -> None:
+    for number in range(count):
+        put(hosted, b"k%d" % (number % keys), b"%d" % number + bytes(150))
+
+
+def compactor(
+    logs: Logs, cleaner: Cleaner | None = None, rules: CompactorRules | None = None
+) -> Compactor:
+    def end(partition: TopicPartition) -> Offset:
+        return logs[partition].log.next_offset
+
+    now = rules or CompactorRules()
+    return Compactor(logs, cleaner or LocalCleaner(lambda: 0.0), lambda: now, end, SECRET)
+
+
+async def for_a_while(work: Compactor, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work.run()
+
+
+def test_the_rules_are_those_of_the_settings() -> None:
+    assert CompactorRules.of(broker_config()) == CompactorRules()
+    config = broker_config(
+        overrides=(
+            "log.cleaner.threads=4",
+            "log.cleaner.backoff.ms=20",
+            "log.cleaner.dedupe.buffer.size=40000000",
+            "log.cleaner.io.buffer.load.factor=0.5",
+            "log.cleaner.io.buffer.size=4000",
+            "log.cleaner.io.max.bytes.per.second=100",
+        )
+    )
+    limits = CleaningLimits(10_000_000, 0.5, 1000, 25.0)
+    assert CompactorRules.of(config) == CompactorRules(4, 20, limits)
+    off = broker_config(overrides=("log.cleaner.enable=false",))
+    assert CompactorRules.of(off).cleaners == 0
+
+
+def test_what_is_due_is_cleaned_and_stored_and_not_cleaned_again() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, rules=COMPACT)
+        dirty, kept = await created(logs, 0, COMPACT), await created(logs, 1)
+        fill(dirty, 40)
+        fill(kept, 40)
+        before = await values(kept)
+        await for_a_while(compactor(logs), 60)
+        assert await values(kept) == before
+        assert dirty.cleaned_until == dirty.log.segments.active.base_offset
+        assert len(await values(dirty)) <= 3 + 7  # a value a key, and what the active one has
+        stored = read_whole(disk, f"/data/{CLEANED_OFFSETS}").decode()
+        assert stored == f"0\n1\nt 0 {dirty.cleaned_until}\n"
+        await logs.close(EPOCH)
+        again = await opened(disk, clock, rules=COMPACT)
+        assert again[partition(0)].cleaned_until == dirty.cleaned_until
+        calls = len(disk.calls)
+        await for_a_while(compactor(again), 60)
+        assert not any("t-0" in path for _, path in disk.calls[calls:])
+
+    simulated(program)
+
+
+def test_the_dirtiest_is_cleaned_first() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        for number, count in enumerate((30, 60)):
+            fill(await created(logs, number, COMPACT), count)
+        work = compactor(logs)
+        first = await work.next_due()
+        assert first is not None
+        await work.clean(first)
+        fill(logs[partition(1)], 20)
+        fill(logs[partition(0)], 2)
+        chosen = await work.next_due()
+        assert chosen is logs[partition(1)]
+
+    simulated(program)
+
+
+def test_without_cleaners_nothing_is_cleaned() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        fill(await created(logs, 0, COMPACT), 40)
+        await for_a_while(compactor(logs, rules=CompactorRules(cleaners=0)), 600)
+        assert logs[partition(0)].cleaned_until is None
+
+    simulated(program)
+
+
+class Failing(LocalCleaner):
+    """Fails for one log, and counts how often."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(lambda: 0.0)
+        self._folder = folder
+        self.failures = 0
+
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+        if job.folder == self._folder:
+            self.failures += 1
+            raise CleaningFailed(f"{job.folder}: it is not to be")
+        async for news in super().clean(disk, job):
+            yield news
+
+
+def test_a_log_that_cannot_be_cleaned_is_put_aside_and_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        for number in range(3):
+            fill(await created(logs, number, COMPACT), 60 - 10 * number)
+        cleaner = Failing("/data/t-0")
+        await for_a_while(compactor(logs, cleaner), 100)
+        assert cleaner.failures == 1
+        assert [one.cleaned_until is None for one in logs] == [True, False, False]
+        await for_a_while(compactor(logs, cleaner), ASIDE_SECONDS + 100)
+        assert cleaner.failures == 3
+
+    simulated(program)
+    assert "it is not to be: put aside" in caplog.text
+
+
+class Slow(LocalCleaner):
+    """Takes ten seconds before it begins, and knows how many are at work."""
+
+    at_once = most = 0
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        super().__init__(lambda: 0.0)
+        self._wait = clock
+
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            await self._wait.sleep(10)
+            async for news in super().clean(disk, job):
+                yield news
+        finally:
+            self.at_once -= 1
+
+
+def test_as_many_are_cleaned_at_a_time_as_there_are_cleaners() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        for number in range(5):
+            fill(await created(logs, number, COMPACT), 40)
+        cleaner = Slow(clock)
+        rules = CompactorRules(cleaners=2, backoff_ms=100)
+        await for_a_while(compactor(logs, cleaner, rules), 31)
+        assert cleaner.most == 2
+        assert all(one.cleaned_until is not None for one in logs)
+
+    simulated(program)
+
+
+def test_a_log_that_is_cut_or_deleted_meanwhile_is_left_to_later() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        for number in range(2):
+            fill(await created(logs, number, COMPACT), 40)
+        work = compactor(logs, Slow(clock), CompactorRules(cleaners=2))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(for_a_while(work, 12))
+            await clock.sleep(5)
+            await logs.truncate(partition(0), 20)
+            await logs.delete([partition(1)])
+        assert logs[partition(0)].cleaned_until is None
+        assert logs.online == logs.directories
+
+    simulated(program)
+
+
+def test_a_directory_that_fails_under_a_cleaning_goes_offline() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, rules=COMPACT)
+        fill(await created(logs, 0, COMPACT), 40)
+        await logs[partition(0)].log.flush()
+        disk.fails = lambda what, path: what == "rename"
+        await for_a_while(compactor(logs), 30)
+        assert logs.online == []
+
+    simulated(program)
