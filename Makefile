@@ -29,7 +29,7 @@ run: setup ## start what there is and explain it
 	@$(BIN)/python examples/first_look.py
 
 test: setup check ## every check and every test, with the kernel compiled and as plain Python
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
 
 check: lint types imports references ## ruff, pyright strict, import contracts, fresh references
@@ -59,7 +59,7 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/coordination.py
 
 soak: setup ## the long tests: fuzzing, crashes and models for ten times the usual
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/fuzz tests/log
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log
 
 format: setup ## put the source into its form
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,10 @@
-"""Chooses the kernel under test, before anything of Ottla is imported.
+"""Chooses the kernel under test, before anything of Ottla is imported; shares out the tests.
 
 OTTLA_TEST_KERNEL=python loads the kernel's source even where the compiled one is installed, so
 that one machine tests both. Unset, the tests take what the installation has.
+
+With -n, a file named test_kafka_… is run by one process: its tests share a broker of Kafka's, which
+takes longer to fill than all of them to run.
 """
 
 import importlib.machinery
@@ -9,7 +12,9 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 KERNEL = "ottla.records.kernel"
@@ -38,3 +43,19 @@ if os.environ.get("OTTLA_TEST_KERNEL") == "python":
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """Hand out tests one by one, but those with a broker file by file.
+
+    The marks that xdist has for this are lost on a pytest that computes the ids of tests.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByBroker(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return path if Path(path).name.startswith("test_kafka_") else nodeid
+
+    return ByBroker(config, log) if config.getoption("dist") == "load" else None

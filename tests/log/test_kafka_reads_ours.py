@@ -42,8 +42,6 @@ from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker
 from ottla.records.validation import TopicRules, validate
 
-pytestmark = pytest.mark.xdist_group("kafka")
-
 RULES = LogRules(segment_bytes=SEGMENT_BYTES, index_interval_bytes=INDEX_INTERVAL_BYTES)
 CLEAN = TopicPartition("clean", PartitionIndex(0))
 CRASHED = TopicPartition("crashed", PartitionIndex(0))

@@ -47,8 +47,6 @@ from ottla.log.producer_snapshot import read_snapshot
 from ottla.log.recovery import Recovered, open_log
 from ottla.records.batch import batches
 
-pytestmark = pytest.mark.xdist_group("kafka")  # one worker, so that the broker writes once
-
 ALL = [*PARTITIONS, *INTERNAL]
 OURS = pytest.mark.parametrize("partition", ALL, ids=str)
 AFTER = pytest.mark.parametrize("end", ["killed", "stopped"])
