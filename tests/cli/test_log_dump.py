@@ -105,6 +105,9 @@ def test_a_range_and_a_limit(data: Path) -> None:
     assert found == list(range(205, 400))
     limited = [e["offset"] for e in objects(*arguments, "-n", 2) if e["kind"] == "record"]
     assert limited == [205, 206, 364, 365]
+    path = data / "events-0" / "00000000000000000000.log"
+    kinds = [e["kind"] for e in objects(path, "--records", "-n", 10)]
+    assert kinds == ["file", "batch", *["record"] * 10]  # and not the next batch
 
 
 def test_verify_ends_with_0_and_a_summary(data: Path) -> None:

@@ -174,16 +174,14 @@ def _outside(names: Sequence[str], view: View) -> set[str]:
 
 def _limited(entries: Iterator[Entry | Finding], view: View) -> Iterator[Entry | Finding]:
     """So many entries, or records where these are wanted; findings among them do not count."""
-    left = view.entries_max
+    shown = 0
     for entry in entries:
-        counts = not isinstance(entry, Finding) and not (
+        yield entry
+        shown += not isinstance(entry, Finding) and not (
             view.records and isinstance(entry, BatchEntry)
         )
-        if left is not None and counts:
-            if left == 0:
-                return
-            left -= 1
-        yield entry
+        if shown == view.entries_max:
+            return
 
 
 def _entries(
