@@ -253,7 +253,7 @@ def test_above_the_recovery_point_a_batch_may_be_unfinished_and_an_epoch_new() -
             assert levels == {Level.INCOMPLETE}
 
 
-def test_what_was_indexed_is_not_unfinished() -> None:
+def test_a_batch_is_not_unfinished_when_others_follow_it() -> None:
     disk = data_directory(clean=False)
     write_offsets(disk, RECOVERY_POINTS, {PARTITIONS[0]: 26})
     flip(disk, f"{ACTIVE}.log", 9, 1)  # the first batch claims to be longer than the file

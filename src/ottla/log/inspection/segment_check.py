@@ -156,11 +156,7 @@ class SegmentCheck:
             yield from self._check_transactions(found, aborted)
         tail = walk.tail
         assert tail is not None
-        # An entry is made when its batch is written, so there once was more than that.
-        more_indexed = offsets is not None and offsets.cursor.current is not None
-        yield from self._check_tail(
-            tail, more_indexed and records.size() <= tail.position + tail.size
-        )
+        yield from self._check_tail(tail)
         self._tally.bytes += tail.position
         if not self._files.state and self._files.base_offset is not None:
             yield from self._missing(tail, offsets, times)
@@ -300,7 +296,7 @@ class SegmentCheck:
 
     # The end.
 
-    def _check_tail(self, tail: Tail, more_indexed: bool) -> Iterator[Finding]:
+    def _check_tail(self, tail: Tail) -> Iterator[Finding]:
         if tail.kind is TailKind.WHOLE:
             return
         expected = self._state.next_offset
@@ -308,7 +304,6 @@ class SegmentCheck:
         unfinished = (
             self._unfinished
             and tail.kind is not TailKind.NO_BATCH
-            and not more_indexed
             and (expected is None or expected >= self._around.recovery_point)
         )
         begun = tail.base_offset
