@@ -33,6 +33,9 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.epochs import EpochHistory
 from ottla.log.files import OsDisk
+from ottla.log.inspection.directory_check import check_directory
+from ottla.log.inspection.findings import Level
+from ottla.log.inspection.segment_check import Tally
 from ottla.log.names import (
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,
@@ -206,3 +209,15 @@ def test_kafka_wrote_all_that_there_is(left: dict[str, Left]) -> None:
     assert len(epochs) == 2
     for name in ("codecs-0", "transactions-0", "stamped-0", "trimmed-0"):
         assert len(list((left["stopped"].data / name).glob("*.log"))) > 1
+
+
+@AFTER
+def test_the_check_finds_no_damage_in_it(left: dict[str, Left], end: str) -> None:
+    """Compacted, trimmed and open transactions, index files that are allotted in advance."""
+    tally = Tally()
+    disk = OsDisk(read_only=True)
+    data = str(left[end].data)
+    found = list(check_directory(disk, data, tally, lambda path, done, total: None))
+    disk.close()
+    assert [one for one in found if one.level is Level.DAMAGE] == []
+    assert tally.batches > 500
