@@ -25,11 +25,13 @@ from ottla.log.checkpoints import (
     format_offsets,
     format_partition_metadata,
 )
+from ottla.log.damage import Damage, format_damage
 from ottla.log.disk import read_whole
 from ottla.log.epochs import EpochHistory
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.producer_snapshot import write_snapshot
 from ottla.log.producers import Producers
+from ottla.log.segment import Segment
 from ottla.protocol.conversation import ClientConversation, ServerConversation
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -102,6 +104,15 @@ def test_producer_snapshot() -> None:
     assert worked_bytes("producer-snapshot.md") == [write_snapshot(producers)]
 
 
+def damaged_segments() -> list[Segment]:
+    disk = SimulatedDisk()
+    disk.make_folder("/t")
+    first, second = (Segment.create(disk, "/t", Offset(base), 0) for base in (5000, 6000))
+    first.damaged = (Damage(Offset(5041), Offset(5062), position=4194, size=1048),)
+    second.damaged = (Damage(Offset(6083), Offset(6100), position=8388, size=0),)
+    return [first, second]
+
+
 def test_checkpoints() -> None:
     uuid = Uuid(bytes(range(16)))
     epochs = EpochHistory()
@@ -112,6 +123,7 @@ def test_checkpoints() -> None:
     assert worked_texts("checkpoints.md") == [
         format_offsets(dict(zip(partitions, (Offset(5083), Offset(17)), strict=True))).rstrip("\n"),
         epochs.format().rstrip("\n"),
+        format_damage(damaged_segments()).rstrip("\n"),
         format_partition_metadata(uuid),
         format_meta_properties(meta).rstrip("\n"),
         format_clean_shutdown(BrokerEpoch(21)),

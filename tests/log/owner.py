@@ -11,8 +11,10 @@ from typing import NamedTuple
 from log.logs import append, contents, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner import LocalCleaner
+from ottla.log.disk import read_whole
 from ottla.log.partition_log import PartitionLog
 from ottla.log.rules import LogRules
+from ottla.records.batch import BatchHeader, batches
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 KEYS = 5
@@ -190,6 +192,33 @@ class Owner:
         self.begin_epoch()
         self.know_producers()
 
+    def rot(self, where: float, bits: int, *, clean: bool) -> None:
+        """A byte turns over that was on the device. The log opens, and the owner fetches anew."""
+        self.flush()
+        files = [(one.file.path, one.file.size()) for one in self.log.segments if one.size]
+        if not files:
+            return
+        path, size = files[int(where * len(files))]
+        position = int(where * 7919) % size
+        at, header = batch_at(self.disk, path, position)
+        field = position - at
+        if 12 <= field < 16 or (field < 8 and header.next_offset == self.end):
+            return  # no CRC covers the epoch, nor the base offset, which only a later batch belies
+        if clean:
+            finish(self.log.close())
+        self.disk.rot(path, position, bits)
+        self.log = opened(
+            self.disk,
+            RULES,
+            clean=clean,
+            recovery_point=self.log.recovery_point,
+            log_start=self.log_start,
+        ).log
+        (damage,) = finish(self.log.scrub(at_once))
+        assert damage.position == at
+        self.truncate(max(damage.first_offset, self.log.segments.first.base_offset))
+        assert self.log.damaged == ()
+
     def kill(self) -> None:
         """The process dies and the machine does not: nothing is lost, and nothing is synced."""
         end = self.end
@@ -283,6 +312,20 @@ def check_derived(log: PartitionLog, compacted_until: int = 0) -> None:
     assert follower.aborted_transactions(0, bound) == log.aborted_transactions(0, bound)
     # An epoch may have begun without records.
     assert [e for e in log.epochs if e.start_offset < bound] == list(follower.epochs)
+
+
+async def at_once(_: int) -> None:
+    """Scrub without a pause."""
+
+
+def batch_at(disk: SimulatedDisk, path: str, position: int) -> tuple[int, BatchHeader]:
+    """The batch that has a byte, and where it begins."""
+    start = 0
+    for batch in batches(read_whole(disk, path)):
+        if position < start + batch.header.size:
+            return start, batch.header
+        start += batch.header.size
+    raise AssertionError("no batch has it")
 
 
 def _facts(producer: object) -> tuple[object, ...]:

@@ -88,6 +88,11 @@ class LogModel(RuleBasedStateMachine):
         self.do(self.owner.kill)
 
     @precondition(lambda self: self.owner.disk.crash_at is None)
+    @rule(where=st.floats(0, 0.999), bit=st.integers(0, 7), clean=st.booleans())
+    def rot(self, where: float, bit: int, clean: bool) -> None:
+        self.owner.rot(where, 1 << bit, clean=clean)
+
+    @precondition(lambda self: self.owner.disk.crash_at is None)
     @rule(calls=st.integers(0, 12), loss=st.sampled_from(Loss), seed=st.integers(0, 2**20))
     def crash_soon(self, calls: int, loss: Loss, seed: int) -> None:
         self.owner.disk.crash_at = len(self.owner.disk.calls) + calls

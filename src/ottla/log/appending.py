@@ -10,14 +10,16 @@ from typing import NamedTuple
 
 from ottla.errors import ErrorCode, OttlaError, RequestError, StorageFailure
 from ottla.ids import NO_LEADER_EPOCH, Offset, Position, ProducerEpoch, ProducerId
+from ottla.log.damage import DamageFile
 from ottla.log.deletion import Doomed
 from ottla.log.disk import Disk
 from ottla.log.epochs import EpochHistory
+from ottla.log.heads import Head
 from ottla.log.placement import placed
 from ottla.log.producers import Producers
 from ottla.log.replay import note_aborted
 from ottla.log.rules import LogRules
-from ottla.log.segment import RELATIVE_MAX, Head, Segment
+from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
 from ottla.protocol.primitives import Buffer
@@ -63,9 +65,11 @@ class AppendableLog:
         "_cuts",
         "_epoch",
         "_epochs_due",
+        "_examining",
         "_failure",
         "_work",
         "closed",
+        "damage_file",
         "disk",
         "doomed",
         "epochs",
@@ -89,6 +93,7 @@ class AppendableLog:
         epochs: EpochHistory,
         producers: Producers,
         snapshots: Snapshots,
+        damage_file: DamageFile,
         log_start_offset: Offset,
         next_offset: Offset,
         recovery_point: Offset,
@@ -101,6 +106,7 @@ class AppendableLog:
         self.epochs = epochs
         self.producers = producers
         self.snapshots = snapshots
+        self.damage_file = damage_file
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
         self.recovery_point = recovery_point
@@ -113,6 +119,7 @@ class AppendableLog:
         self._changing = False
         self._cleaning = False
         self._cuts: int = 0  # how often the log was cut, for those who rely on what they saw before
+        self._examining = asyncio.Lock()
         self._work = asyncio.Lock()
 
     def __repr__(self) -> str:

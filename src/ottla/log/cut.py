@@ -7,8 +7,9 @@ ends at that offset or before it.
 from typing import NamedTuple
 
 from ottla.ids import Offset
+from ottla.log.heads import Head
 from ottla.log.reading import Read
-from ottla.log.segment import Head, Segment
+from ottla.log.segment import Segment
 
 
 class Cut(NamedTuple):
@@ -30,5 +31,6 @@ def place_of_cut(segment: Segment, offset: int, read: Read) -> Cut:
         end_offset = min(offset, next(segment.heads(position, segment.size, read)).base_offset)
     entry = segment.offsets.lookup(end_offset - 1)
     first = segment.read_first_timestamp(read) if position else None
-    tail = list(segment.heads(entry.position, position, read))
+    heads = segment.heads(entry.position, position, read)
+    tail = [head for head in heads if head.base_offset < end_offset]
     return Cut(position, Offset(end_offset), tail, first)

@@ -155,6 +155,13 @@ class OffsetIndex(Index):
         """The last entry at or before a position; the segment's beginning when there is none."""
         return self._entry(self._entries_below(_INT32, 4, position + 1) - 1)
 
+    def behind(self, position: int) -> Iterator[OffsetPosition]:
+        """The entries behind a position; also of an index that is wrong."""
+        for number in range(self._entries_below(_INT32, 4, position + 1), self._entries):
+            entry = self._entry(number)
+            if entry.position > position:
+                yield entry
+
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from an offset on."""
         self._cut(self._entries_below(_INT32, 0, offset - self.base_offset))

@@ -11,6 +11,7 @@ from ottla.ids import Offset
 from ottla.log.deletion import SEGMENT_FILES
 from ottla.log.disk import Disk
 from ottla.log.names import (
+    DAMAGED_OFFSETS,
     LEADER_EPOCHS,
     PARTITION_METADATA,
     TEMPORARY_SUFFIX,
@@ -42,7 +43,7 @@ def tidy(disk: Disk, folder: str) -> Inventory:
     for name in set(names) - set(found):
         if name.endswith(TEMPORARY_SUFFIX):
             disk.remove(f"{folder}/{name}")
-        elif name not in (LEADER_EPOCHS, PARTITION_METADATA):
+        elif name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
             notes.append(f"{name} is not a file of the log and is left alone")
     doomed = _doomed(found, notes)
     for name in doomed:

@@ -1,4 +1,4 @@
-"""The names of files and folders, all of them Kafka's.
+"""The names of files and folders, all of them Kafka's but one.
 
 Invariant: a name that is made here is read back to what it was made of; a name that could not
 have been made here is read as None. Only the topic in the folder of a deleted or stray partition
@@ -26,6 +26,7 @@ CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
 # Files of a partition's folder.
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+DAMAGED_OFFSETS: Final = "damaged-offset-checkpoint"  # ours: Kafka passes over such a name
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 """Behind a name while the file is being written; it is renamed when all of it is on the disk."""

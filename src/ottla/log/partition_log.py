@@ -12,24 +12,25 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.aborted import AbortedTransaction
-from ottla.log.compactable import CompactableLog
 from ottla.log.cut import place_of_cut
+from ottla.log.damage import format_damage
 from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
 from ottla.log.disk import write_atomically
 from ottla.log.epochs import EpochEnd
 from ottla.log.facts import segment_facts
+from ottla.log.heads import BrokenSegment
 from ottla.log.names import LEADER_EPOCHS, Kind
 from ottla.log.producers import Producers
-from ottla.log.reading import Read, RecordSlice, read_now, settled
-from ottla.log.replay import replayed
+from ottla.log.reading import NotCached, Read, RecordSlice, read_now
 from ottla.log.retention import outlived
+from ottla.log.scrubbing import ScrubbedLog
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import FoundOffset, first_from_time, latest_time
 from ottla.records.errors import CorruptRecords
 
 
-class PartitionLog(CompactableLog):
+class PartitionLog(ScrubbedLog):
     """A log that has been opened by `recovery.open_log`."""
 
     __slots__ = ()
@@ -40,15 +41,21 @@ class PartitionLog(CompactableLog):
         """The batches from an offset on, up to a bound and a limit, or NotCached.
 
         Whole batches, the first one even when it is larger than the limit; none when there is
-        nothing yet. OFFSET_OUT_OF_RANGE below the log's start and above its end.
+        nothing yet. OFFSET_OUT_OF_RANGE below the log's start and above its end, CORRUPT_MESSAGE
+        for a batch that is known to be damaged (rule C4).
         """
-        return self._slice(offset, upper_offset, bytes_max, read_now)
+        try:
+            return self._slice(offset, upper_offset, bytes_max, read_now)
+        except BrokenSegment as broken:
+            # What is wrong with it is found out by those who may wait.
+            file = self.segments.from_offset(broken.base_offset)[0].file
+            raise NotCached(file, 0, 0) from broken
+        except CorruptRecords as error:
+            raise self._corrupt(error) from error
 
     async def read(self, offset: int, upper_offset: int, bytes_max: int) -> RecordSlice:
         """The same, waiting for the device where something is not in memory."""
-        return await settled(
-            self.disk, lambda read: self._slice(offset, upper_offset, bytes_max, read)
-        )
+        return await self._settled(lambda read: self._slice(offset, upper_offset, bytes_max, read))
 
     def _slice(self, offset: int, upper_offset: int, bytes_max: int, read: Read) -> RecordSlice:
         end = self.next_offset
@@ -57,10 +64,7 @@ class PartitionLog(CompactableLog):
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset}, the log has {self.log_start_offset} to {end}",
             )
-        try:
-            found = self.segments.extent(offset, min(upper_offset, end), bytes_max, read)
-        except CorruptRecords as error:
-            raise RequestError(ErrorCode.CORRUPT_MESSAGE, f"{self.folder}: {error}") from error
+        found = self.segments.extent(offset, min(upper_offset, end), bytes_max, read)
         if found is None:
             return RecordSlice(self.disk, None, 0, 0)
         segment, (position, size) = found
@@ -68,15 +72,14 @@ class PartitionLog(CompactableLog):
 
     async def find_time(self, timestamp: int) -> FoundOffset | None:
         """The first record of a time or later."""
-        return await settled(
-            self.disk,
+        return await self._settled(
             lambda read: first_from_time(self.segments, timestamp, self.log_start_offset, read),
         )
 
     async def find_latest_time(self) -> FoundOffset | None:
         """The first record with the largest timestamp."""
-        return await settled(
-            self.disk, lambda read: latest_time(self.segments, self.log_start_offset, read)
+        return await self._settled(
+            lambda read: latest_time(self.segments, self.log_start_offset, read)
         )
 
     def aborted_transactions(
@@ -132,7 +135,7 @@ class PartitionLog(CompactableLog):
     async def _cut(self, offset: int) -> None:
         self._cuts += 1
         segment = self.segments.from_offset(offset)[0]
-        cut = await settled(self.disk, lambda read: place_of_cut(segment, offset, read))
+        cut = await self._settled(lambda read: place_of_cut(segment, offset, read), has_turn=True)
         dropped = self.segments.remove_after(segment)
         segment.cut_indexes(cut.position, cut.end_offset)
         segment.first_timestamp = cut.first_timestamp
@@ -144,9 +147,9 @@ class PartitionLog(CompactableLog):
         self.log_start_offset = min(self.log_start_offset, cut.end_offset)
         self.epochs.truncate_from_end(cut.end_offset)
         doomed = self.snapshots.forget(above=cut.end_offset)
-        text = self.epochs.format()
+        text, damage = self.epochs.format(), format_damage(self.segments)
 
-        def on_the_device() -> Producers:
+        def on_the_device() -> None:
             remove_segments(self.disk, dropped)
             kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX)
             remove_all(self.disk, [*doomed, *map(segment.path, kinds)])
@@ -154,9 +157,10 @@ class PartitionLog(CompactableLog):
             segment.file.truncate(cut.position)
             segment.file.sync()
             self._write_epochs(text)
-            return replayed(self.segments, self.snapshots, cut.end_offset)
+            self.damage_file.store(damage)
 
-        self.producers = await self._in_thread(on_the_device)
+        await self._in_thread(on_the_device)
+        self.producers = await self._replayed(cut.end_offset)
         self._epochs_due = False
 
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -176,6 +180,7 @@ class PartitionLog(CompactableLog):
             remove_all(self.disk, doomed)
             self.disk.sync_folder(self.folder)
             self._write_epochs("")
+            self.damage_file.store("")
             segment = Segment.create(self.disk, self.folder, offset, created_ms)
             self.disk.sync_folder(self.folder)
             return segment
@@ -224,11 +229,13 @@ class PartitionLog(CompactableLog):
             self.advance_log_start(start)
             snapshots = self.snapshots.forget(below=start)
             due_ms = now_ms + self.rules.file_delete_delay_ms
+            damage = format_damage(self.segments)
 
             def on_the_device() -> tuple[str, ...]:
                 paths = [path for one in removed for path in live_paths(self.disk, one)]
                 marked = mark_deleted(self.disk, [*paths, *snapshots])
                 self.disk.sync_folder(self.folder)
+                self.damage_file.store(damage)
                 return marked
 
             self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))

@@ -2,37 +2,46 @@
 
 Invariant: what was on the device is served again and nothing that is damaged: after an unclean
 stop every batch from the recovery point on is checked, the log is cut at the first that is wrong,
-and what came after it is dropped (rule C3). Indexes, epochs and producers are made anew where
-files are missing, wrong, or behind the records (rule D3). What was cut is on the device before the
-log takes new records, so that the old ones cannot come back between them.
+and what came after it is dropped (rule C3). What lies below the recovery point is never cut: damage
+that is met there is kept, and a segment that has any is checked as a whole (rule C4). Indexes,
+epochs and producers are made anew where files are missing, wrong, or behind the records (rule D3).
+What was cut is on the device before the log takes new records, so that the old ones cannot come
+back between them.
 
 Waits for the device throughout, so it is run in a thread or another process.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.aborted import AbortedIndex
+from ottla.log.checking import Checking
+from ottla.log.damage import Damage, DamageFile, format_damage, lacks_records
 from ottla.log.deletion import remove_all, remove_segments
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochHistory, EpochStart
-from ottla.log.errors import CorruptFile, CorruptIndex, CorruptText
+from ottla.log.errors import CorruptFile, CorruptText
+from ottla.log.foothold import right_batch
+from ottla.log.heads import BrokenSegment
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.leftovers import tidy
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producers import Producers
 from ottla.log.reading import read_waiting
 from ottla.log.replay import replayed
 from ottla.log.rules import LogRules
 from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
-from ottla.log.soundness import Note, Sound, sound_until
-from ottla.records.batch import BatchHeader
-from ottla.records.errors import CorruptRecords
+from ottla.log.soundness import Bounds, Examination, Sound
+from ottla.protocol.primitives import Buffer
+
+_NEVER: Final = 2**63 - 1  # an offset that no record has
 
 Progress = Callable[[int, int], None]
 """Told how many bytes have been checked, of how many in all."""
@@ -66,21 +75,18 @@ def open_log(
     if not disk.exists(folder):
         disk.make_folder(folder)
         disk.sync_folder(folder.rpartition("/")[0] or "/")
-    point, start = recovery_point, log_start_offset
-    try:
-        opening = _Opening(disk, folder, rules, point, start, clean, now_ms)
-        return opening.run(chance, progress)
-    except CorruptRecords as error:
-        if not clean:
-            raise StorageFailure(f"{folder}: {error}") from error
-        problem = f"{folder}: checked, for it is damaged although the stop was clean: {error}"
-    # What was on the device is never cut off, so this may end in a failure (rule C4).
-    try:
-        recovered = _Opening(disk, folder, rules, point, start, False, now_ms).run(chance, progress)
-    except CorruptRecords as error:
-        raise StorageFailure(f"{folder}: {error}") from error
-    recovered.notes.insert(0, problem)
-    return recovered
+    suspects: dict[Offset, str] = {}
+    while True:
+        try:
+            opening = _Opening(
+                disk, folder, rules, recovery_point, log_start_offset, clean, now_ms, suspects
+            )
+            return opening.run(chance, progress)
+        except BrokenSegment as broken:
+            # Met on the way, perhaps below the recovery point: looked at as a whole this time.
+            if broken.base_offset in suspects:
+                raise StorageFailure(str(broken)) from broken  # what was examined can be walked
+            suspects[broken.base_offset] = str(broken)
 
 
 class _Opening:
@@ -95,6 +101,7 @@ class _Opening:
         log_start_offset: int,
         clean: bool,
         now_ms: int,
+        suspects: Mapping[Offset, str],
     ) -> None:
         self.disk = disk
         self.folder = folder
@@ -105,23 +112,33 @@ class _Opening:
         self.now_ms = now_ms
         inventory = tidy(disk, folder)
         self.notes = inventory.notes
+        self.notes += [f"{problem}: looked at as a whole" for problem in suspects.values()]
         self.snapshots = Snapshots(disk, folder, inventory.snapshots)
         self.segments = [self._open_segment(base) for base in inventory.bases]
+        self.suspects = suspects
+        self.damage_file = DamageFile(disk, folder)
+        self._load_damage()
         self.epoch_starts: list[EpochStart] = []  # in the batches that were checked
         self.rebuilt: list[Segment] = []  # those whose indexes were made anew
         self.epochs = EpochHistory()
 
     def run(self, chance: Callable[[], float], progress: Progress) -> Recovered:
-        unchecked = [] if self.clean or not self.segments else self._unflushed()
+        tail = [] if self.clean or not self.segments else self._unflushed()
+        unchecked = [s for s in self.segments if s in tail or s.base_offset in self.suspects]
         for segment in self.segments:
             if segment not in unchecked:
                 self._load_indexes(segment)
+        at_the_end = unchecked == self.segments[len(self.segments) - len(unchecked) :]
+        producers: Producers | None = None
         if unchecked:
-            self._check(unchecked, progress)
-        if not self.segments:
-            self._begin_at(self.log_start)
-        last = self.segments[-1].grow(self.rules.index_interval_bytes, read_waiting)
-        end = self.segments[-1].base_offset if last is None else Offset(last.last_offset + 1)
+            if at_the_end:
+                # They are replayed while the batches are checked, so that these are read once.
+                until = unchecked[0].base_offset
+                producers = replayed(Segments(self.segments), self.snapshots, until, self.rebuilt)
+            total = sum(segment.size for segment in unchecked)
+            self._check(unchecked, producers, lambda done: progress(done, total))
+            progress(total, total)
+        end = self._end()
         anew = self.log_start > end
         if anew:
             self.notes.append(f"the log ends at {end} and starts at {self.log_start}: begun anew")
@@ -129,12 +146,13 @@ class _Opening:
             remove_all(self.disk, self.snapshots.forget(above=-1))
             self.rebuilt.clear()
             self._begin_at(self.log_start)
-            end = self.log_start
+            producers, end = Producers(), self.log_start
         self.log_start = max(self.log_start, self.segments[0].base_offset)
         segments = Segments(self.segments)
         self._load_epochs(segments, Offset(0) if anew else end)
         remove_all(self.disk, self.snapshots.forget(above=end))
-        producers = replayed(segments, self.snapshots, end, self.rebuilt)
+        if producers is None:
+            producers = replayed(segments, self.snapshots, end, self.rebuilt)
         self._store(segments)
         log = PartitionLog(
             self.disk,
@@ -144,6 +162,7 @@ class _Opening:
             epochs=self.epochs,
             producers=producers,
             snapshots=self.snapshots,
+            damage_file=self.damage_file,
             log_start_offset=self.log_start,
             next_offset=end,
             recovery_point=Offset(min(self.recovery_point, end)) if self.clean else end,
@@ -161,6 +180,22 @@ class _Opening:
 
     def _begin_at(self, offset: Offset) -> None:
         self.segments = [Segment.create(self.disk, self.folder, offset, self.now_ms)]
+
+    def _end(self) -> Offset:
+        """Make the last segment the active one, and say where the log ends."""
+        if not self.segments:
+            self._begin_at(self.log_start)
+            return self.log_start
+        active = self.segments[-1]
+        last = active.grow(self.rules.index_interval_bytes, read_waiting)
+        end = active.base_offset if last is None else Offset(last.last_offset + 1)
+        told = active.base_offset < self.recovery_point and self.clean  # where the log ended
+        if told and end != self.recovery_point and active.base_offset not in self.suspects:
+            raise BrokenSegment(active.base_offset, f"{active.file.path}: it ends at {end}")
+        if active.damaged and active.damaged[-1].end == active.size:
+            # Nothing is put behind what is damaged: where that ends nobody can tell for sure.
+            self.segments.append(Segment.create(self.disk, self.folder, end, self.now_ms))
+        return end
 
     def _unflushed(self) -> list[Segment]:
         """The segments with records from the recovery point on.
@@ -186,7 +221,7 @@ class _Opening:
             segment.times.check()
             segment.aborted.check()
             if segment.offsets.entries and segment.offsets.last.position >= segment.size:
-                raise CorruptIndex("the last entry lies behind the records")
+                raise BrokenSegment(base, f"{segment.file.path}: its index knows of more")
         except (CorruptFile, FileNotFoundError) as error:
             if segment.size:
                 self.notes.append(f"{segment.file.path}: indexes made anew: {error}")
@@ -203,74 +238,89 @@ class _Opening:
         segment.note_time()
         self.rebuilt.append(segment)
 
-    def _noting(self, segment: Segment) -> Note:
-        """What makes indexes and epochs anew while the batches of a segment are checked."""
-        interval, starts = self.rules.index_interval_bytes, self.epoch_starts
-
-        def note(position: int, header: BatchHeader, timestamp: int) -> None:
-            segment.note(position, header.last_offset, header.size, timestamp, interval)
-            if not starts or starts[-1].epoch != header.leader_epoch:
-                starts.append(EpochStart(header.leader_epoch, header.base_offset))
-
-        return note
-
-    def _check(self, unchecked: Sequence[Segment], progress: Progress) -> None:
-        """Rule C3: keep what is sound up to the first batch that is not, drop the rest."""
-        total = sum(segment.size for segment in unchecked)
+    def _check(
+        self,
+        unchecked: Sequence[Segment],
+        producers: Producers | None,
+        progress: Callable[[int], None],
+    ) -> None:
+        """Keep what is sound up to the first batch that must go, and drop the rest (rule C3)."""
         done = 0
-        expected: Offset | None = None
-        for number, segment in enumerate(unchecked):
-            size = segment.size
-            segment.clear_indexes()
-            sound = sound_until(
-                segment,
-                flushed_until=self.recovery_point,
-                # Compaction leaves gaps. Elsewhere, one above the recovery point is damage to a
-                # base offset, which no CRC covers.
-                gaps_until=None if self.rules.compact else self.recovery_point,
-                note=self._noting(segment),
-                progress=lambda more, so_far=done: progress(so_far + more, total),
-            )
-            done += size
-            if expected is not None and self._has_lost_records(segment, expected, sound.size):
+        expected: Offset | None = None  # where the segment before ends, if it was checked
+        for number, segment in enumerate(self.segments):
+            following = self.segments[number + 1 :]
+            if segment not in unchecked:
+                expected = None
+                continue
+            if expected is not None and self._has_lost_records(segment, expected):
                 self.notes.append(f"{segment.file.path}: records before it are missing, dropped")
-                self._drop(unchecked[number:])
+                self._drop([segment, *following])
                 return
+            sound = self._examine(
+                segment,
+                following[0].base_offset if following else None,
+                Checking(segment, self.rules.index_interval_bytes, self.epoch_starts, producers),
+                lambda more, so_far=done: progress(so_far + more),
+            )
+            done += sound.size
             expected = sound.next_offset
             if sound.problem is not None:
-                self._cut(segment, sound, unchecked[number + 1 :])
-            segment.damaged = tuple(sound.damaged)
-            for extent in sound.damaged:
-                self.notes.append(
-                    f"{segment.file.path}: the batch at {extent.position} is damaged, not served"
-                )
-            segment.note_time()
-            self.rebuilt.append(segment)
+                self._drop(following)
+                self.notes.append(f"{segment.file.path}: cut at {sound.size}: {sound.problem}")
+                segment.file.truncate(sound.size)
+                segment.size = sound.size
             segment.file.sync()
             if sound.problem is not None:
                 return
 
-    def _cut(self, segment: Segment, sound: Sound, behind: Sequence[Segment]) -> None:
-        if sound.next_offset < self.recovery_point:
-            # Rule C4: this was on the device once, and cutting it off would lose more.
-            raise StorageFailure(
-                f"{segment.file.path}: damaged below the recovery point "
-                f"{self.recovery_point}: {sound.problem}"
+    def _examine(
+        self,
+        segment: Segment,
+        next_base: Offset | None,
+        checking: Checking,
+        progress: Callable[[int], None],
+    ) -> Sound:
+        hints = self._hints(segment)
+        segment.clear_indexes()
+        bounds = Bounds(
+            flushed_until=self.recovery_point,
+            gaps_until=None if self.rules.compact else self.recovery_point,
+            end_offset=_NEVER if next_base is None else next_base,
+            # An unclean stop may have come after the log was cut and before that was told.
+            reaches=(self.clean and next_base is None) or lacks_records(segment.damaged),
+        )
+        examination = Examination(segment, bounds, hints, checking)
+        while not examination.done:
+            examination.step()
+            progress(examination.sound.size)
+        sound = examination.sound
+        segment.damaged = tuple(sound.damaged)
+        for one in sound.damaged:
+            self.notes.append(
+                f"{segment.file.path}: offsets {one.first_offset} to {one.end_offset - 1} are "
+                "damaged, not served"
             )
-        self._drop(behind)
-        self.notes.append(f"{segment.file.path}: cut at {sound.size}: {sound.problem}")
-        segment.file.truncate(sound.size)
-        segment.size = sound.size
+        segment.note_time()
+        self.rebuilt.append(segment)
+        return sound
 
-    def _has_lost_records(self, segment: Segment, expected: int, sound_size: int) -> bool:
+    def _hints(self, segment: Segment) -> OffsetIndex:
+        """What is left of the offset index, right or wrong."""
+        data: Buffer = b""
+        with suppress(FileNotFoundError):
+            data = self.disk.map(segment.path(Kind.OFFSET_INDEX))
+        return OffsetIndex(segment.base_offset, data)
+
+    def _has_lost_records(self, segment: Segment, expected: int) -> bool:
         """Whether a segment does not begin where the one before it ends.
 
-        In a log that is never compacted this means that the device took the later writes alone,
-        or that a gap did not fit into the offsets of a segment.
+        Above the recovery point of a log that is never compacted, this means that the device took
+        the later writes alone, or that a gap did not fit into the offsets of a segment.
         """
-        if segment.base_offset == expected or self.rules.compact:
+        base_offset = segment.base_offset
+        if base_offset == expected or base_offset <= self.recovery_point or self.rules.compact:
             return False
-        first = next(segment.heads(0, sound_size, read_waiting), None)
+        first = right_batch(segment.file, 0, segment.size)
         return first is None or first.last_offset - expected <= RELATIVE_MAX
 
     def _drop(self, segments: Sequence[Segment]) -> None:
@@ -280,6 +330,19 @@ class _Opening:
             remove_segments(self.disk, segments)
             self.disk.sync_folder(self.folder)  # or they come back behind a gap
             self.segments = [segment for segment in self.segments if segment not in segments]
+
+    # Damage.
+
+    def _load_damage(self) -> None:
+        """What was found damaged before, as far as it is still there."""
+        known: Mapping[Offset, tuple[Damage, ...]] = {}
+        try:
+            known = self.damage_file.load()
+        except CorruptText as error:
+            self.notes.append(f"{self.damage_file.path}: not used: {error}")
+        for segment in self.segments:
+            damaged = known.get(segment.base_offset, ())
+            segment.damaged = tuple(one for one in damaged if one.is_within(segment.size))
 
     # Epochs.
 
@@ -314,6 +377,7 @@ class _Opening:
             segment.written_size = segment.size
         if self.rebuilt or not self.clean:
             self.disk.sync_folder(self.folder)
+        self.damage_file.store(format_damage(segments))
         for segment in self.rebuilt:
             if segment is not segments.active:
                 segment.map_indexes(self.disk)

@@ -8,12 +8,15 @@ from collections.abc import Collection, Iterator
 
 from ottla.ids import Offset
 from ottla.log.aborted import AbortedTransaction
+from ottla.log.damage import damage_at
+from ottla.log.heads import WALK_BYTES, BrokenSegment
 from ottla.log.producers import CompletedTransaction, Producers
 from ottla.log.reading import read_waiting
-from ottla.log.segment import WALK_BYTES, Segment
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
 from ottla.records.batch import HEADER_SIZE, Batch, BatchHeader, read_header
+from ottla.records.errors import CorruptRecords
 
 
 def replayed(
@@ -31,16 +34,15 @@ def replayed(
     found = snapshots.latest(until)
     start, producers = found if found is not None else (Offset(0), Producers())
     for segment in segments.from_offset(start):
+        if segment.base_offset >= end:
+            break
         first = segment.locate(start, read_waiting)
         if first is None:
             continue
         rebuilds = segment in without_aborted
         for position, header in _headers(segment, first):
-            if segment.is_damaged(position):
-                continue
-            completed = _replay(producers, segment, position, header)
-            if rebuilds and completed is not None and completed.aborted:
-                note_aborted(segment, completed)
+            if header.producer_id >= 0:
+                replay(producers, segment, position, header, notes_aborted=rebuilds)
     return producers
 
 
@@ -56,26 +58,53 @@ def note_aborted(segment: Segment, completed: CompletedTransaction) -> None:
     )
 
 
-def _replay(
+def replay(
+    producers: Producers,
+    segment: Segment,
+    position: int,
+    header: BatchHeader,
+    *,
+    notes_aborted: bool,
+) -> None:
+    """Note a producer's batch as it is in the log."""
+    if not header.is_control:
+        producers.append(header, header.base_offset, header.max_timestamp)
+        return
+    completed = _end_of_transaction(producers, segment, position, header)
+    if notes_aborted and completed is not None and completed.aborted:
+        note_aborted(segment, completed)
+
+
+def _end_of_transaction(
     producers: Producers, segment: Segment, position: int, header: BatchHeader
 ) -> CompletedTransaction | None:
-    if header.producer_id < 0:
-        return None
-    if header.is_control:
-        return producers.replay(Batch(segment.file.read(position, header.size), header))
-    producers.append(header, header.base_offset, header.max_timestamp)
-    return None
+    data = segment.file.read(position, header.size)
+    try:
+        return producers.replay(Batch(data, header))
+    except CorruptRecords as error:
+        if len(data) == header.size and Batch(data, header).crc_ok:
+            return None  # nobody can read this marker, and nobody damaged it
+        raise BrokenSegment(segment.base_offset, f"{segment.file.path}: {error}") from error
 
 
 def _headers(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
     """The headers from a position on: many in one read, or one each where batches are large."""
     chunk, chunk_at, wanted = b"", position, WALK_BYTES
+    expected = segment.base_offset
     while position < segment.size:
+        if damage := damage_at(segment.damaged, position):
+            position = damage.end
+            continue
         at = position - chunk_at
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_at, at = segment.file.read(position, wanted), position, 0
-        header = read_header(chunk, at)
+        try:
+            header = read_header(chunk, at)
+            if header.base_offset < expected or position + header.size > segment.size:
+                raise CorruptRecords(f"no batch at position {position}")
+        except CorruptRecords as error:
+            raise BrokenSegment(segment.base_offset, f"{segment.file.path}: {error}") from error
         yield position, header
-        size = header.size
+        size, expected = header.size, header.next_offset
         wanted = WALK_BYTES if size < WALK_BYTES // 4 else HEADER_SIZE
         position += size

@@ -11,44 +11,26 @@ What may have to wait for the device takes a `read` function of `reading.py`.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.ids import LeaderEpoch, Offset, Position
+from ottla.ids import Offset, Position
 from ottla.log.aborted import AbortedIndex
+from ottla.log.damage import Damage, check_sound, damage_at, sound_end
 from ottla.log.disk import Disk, File, replace
+from ottla.log.heads import Head, heads
 from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.names import Kind, offset_file
 from ottla.log.reading import Read
 from ottla.log.rules import LogRules
 from ottla.protocol.primitives import Buffer
-from ottla.records.batch import HEADER_SIZE, LENGTH_END
-from ottla.records.errors import CorruptRecords
-
-# As much as is read at once to walk over headers: more than lies between two index entries.
-WALK_BYTES: Final = 16 * 1024
 
 RELATIVE_MAX: Final = 2**31 - 1  # what an index holds of an offset, counted from the base offset
 
 # Whoever reads at the tail finds its batches without a read, a few of which come per fetch.
 RECENT_BATCHES_MAX: Final = 64
 
-# Base offset, length, leader epoch, last offset delta and largest timestamp of a batch.
-_HEAD: Final = Struct(">qii7xi8xq")
-
 _LAST_OFFSET: Final = itemgetter(0)
 _POSITION: Final = itemgetter(1)
-
-
-class Head(NamedTuple):
-    """What the log needs of a batch without reading its records."""
-
-    position: Position
-    base_offset: Offset
-    last_offset: Offset
-    size: int
-    leader_epoch: LeaderEpoch
-    max_timestamp: int
 
 
 class Extent(NamedTuple):
@@ -107,7 +89,7 @@ class Segment:
         self.first_timestamp: int | None = None  # of the first batch; None when not known
         self.offset_max = base_offset + RELATIVE_MAX  # what the indexes hold
         self._latest_timestamp, self._latest_offset = self.times.last
-        self.damaged: tuple[Extent, ...] = ()  # batches that are kept and not served (rule C4)
+        self.damaged: tuple[Damage, ...] = ()  # what is kept and not served (rule C4)
         # How much of the records the index files cover; None while there are none.
         self.written_size: int | None = None
         # Last offset and position of the latest batches, and the last offset before these: what
@@ -181,6 +163,10 @@ class Segment:
             self._recent_after = recent[RECENT_BATCHES_MAX // 2 - 1][0]
             del recent[: RECENT_BATCHES_MAX // 2]
 
+    def note_damage(self, damage: Damage) -> None:
+        """Let readers at the tail meet what is damaged; no index entry points there."""
+        self._recent.append((damage.end_offset - 1, damage.position))
+
     def note_time(self) -> None:
         """Let the time index say how late the records are by now."""
         if self._latest_timestamp > self.times.last.timestamp:
@@ -223,7 +209,7 @@ class Segment:
         """Let the segment end at a position, and at an offset; the file is cut by the caller."""
         self.size = position
         self.written_size = None
-        self.damaged = tuple(one for one in self.damaged if one.position < position)
+        self.damaged = tuple(one for one in self.damaged if one.first_offset < offset)
         if not position:
             self.first_timestamp = None
         for index in (self.offsets, self.times, self.aborted):
@@ -247,13 +233,16 @@ class Segment:
         self._recent_after = self.offsets.last.offset - 1
         self._bytes_since_entry = 0
         for batch in tail:
-            self.note(
-                batch.position,
-                batch.last_offset,
-                batch.size,
-                batch.max_timestamp,
-                index_interval_bytes,
-            )
+            if damage := damage_at(self.damaged, batch.position):
+                self.note_damage(damage)
+            else:
+                self.note(
+                    batch.position,
+                    batch.last_offset,
+                    batch.size,
+                    batch.max_timestamp,
+                    index_interval_bytes,
+                )
 
     def grow(self, index_interval_bytes: int, read: Read) -> Head | None:
         """Become the active segment again; returns its last batch."""
@@ -295,28 +284,18 @@ class Segment:
     def heads(self, position: int, end: int, read: Read) -> Iterator[Head]:
         """The batches from the position of one to the end of another, by few reads.
 
-        CorruptRecords where there is none, NotCached when `read` finds nothing in memory.
+        What is damaged comes as one batch without time and epoch. BrokenSegment where there is
+        no batch, NotCached when `read` finds nothing in memory.
         """
-        chunk, chunk_at = b"", position
-        while position < end:
-            at = position - chunk_at
-            if at + HEADER_SIZE > len(chunk):
-                chunk, chunk_at, at = read(self.file, position, WALK_BYTES), position, 0
-                if len(chunk) < HEADER_SIZE:
-                    raise CorruptRecords(f"no batch at position {position}")
-            base_offset, length, epoch, last_delta, timestamp = _HEAD.unpack_from(chunk, at)
-            size = LENGTH_END + length
-            if length < HEADER_SIZE - LENGTH_END or last_delta < 0 or position + size > end:
-                raise CorruptRecords(f"no batch at position {position}")
-            yield Head(
-                Position(position),
-                base_offset,
-                Offset(base_offset + last_delta),
-                size,
-                epoch,
-                timestamp,
-            )
-            position += size
+        return heads(
+            self.file,
+            position,
+            end,
+            read,
+            base_offset=self.base_offset,
+            offset_max=self.offset_max,
+            damaged=self.damaged,
+        )
 
     def locate(self, offset: int, read: Read) -> int | None:
         """Where the first batch is that ends at or above an offset; None when it is behind all.
@@ -344,29 +323,14 @@ class Segment:
             return None
         behind = None if upper is None else self.locate(upper, read)
         end = self.size if behind is None else behind
+        if self.damaged and (upper is None or offset < upper):
+            check_sound(self.damaged, start)
         if end <= start:
             return None
-        if self.damaged:
-            end = self._sound_end(start, end)
+        end = sound_end(self.damaged, start, end)
         if end - start > bytes_max:
             end = self._batch_end(start, start + bytes_max, end, read)
         return Extent(start, end - start)
-
-    def _sound_end(self, start: int, end: int) -> int:
-        """Where the batches from a position on end that can be served; CorruptRecords: before it.
-
-        Rule C4: the batches around a damaged one stay readable.
-        """
-        for position, _ in self.damaged:
-            if position == start:
-                raise CorruptRecords(f"the batch at position {position} is damaged")
-            if start < position < end:
-                return position
-        return end
-
-    def is_damaged(self, position: int) -> bool:
-        """Whether the batch at a position must not be used."""
-        return bool(self.damaged) and any(one.position == position for one in self.damaged)
 
     def _batch_end(self, start: int, wanted: int, end: int, read: Read) -> int:
         """The end of the last batch up to a position, or of the first one when none fits."""
@@ -390,5 +354,5 @@ class Segment:
         earlier = self.times.lookup(timestamp - 1)
         start = self.offsets.lookup(earlier.offset).position
         for batch in self.heads(start, self.size, read):
-            if batch.max_timestamp >= timestamp and not self.is_damaged(batch.position):
+            if batch.max_timestamp >= timestamp:
                 yield batch

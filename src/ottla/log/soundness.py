@@ -1,97 +1,227 @@
-"""Whether the batches of a records file are what was once written (rule C3).
+"""Whether the batches of a records file are what was once written (rules C3 and C4).
 
-Invariant: everything before the end that is returned has the right size, magic and CRC, the
-batches that are named as damaged excepted, and offsets that rise from the segment's base offset
-and fit its indexes. Records are not decoded: the CRC covers them.
+Invariant: everything that was passed has the right size, magic and CRC, and offsets that rise from
+the segment's base offset and end below the next segment's; what of it has not is named as damaged.
+Below `flushed_until` everything was right once, so damage there is passed over and never ends the
+check (rule C4); above it the first wrong batch does (rule C3). Records are not decoded: the CRC
+covers them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fastcrc.crc32 import iscsi as crc32c
 
 from ottla.ids import Offset
-from ottla.log.segment import Extent, Segment
-from ottla.records.batch import CRC_END, LENGTH_END, NO_TIMESTAMP, BatchHeader, unpack_header
+from ottla.log.damage import Damage
+from ottla.log.errors import CorruptIndex
+from ottla.log.foothold import CHUNK_BYTES, Offsets, crc_of, find_foothold, right_batch
+from ottla.log.index import OffsetIndex
+from ottla.log.segment import Segment
+from ottla.records.batch import CRC_END, LENGTH_END, BatchHeader, unpack_header
 from ottla.records.errors import CorruptRecords
 from ottla.records.kernel import HEADER_SIZE
 
-Note = Callable[[int, BatchHeader, int], None]
-"""Takes the position of a batch, its header, and its largest timestamp as far as it is known."""
 
-# As much as is read at once. Less costs calls, more costs memory.
-CHUNK_BYTES = 1024 * 1024
+class Witness(Protocol):
+    """Who is told what the check meets, in its order."""
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        """A batch that is right."""
+        ...
+
+    def damage(self, damage: Damage) -> None:
+        """What was passed over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of a segment before it is checked."""
+
+    flushed_until: int  # everything below was right once
+    # Compaction leaves gaps between batches. Elsewhere, one above the recovery point is damage to
+    # a base offset, which no CRC covers; so they are allowed up to here, None being everywhere.
+    gaps_until: int | None
+    end_offset: int  # no record is at or above it: there begins the next segment
+    reaches: bool  # the segment has records up to `flushed_until`, whatever its file says
 
 
 @dataclass(slots=True)
 class Sound:
-    """How far a file is right."""
+    """What a check has come to."""
 
-    size: int  # of the batches that are right
     next_offset: Offset
-    damaged: list[Extent] = field(default_factory=list[Extent])  # of these, what was right once
-    problem: str | None = None  # with the batch behind them; None: there is none
+    size: int = 0  # of what was passed
+    damaged: list[Damage] = field(default_factory=list[Damage])
+    problem: str | None = None  # why the file must be cut here (rule C3)
 
 
-def sound_until(
-    segment: Segment,
-    *,
-    flushed_until: int,
-    gaps_until: int | None,
-    note: Note,
-    progress: Callable[[int], None],
-) -> Sound:
-    """Check a records file from its beginning, and note each batch.
+class Examination:
+    """The check of one segment, a chunk at a time, so that whoever runs it may pause."""
 
-    A batch below `flushed_until` was right once: where only its CRC is wrong the file goes on
-    behind it, and so does the check (rule C4). Offsets may be missing between batches that begin
-    up to `gaps_until`, None being no bound.
-    """
-    sound = Sound(0, segment.base_offset)
-    size, last_offset_max = segment.size, segment.offset_max
-    chunk, chunk_at = memoryview(b""), 0
-    try:
-        while sound.size < size:
-            position = sound.size
-            at = position - chunk_at
-            if len(chunk) - at < HEADER_SIZE:
-                chunk, chunk_at, at = _chunk(segment, position, CHUNK_BYTES), position, 0
-                progress(position)
-            header = unpack_header(chunk, at)
-            end = at + LENGTH_END + header.length
-            if chunk_at + end > size:
-                raise CorruptRecords("a batch is cut off")
-            if end > len(chunk):
-                wanted = max(CHUNK_BYTES, end - at)
-                chunk, chunk_at, at, end = _chunk(segment, position, wanted), position, 0, end - at
-                progress(position)
-            last_offset = _checked_last_offset(header, sound.next_offset, gaps_until)
-            if last_offset > last_offset_max:
-                raise CorruptRecords(f"offset {last_offset} does not fit the segment")
-            timestamp = header.max_timestamp
-            if crc32c(chunk[at + CRC_END : end]) != header.crc:
-                if last_offset >= flushed_until:
+    __slots__ = ("_bounds", "_file", "_hints", "_limit", "_size", "_witness", "done", "sound")
+
+    def __init__(
+        self, segment: Segment, bounds: Bounds, hints: OffsetIndex, witness: Witness
+    ) -> None:
+        """`hints` is what is left of the offset index; any of its entries may be wrong."""
+        self.sound = Sound(segment.base_offset)
+        self.done = False
+        self._file = segment.file
+        self._size = segment.size
+        self._bounds = bounds
+        self._hints = hints
+        self._witness = witness
+        self._limit = min(segment.offset_max + 1, bounds.end_offset)
+
+    def run(self) -> Sound:
+        """Check the whole segment."""
+        while not self.done:
+            self.step()
+        return self.sound
+
+    def step(self) -> None:
+        """Check the batches of one chunk; waits for the device."""
+        sound = self.sound
+        if sound.size < self._size:
+            try:
+                self._pass_batches()
+            except CorruptRecords as error:
+                self._pass_damage(str(error))
+        self.done = sound.problem is not None
+        if not self.done and sound.size >= self._size:
+            self._end()
+            self.done = True
+
+    def _pass_batches(self) -> None:
+        """Go past the right batches of one chunk; CorruptRecords at one that is wrong."""
+        sound, start, size = self.sound, self.sound.size, self._size
+        data = self._file.read(start, min(CHUNK_BYTES, size - start))
+        chunk, filled, at = memoryview(data), len(data), 0
+        if not filled:
+            raise CorruptRecords("the file has become shorter")
+        expected, limit, passed = sound.next_offset, self._limit, self._witness.batch
+        try:
+            while at < filled:
+                if filled - at < HEADER_SIZE and at and start + filled < size:
+                    break
+                header = unpack_header(chunk, at)
+                base_offset = header.base_offset
+                end = at + LENGTH_END + header.length
+                if end > filled:
+                    if start + end > size:
+                        raise CorruptRecords("a batch is cut off")
+                    if at:
+                        break  # the next chunk begins with it
+                if base_offset != expected or header.last_offset_delta < 0:
+                    self._check_order(header, expected, start + end)
+                next_offset = base_offset + header.last_offset_delta + 1
+                if next_offset > limit:
+                    raise CorruptRecords(f"offset {next_offset - 1} does not fit the segment")
+                if end <= filled:
+                    crc = crc32c(chunk[at + CRC_END : end])
+                else:
+                    crc = crc_of(self._file, start + CRC_END, start + end)
+                if crc != header.crc:
                     raise CorruptRecords("the CRC is wrong")
-                sound.damaged.append(Extent(position, end - at))
-                timestamp = NO_TIMESTAMP
-            note(position, header, timestamp)
-            sound.size = chunk_at + end
-            sound.next_offset = Offset(last_offset + 1)
-    except CorruptRecords as error:
-        sound.problem = str(error)
-    progress(size)
-    return sound
+                passed(start + at, header)
+                at, expected = end, Offset(next_offset)
+        finally:
+            sound.size = start + at
+            sound.next_offset = expected
 
+    def _check_order(self, header: BatchHeader, expected: int, end: int) -> None:
+        """Refuse a batch that does not begin where the one before it ends, unless it may."""
+        base_offset, delta = header.base_offset, header.last_offset_delta
+        gaps_until = self._bounds.gaps_until
+        if (
+            delta < 0
+            or base_offset < expected
+            or (gaps_until is not None and base_offset > max(expected, gaps_until))
+            or base_offset < self._bounds.flushed_until < header.next_offset  # a flush ends a batch
+            or self._is_overtaking(header, expected, end)
+        ):
+            raise CorruptRecords(
+                f"a batch from {base_offset} with {delta} more, expected was {expected}"
+            )
 
-def _chunk(segment: Segment, position: int, size: int) -> memoryview:
-    return memoryview(segment.file.read(position, size))
+    def _is_overtaking(self, header: BatchHeader, expected: int, end: int) -> bool:
+        """Whether the batch behind a gap is right and shows that there is none.
 
+        No CRC covers a base offset. Of two batches that contradict each other, the one that goes
+        on where the log was is right.
+        """
+        if header.base_offset == expected:
+            return False
+        following = self._file.read(end, 8)
+        if int.from_bytes(following, "big") >= header.next_offset:
+            return False  # as it should be, and without reading more of it
+        behind = right_batch(self._file, end, self._size)
+        return behind is not None and expected <= behind.base_offset < header.next_offset
 
-def _checked_last_offset(header: BatchHeader, expected: int, gaps_until: int | None) -> int:
-    base_offset, delta = header.base_offset, header.last_offset_delta
-    gap = base_offset > expected and gaps_until is not None and base_offset > gaps_until
-    if delta < 0 or base_offset < expected or gap:
-        raise CorruptRecords(
-            f"a batch from {base_offset} with {delta} more, expected was {expected}"
-        )
-    return base_offset + delta
+    def _pass_damage(self, problem: str) -> None:
+        """Rule C4 below the recovery point, rule C3 above it."""
+        sound, flushed = self.sound, self._bounds.flushed_until
+        if sound.next_offset >= flushed:
+            sound.problem = problem
+            return
+        position, behind = self._next_right(sound.next_offset)
+        if behind is not None and behind.base_offset > flushed:
+            # Between the damage and this batch one is missing that may never have been written.
+            sound.problem, behind = problem, None
+        end = self._flushed_end if behind is None else behind.base_offset
+        self._note(Damage(sound.next_offset, Offset(end), sound.size, position - sound.size))
+
+    def _next_right(self, expected: int) -> tuple[int, BatchHeader | None]:
+        """Where the file goes on, and with which batch; its end, and none."""
+        file, start, stop = self._file, self.sound.size, self._size
+        offsets = Offsets(expected, self._limit)
+        # Where a header agrees with what lies before and behind the batch, all between is one.
+        try:
+            header = unpack_header(file.read(start, HEADER_SIZE))
+            end = start + header.size
+            behind = right_batch(file, end, stop)
+            if (
+                behind is not None
+                and header.base_offset == expected
+                and header.next_offset == behind.base_offset
+                and offsets.have(behind)
+            ):
+                return end, behind
+        except CorruptRecords:
+            pass
+        foothold = find_foothold(file, start + 1, stop, offsets, self._hints.behind(start))
+        while foothold is not None:
+            position, header = foothold
+            if not self._is_overtaking(header, expected, position + header.size):
+                return position, header
+            foothold = find_foothold(file, position + 1, stop, offsets, ())
+        return stop, None
+
+    @property
+    def _flushed_end(self) -> int:
+        """The offset up to which this segment's records were on the device."""
+        return max(min(self._limit, self._bounds.flushed_until), self.sound.next_offset)
+
+    def _end(self) -> None:
+        """Whether the file had more: up to the recovery point, or what its index tells of."""
+        sound = self.sound
+        if (self._bounds.reaches or self._has_index_of_more()) and (
+            sound.next_offset < self._flushed_end
+        ):
+            self._note(Damage(sound.next_offset, Offset(self._flushed_end), sound.size, 0))
+
+    def _has_index_of_more(self) -> bool:
+        try:
+            self._hints.check(every_entry=True)
+        except CorruptIndex:
+            return False
+        known = self._hints.last.offset
+        return bool(self._hints.entries) and self.sound.next_offset <= known < self._limit
+
+    def _note(self, damage: Damage) -> None:
+        sound = self.sound
+        sound.damaged.append(damage)
+        sound.size, sound.next_offset = damage.end, damage.end_offset
+        self._witness.damage(damage)

@@ -7,8 +7,9 @@ as asked for; only the batch that has it is decoded.
 from typing import NamedTuple
 
 from ottla.ids import LeaderEpoch, Offset
+from ottla.log.heads import BrokenSegment, Head
 from ottla.log.reading import Read
-from ottla.log.segment import Head, Segment
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.records.batch import NO_TIMESTAMP, Batch
 
@@ -57,6 +58,8 @@ def _in_batch(
     segment: Segment, head: Head, timestamp: int, log_start: int, read: Read
 ) -> FoundOffset | None:
     batch = Batch(read(segment.file, head.position, head.size))
+    if not batch.crc_ok:
+        raise BrokenSegment(segment.base_offset, f"{segment.file.path}: a CRC is wrong")
     for record in batch.records(from_offset=log_start):
         if record.timestamp >= timestamp:
             return FoundOffset(Offset(record.offset), record.timestamp, head.leader_epoch)

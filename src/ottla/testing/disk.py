@@ -1,4 +1,4 @@
-"""A disk in memory that loses what was not synced, tears writes, fills up and fails.
+"""A disk in memory that loses what was not synced, tears writes, fills up, fails and rots.
 
 Invariant: after `crash` a file holds what was synced, and of what was done to it since then some
 part that its mode allows; a name that was not synced is the old or the new one, and changes of
@@ -313,6 +313,14 @@ class SimulatedDisk:
     async def blocking(self, call: Callable[[], T]) -> T:
         """Do it at once: simulated devices do not wait."""
         return call()
+
+    def rot(self, path: str, position: int, bits: int = 1) -> None:
+        """Let bits of a byte turn over by themselves."""
+        node = self._files[path]
+        node.data[position] ^= bits
+        synced = bytearray(node.synced)
+        synced[position] ^= bits
+        node.synced = bytes(synced)
 
     def _name(self, *namings: _Naming) -> None:
         _set(self._files, namings)

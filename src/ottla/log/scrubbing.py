@@ -1,0 +1,130 @@
+"""How a log finds out what of it is damaged, and remembers it (rule C4).
+
+Invariant: what was found is neither served nor cut, and the file tells of it before anything else
+relies on it. A segment is examined when somebody asks for a scrub, or cannot walk its batches; the
+check runs in a thread on what was there when it began, and counts unless the log was cut meanwhile.
+
+What is fetched is not checked on the way: it goes out uncopied, and whoever gets it has the CRC.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import Offset
+from ottla.log.compactable import CompactableLog
+from ottla.log.damage import Damage, format_damage, lacks_records
+from ottla.log.heads import BrokenSegment
+from ottla.log.index import OffsetIndex
+from ottla.log.producers import Producers
+from ottla.log.reading import Read, settled
+from ottla.log.replay import replayed
+from ottla.log.segment import Segment
+from ottla.log.soundness import Bounds, Examination
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import CorruptRecords
+
+T = TypeVar("T")
+
+Pause = Callable[[int], Awaitable[object]]
+"""Told how many bytes were just read; returns when the next may be."""
+
+
+class ScrubbedLog(CompactableLog):
+    """A log that knows its damage."""
+
+    __slots__ = ()
+
+    @property
+    def damaged(self) -> tuple[Damage, ...]:
+        """What is known to be damaged, in the order of the offsets.
+
+        A replica that is not the only one cuts its log there and fetches anew.
+        """
+        return tuple(one for segment in self.segments for one in segment.damaged)
+
+    async def scrub(self, pause: Pause) -> tuple[Damage, ...]:
+        """Check every batch of the log, as fast as the caller lets it; what is damaged.
+
+        What was damaged and is right again counts as right.
+        """
+        for base_offset in [segment.base_offset for segment in self.segments]:
+            if await self._examine(base_offset, pause):
+                await self._remember_damage()
+        return self.damaged
+
+    async def _settled(self, look_up: Callable[[Read], T], *, has_turn: bool = False) -> T:
+        """The outcome of a look-up, for which a segment that is broken is examined first.
+
+        Who has the turn to change the log stores what was found.
+        """
+        while True:
+            try:
+                return await settled(self.disk, look_up)
+            except BrokenSegment as broken:
+                known = self.damaged
+                async with self._examining:  # others may have come here at the same time
+                    news = self.damaged != known or await self._examine(broken.base_offset)
+                if not news:
+                    raise self._corrupt(broken) from broken
+                if not has_turn:
+                    await self._remember_damage()
+            except CorruptRecords as error:
+                raise self._corrupt(error) from error
+
+    def _corrupt(self, error: CorruptRecords) -> RequestError:
+        return RequestError(ErrorCode.CORRUPT_MESSAGE, f"{self.folder}: {error}")
+
+    async def _examine(self, base_offset: Offset, pause: Pause | None = None) -> bool:
+        """Check a segment; whether something else is damaged than was known."""
+        segment = self.segments.from_offset(base_offset)[0]
+        cuts = self._cuts
+        hints = OffsetIndex(segment.base_offset, segment.offsets.to_bytes())
+        examination = Examination(segment, self._bounds(segment), hints, _Nobody())
+        while not examination.done:
+            before = examination.sound.size
+            await self.disk.blocking(examination.step)
+            if pause is not None:
+                await pause(examination.sound.size - before)
+        if cuts != self._cuts or segment not in self.segments:
+            return True  # it is another one now
+        damaged = tuple(examination.sound.damaged)
+        if damaged == segment.damaged:
+            return False
+        segment.damaged = damaged
+        return True
+
+    def _bounds(self, segment: Segment) -> Bounds:
+        """All that an open log holds was right when it was appended or found to be."""
+        following = self.segments.from_offset(segment.base_offset)[1:2]
+        end = following[0].base_offset if following else self.next_offset
+        return Bounds(end, None, end, reaches=lacks_records(segment.damaged))
+
+    async def _remember_damage(self) -> None:
+        async with self._work:
+            text = format_damage(self.segments)
+            if self._failure is None:
+                await self._in_thread(lambda: self.damage_file.store(text))
+
+    async def _replayed(self, end: Offset) -> Producers:
+        """The producers of the log as it is now, for those who hold the turn."""
+        while True:
+            try:
+                return await self.disk.blocking(
+                    lambda: replayed(self.segments, self.snapshots, end)
+                )
+            except BrokenSegment as broken:
+                if not await self._examine(broken.base_offset):
+                    raise self._corrupt(broken) from broken
+                text = format_damage(self.segments)
+                await self._in_thread(lambda text=text: self.damage_file.store(text))
+
+
+class _Nobody:
+    """The witness of an examination of which only the outcome counts."""
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        """Nothing is noted."""
+
+    def damage(self, damage: Damage) -> None:
+        """Nothing is noted."""

@@ -1,0 +1,534 @@
+"""Rule C4: what is damaged below the recovery point is never cut and never served."""
+
+import os
+from collections.abc import Iterator, Set
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import LeaderEpoch, Offset, ProducerId
+from ottla.log.damage import Damage, format_damage, parse_damage
+from ottla.log.disk import read_whole
+from ottla.log.errors import CorruptText
+from ottla.log.names import DAMAGED_OFFSETS
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import Recovered
+from ottla.log.rules import LogRules
+from ottla.records.batch import BatchHeader, batches
+from ottla.testing.disk import Loss, SimulatedDisk, finish
+
+STRIDE = 1 if float(os.environ.get("OTTLA_FUZZ_SCALE", "1")) > 1 else 3
+
+END = 60
+
+
+async def at_once(_: int) -> None:
+    """Scrub without a pause."""
+
+
+class Place(NamedTuple):
+    """A batch in a file."""
+
+    header: BatchHeader
+    position: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.header.size
+
+
+class Damaged:
+    """A log whose records are all on the device, and which is damaged in one of its files."""
+
+    def __init__(self, segment: str, *, clean: bool, rules: LogRules = SMALL) -> None:
+        self.clean = clean
+        self.rules = rules
+        self.disk = SimulatedDisk()
+        log = new_log(self.disk, rules)
+        number = 0
+        while log.next_offset < END:
+            values = [bytes([7 * number % 256]) * (number % 5 * 9)] * (1 + number % 3)
+            sequence = log.next_offset if number % 2 else 0
+            append(
+                log,
+                *values,
+                timestamp=10 * number,
+                producer_id=number if number % 2 else -1,
+                sequence=sequence,
+            )
+            number += 1
+        finish(log.close() if clean else log.flush())
+        self.expected = {one.header.base_offset: one.data for one in batches(raw(log))}
+        files = [one.file.path for one in log.segments]
+        assert len(files) >= 4
+        self.name = files[-1 if segment == "active" else 1].rsplit("/", 1)[1]
+        self.end = log.next_offset
+        self.file = read_whole(self.disk, f"{FOLDER}/{self.name}")
+        self.places: list[Place] = []
+        for batch in batches(self.file):
+            at = self.places[-1].end if self.places else 0
+            self.places.append(Place(batch.header, at))
+        self.disk.sync_folder(FOLDER)
+
+    def with_file(self, data: bytes) -> SimulatedDisk:
+        """A copy of the disk on which the file is another one."""
+        disk = self.disk.after_crash(Loss.ALL, Random(0))
+        disk.remove(f"{FOLDER}/{self.name}")
+        disk.open(f"{FOLDER}/{self.name}", create=True).write([data], 0)
+        return disk
+
+    def opened(self, disk: SimulatedDisk, *, clean: bool | None = None) -> Recovered:
+        return opened(
+            disk,
+            self.rules,
+            clean=self.clean if clean is None else clean,
+            recovery_point=self.end,
+        )
+
+    def check(self, log: PartitionLog, hit: Set[int]) -> None:
+        """The batches that were hit are refused, every other one is served as it was."""
+        assert log.next_offset >= self.end
+        for base_offset, data in self.expected.items():
+            if base_offset in hit:
+                assert code_of(log, base_offset) is ErrorCode.CORRUPT_MESSAGE
+                last = base_offset + next(batches(data)).header.last_offset_delta
+                assert code_of(log, last) is ErrorCode.CORRUPT_MESSAGE
+            else:
+                found = finish(finish(log.read(base_offset, self.end, 1)).read())
+                assert found == data
+        known = {o for one in log.damaged for o in range(one.first_offset, one.end_offset)}
+        assert known & set(self.expected) == hit
+
+    def endure(self, data: bytes, hit: Set[int], *, scrubbed: bool) -> None:
+        """Open, scrub, and open again after a clean and after an unclean stop."""
+        disk = self.with_file(data)
+        log = self.opened(disk).log
+        for base_offset in self.expected:
+            code_of(log, base_offset)  # whatever it answers, nothing breaks
+        if scrubbed:
+            finish(log.scrub(at_once))
+        self.check(log, hit)
+        finish(log.begin_epoch(LeaderEpoch(1)))
+        append(log, b"more", timestamp=10_000)
+        assert contents(log, self.end)[-1][1] == b"more"
+        point = log.recovery_point
+        killed = opened(disk, self.rules, clean=False, recovery_point=point).log
+        self.check(killed, hit)
+        assert killed.next_offset == self.end + 1
+        finish(killed.close())
+        again = opened(disk, self.rules, recovery_point=killed.recovery_point).log
+        self.check(again, hit)
+        assert read_whole(disk, f"{FOLDER}/{self.name}")[: len(data)] == data
+        assert contents(again, self.end)[-1][1] == b"more"
+
+
+def code_of(log: PartitionLog, offset: int) -> ErrorCode | None:
+    try:
+        found = finish(log.read(offset, log.next_offset, 10**6))
+    except RequestError as error:
+        return error.code
+    finish(found.read())
+    return None
+
+
+@pytest.fixture(params=["rolled", "active"])
+def segment(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["clean", "unclean"])
+def clean(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+def test_c4_every_byte_flip(segment: str, clean: bool) -> None:
+    damaged = Damaged(segment, clean=clean)
+    scrubbed = clean or segment == "rolled"
+    for number in (0, 2, len(damaged.places) - 1):
+        header, position = damaged.places[number]
+        for at in range(position + number % STRIDE, position + header.size, STRIDE):
+            data = bytearray(damaged.file)
+            data[at] ^= 1 << (at % 8)
+            if 12 <= at - position < 16:
+                continue  # no CRC covers the leader epoch; the records are whole
+            damaged.endure(bytes(data), {header.base_offset}, scrubbed=scrubbed)
+
+
+@pytest.mark.parametrize("bits", [0x01, 0x02, 0x04, 0x08, 0x10, 0x80, 0xFF])
+def test_c4_every_field_of_the_framing(segment: str, clean: bool, bits: int) -> None:
+    """Base offset, length, magic: the bytes that say where the next batch is."""
+    damaged = Damaged(segment, clean=clean)
+    scrubbed = clean or segment == "rolled"
+    header, position = damaged.places[2]
+    for at in (*range(12), 16):
+        data = bytearray(damaged.file)
+        data[position + at] ^= bits
+        damaged.endure(bytes(data), {header.base_offset}, scrubbed=scrubbed)
+
+
+def runs(damaged: Damaged) -> Iterator[tuple[int, int]]:
+    size = len(damaged.file)
+    for start in range(0, size, 37 * STRIDE):
+        for length in (1, 8, 61, 150, 400):
+            yield start, min(start + length, size)
+    yield 0, size
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x02, 0xFF])
+def test_c4_runs_of_one_byte(segment: str, clean: bool, byte: int) -> None:
+    damaged = Damaged(segment, clean=clean)
+    scrubbed = clean or segment == "rolled"
+    for start, stop in runs(damaged):
+        data = damaged.file[:start] + bytes([byte]) * (stop - start) + damaged.file[stop:]
+        hit = {
+            place.header.base_offset
+            for place in damaged.places
+            if differs(damaged.file, data, place)
+        }
+        damaged.endure(data, hit, scrubbed=scrubbed)
+
+
+def differs(before: bytes, after: bytes, place: Place) -> bool:
+    """Whether a batch is another one by more than its leader epoch."""
+    pieces = (slice(place.position, place.position + 12), slice(place.position + 16, place.end))
+    return any(before[piece] != after[piece] for piece in pieces)
+
+
+def test_c4_every_length_of_a_file_that_was_cut(segment: str, clean: bool) -> None:
+    damaged = Damaged(segment, clean=clean)
+    scrubbed = clean or segment == "rolled"
+    ends = [place.end for place in damaged.places]
+    for length in range(0, len(damaged.file), STRIDE):
+        if length in (0, *ends) and not (clean and segment == "active"):
+            continue  # see below
+        hit = {p.header.base_offset for p in damaged.places if p.end > length}
+        damaged.endure(damaged.file[:length], hit, scrubbed=scrubbed)
+
+
+def test_c4_a_file_cut_between_batches_is_known_by_its_index() -> None:
+    damaged = Damaged("rolled", clean=True)
+    place = damaged.places[-3]
+    hit = {p.header.base_offset for p in damaged.places if p.end > place.end}
+    damaged.endure(damaged.file[: place.end], hit, scrubbed=False)
+
+
+def test_c4_an_index_that_is_lost_is_not_needed() -> None:
+    damaged = Damaged("rolled", clean=True)
+    header, position = damaged.places[3]
+    data = bytearray(damaged.file)
+    data[position + 10] ^= 1
+    for suffix in ("index", "timeindex"):
+        damaged.disk.remove(f"{FOLDER}/{damaged.name[:20]}.{suffix}")
+    damaged.disk.sync_folder(FOLDER)
+    damaged.endure(bytes(data), {header.base_offset}, scrubbed=False)
+
+
+@pytest.mark.parametrize("how", ["garbage", "zeros", "cut"])
+def test_c4_an_index_that_is_wrong_misleads_nobody(how: str) -> None:
+    damaged = Damaged("rolled", clean=True)
+    path = f"{FOLDER}/{damaged.name[:20]}.index"
+    index = read_whole(damaged.disk, path)
+    wrong = {"garbage": b"\xff" * len(index), "zeros": bytes(len(index)), "cut": index[:-3]}[how]
+    damaged.disk.remove(path)
+    damaged.disk.open(path, create=True).write([wrong], 0)
+    damaged.disk.open(path).sync()
+    damaged.disk.sync_folder(FOLDER)
+    header, position = damaged.places[3]
+    data = bytearray(damaged.file)
+    data[position + 10] ^= 1
+    damaged.endure(bytes(data), {header.base_offset}, scrubbed=True)
+
+
+def test_c4_several_batches_at_once(segment: str, clean: bool) -> None:
+    damaged = Damaged(segment, clean=clean)
+    data = bytearray(damaged.file)
+    hit: set[int] = set()
+    for number in range(1, len(damaged.places), 2):
+        header, position = damaged.places[number]
+        data[position + 16 + number % 40] ^= 0x40
+        hit.add(header.base_offset)
+    damaged.endure(bytes(data), hit, scrubbed=True)
+
+
+def test_c4_a_batch_within_a_damaged_batch_is_not_taken_for_one() -> None:
+    """Its framing agrees with its neighbours: what its records hold is nobody's batch."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 3)
+    inner = made([b"forged"], base_offset=4)
+    first = append(log, b"x", inner, b"y").base_offset
+    fill(log, 3)
+    finish(log.flush())
+    path = log.segments.active.file.path
+    data = bytearray(read_whole(disk, path))
+    at = data.index(inner)
+    data[at - 5] ^= 1  # in the first record
+    disk.remove(path)
+    disk.open(path, create=True).write([bytes(data)], 0)
+    log = opened(disk, clean=False, recovery_point=log.next_offset).log
+    assert [(d.first_offset, d.end_offset) for d in log.damaged] == [(first, first + 3)]
+
+
+def test_c4_readers_find_what_is_broken_and_go_on() -> None:
+    """Nobody scrubbed: who cannot walk the batches makes the log look at the segment."""
+    damaged = Damaged("rolled", clean=True)
+    header, position = damaged.places[1]
+    data = bytearray(damaged.file)
+    data[position + 8 : position + 12] = b"\xff\xff\xff\xff"
+    disk = damaged.with_file(bytes(data))
+    log = damaged.opened(disk).log
+    assert log.damaged == ()
+    behind = damaged.places[2].header.base_offset
+    assert finish(finish(log.read(behind, damaged.end, 1)).read()) == damaged.expected[behind]
+    assert [one.first_offset for one in log.damaged] == [header.base_offset]
+    assert DAMAGED_OFFSETS in disk.names(FOLDER)
+    damaged.check(log, {header.base_offset})
+
+
+def test_c4_times_are_found_around_damage() -> None:
+    damaged = Damaged("rolled", clean=True)
+    header, position = damaged.places[2]
+    for at in (position + 10, position + 40, position + header.size - 1):
+        data = bytearray(damaged.file)
+        data[at] ^= 0x10
+        log = damaged.opened(damaged.with_file(bytes(data))).log
+        before, behind = damaged.places[1].header, damaged.places[3].header
+        for wanted, answer in (
+            (before.base_timestamp, before.base_offset),
+            (header.base_timestamp, behind.base_offset),
+            (behind.base_timestamp, behind.base_offset),
+        ):
+            found = finish(log.find_time(wanted))
+            assert found is not None
+            assert found.offset == answer
+        latest = finish(log.find_latest_time())
+        assert latest is not None
+        assert latest.offset < END + 3
+
+
+def test_c4_a_torn_batch_above_the_recovery_point_is_still_cut() -> None:
+    damaged = Damaged("active", clean=False)
+    for number in range(1, len(damaged.places)):
+        header, position = damaged.places[number]
+        for at in (0, 9, 16, 30, header.size - 1):
+            data = bytearray(damaged.file)
+            data[position + at] ^= 0x40
+            disk = damaged.with_file(bytes(data))
+            log = opened(disk, clean=False, recovery_point=header.base_offset).log
+            assert log.next_offset == header.base_offset
+            assert log.damaged == ()
+
+
+def test_c4_damage_that_reaches_over_the_recovery_point_keeps_what_was_flushed() -> None:
+    damaged = Damaged("active", clean=False)
+    first, second, third = damaged.places[1:4]
+    point = second.header.base_offset
+    data = bytearray(damaged.file)
+    data[first.position : second.end] = bytes(second.end - first.position)
+    disk = damaged.with_file(bytes(data))
+    log = opened(disk, clean=False, recovery_point=point).log
+    assert log.next_offset == point
+    assert [(d.first_offset, d.end_offset) for d in log.damaged] == [
+        (first.header.base_offset, point)
+    ]
+    assert read_whole(disk, f"{FOLDER}/{damaged.name}") == bytes(data[: third.position])
+    assert code_of(log, first.header.base_offset) is ErrorCode.CORRUPT_MESSAGE
+    finish(log.begin_epoch(LeaderEpoch(1)))
+    append(log, b"new")
+    assert contents(log, point) == [(point, b"new")]
+
+
+# What becomes of it.
+
+
+def one_damage() -> tuple[SimulatedDisk, PartitionLog, Damage]:
+    damaged = Damaged("rolled", clean=True)
+    data = bytearray(damaged.file)
+    data[damaged.places[2].position + 30] ^= 1
+    disk = damaged.with_file(bytes(data))
+    log = damaged.opened(disk).log
+    (damage,) = finish(log.scrub(at_once))
+    finish(log.begin_epoch(LeaderEpoch(1)))
+    return disk, log, damage
+
+
+def stored(disk: SimulatedDisk) -> str | None:
+    if DAMAGED_OFFSETS not in disk.names(FOLDER):
+        return None
+    return read_whole(disk, f"{FOLDER}/{DAMAGED_OFFSETS}").decode()
+
+
+def test_c4_damage_is_forgotten_when_it_is_cut_off() -> None:
+    for back in (0, 1, -1):
+        disk, log, damage = one_damage()
+        finish(log.truncate_to(log.next_offset - 1))
+        assert log.damaged == (damage,)
+        finish(log.truncate_to(damage.end_offset))
+        assert log.damaged == (damage,)
+        assert stored(disk) is not None
+        finish(log.truncate_to(damage.first_offset - back))
+        assert log.next_offset <= damage.first_offset
+        assert log.damaged == ()
+        assert stored(disk) is None
+        finish(log.begin_epoch(LeaderEpoch(2)))
+        fill(log, 3)
+        assert len(contents(log)) == log.next_offset
+
+
+def test_c4_damage_is_forgotten_when_it_is_deleted() -> None:
+    disk, log, damage = one_damage()
+    following = next(s.base_offset for s in log.segments if s.base_offset > damage.first_offset)
+    log.advance_log_start(Offset(following))
+    finish(log.retain(high_watermark=log.next_offset, now_ms=0))
+    assert log.damaged == ()
+    assert stored(disk) is None
+    disk, log, _ = one_damage()
+    finish(log.truncate_fully_and_start_at(Offset(100)))
+    assert log.damaged == ()
+    assert stored(disk) is None
+
+
+def test_c4_what_is_right_again_is_served_again() -> None:
+    disk, log, damage = one_damage()
+    path = log.segments.from_offset(damage.first_offset)[0].file.path
+    data = bytearray(read_whole(disk, path))
+    data[damage.position + 30] ^= 1
+    disk.open(path).write([bytes(data)], 0)
+    assert code_of(log, damage.first_offset) is ErrorCode.CORRUPT_MESSAGE
+    assert finish(log.scrub(at_once)) == ()
+    assert code_of(log, damage.first_offset) is None
+    assert stored(disk) is None
+
+
+def test_c4_a_scrub_pauses_as_its_caller_wants() -> None:
+    _, log, _ = one_damage()
+    told: list[int] = []
+
+    async def pause(size: int) -> None:
+        told.append(size)
+
+    finish(log.scrub(pause))
+    assert sum(told) == log.segments.size
+
+
+def test_c4_a_log_that_is_cut_during_a_scrub_is_not_marked() -> None:
+    _, log, damage = one_damage()
+    segment = log.segments.from_offset(damage.first_offset)[0]
+    segment.damaged = ()
+    cut = False
+
+    async def pause(_: int) -> None:
+        nonlocal cut
+        if not cut:
+            cut = True
+            await log.truncate_to(damage.first_offset)
+
+    finish(log.scrub(pause))
+    assert log.damaged == ()
+    assert log.next_offset == damage.first_offset
+
+
+def test_c4_producers_are_known_from_what_is_left() -> None:
+    damaged = Damaged("active", clean=False)
+    odd = [place for place in damaged.places if place.header.producer_id >= 0]
+    header, position = odd[1]
+    data = bytearray(damaged.file)
+    data[position + 10] ^= 1
+    log = damaged.opened(damaged.with_file(bytes(data))).log
+    assert log.producers.get(header.producer_id) is None
+    assert log.producers.get(odd[0].header.producer_id) is not None
+    assert log.producers.get(odd[2].header.producer_id) is not None
+
+
+def test_c4_a_damaged_marker_leaves_its_transaction_open() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, b"t", producer_id=5, transactional=True)
+    marker = end(log, 5, commit=False).base_offset
+    fill(log, 2)
+    finish(log.flush())
+    path = log.segments.active.file.path
+    data = bytearray(read_whole(disk, path))
+    second = next(batches(bytes(data))).header.size
+    data[second + 65] ^= 1
+    disk.open(path).write([bytes(data)], 0)
+    log = opened(disk, clean=False, recovery_point=4).log
+    assert [one.first_offset for one in log.damaged] == [marker]
+    assert log.producers.first_open_offset == 0
+    assert log.last_stable_offset(log.next_offset) == 0
+    assert log.producers.get(ProducerId(5)) is not None
+
+
+# The file.
+
+
+class Marked(NamedTuple):
+    base_offset: Offset
+    damaged: tuple[Damage, ...]
+
+
+def test_what_is_stored_is_read_back() -> None:
+    damages = (Damage(Offset(3), Offset(3), 10, 20), Damage(Offset(5), Offset(9), 30, 0))
+    segments = [Marked(Offset(0), damages), Marked(Offset(9), ()), Marked(Offset(20), damages[:1])]
+    assert parse_damage(format_damage(segments)) == {0: damages, 20: damages[:1]}
+    assert format_damage(segments[1:2]) == ""
+    assert parse_damage("") == {}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "0 1 2 3",
+        "0 1 2 3 x",
+        "0 1 2 3 -1",
+        "0 1 2 5 4",
+        "0 9 2 0 1\n0 10 2 1 2",
+        "0 9 0 0 1\n0 10 2 1 2",
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(lines: str) -> None:
+    count = len(lines.splitlines())
+    with pytest.raises(CorruptText):
+        parse_damage(f"0\n{count}\n{lines}\n")
+
+
+def test_a_file_that_cannot_be_read_is_told_and_written_anew() -> None:
+    disk, log, damage = one_damage()
+    finish(log.close())
+    path = f"{FOLDER}/{DAMAGED_OFFSETS}"
+    disk.open(path).write([b"nonsense"], 0)
+    again = opened(disk, recovery_point=log.recovery_point)
+    assert any(DAMAGED_OFFSETS in note for note in again.notes)
+    assert again.log.damaged == ()
+    assert stored(disk) is None
+    assert finish(again.log.scrub(at_once)) == (damage,)
+
+
+def test_lines_of_bytes_that_are_not_there_do_not_count() -> None:
+    disk, log, damage = one_damage()
+    finish(log.close())
+    path = f"{FOLDER}/{DAMAGED_OFFSETS}"
+    text = stored(disk)
+    assert text is not None
+    base = log.segments.from_offset(damage.first_offset)[0].base_offset
+    more = f"{base} 900000 10 {damage.end_offset} {damage.end_offset}\n99999 0 10 99999 99999\n"
+    disk.remove(path)
+    disk.open(path, create=True).write([(text.replace("\n1\n", "\n3\n") + more).encode()], 0)
+    again = opened(disk, recovery_point=log.recovery_point)
+    assert again.log.damaged == (damage,)
+    assert stored(disk) == text
+
+
+def test_a_disk_that_fails_while_damage_is_stored_stops_the_log() -> None:
+    disk, log, _ = one_damage()
+    for segment in log.segments:
+        segment.damaged = ()
+    log.damage_file.store("")
+    disk.fails = lambda what, path: what == "sync"
+    with pytest.raises(StorageFailure):
+        finish(log.scrub(at_once))
+    with pytest.raises(StorageFailure):
+        append(log, b"x")
