@@ -55,6 +55,7 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/records.py
 	$(BIN)/python benchmarks/batch_compression.py
 	$(BIN)/python benchmarks/log.py
+	$(BIN)/python benchmarks/recovery.py
 	$(BIN)/python benchmarks/opening.py
 	$(BIN)/python benchmarks/coordination.py
 
