@@ -9,12 +9,13 @@ from typing import Any, cast
 import aiokafka.partitioner
 import kafka.partitioner.default
 import pytest
+from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.protocol.primitives import Buffer
 from ottla.records import kernel
-from ottla.records.batch import HEADER_SIZE
+from ottla.records.batch import HEADER_SIZE, BatchHeader, batches
 from ottla.records.errors import ColumnsTooLarge, CorruptRecords
 from records.drawing import INT64, Drawn, build, drawn_batches
 
@@ -567,3 +568,30 @@ def test_a_column_has_the_rows_that_are_encoded() -> None:
     column = kernel.BinaryColumn(bytes(8), b"", None, 1)
     with pytest.raises(ValueError, match="fewer rows"):
         kernel.encode_rows(None, column, None, None, 0, 0, 2, 100)
+
+
+# Batches
+
+
+def test_right_batches_are_those_that_need_no_second_look() -> None:
+    one, two = Drawn(5, b"k", b"v", ()), Drawn(-7, None, None, ())
+    whole = build([one], base_offset=10) + build([one, two], base_offset=11, transactional=True)
+    data = b"xx" + whole + build([two], base_offset=15)  # behind a gap
+    expected = [batch.header for batch in batches(whole)]
+
+    def found(data: bytes, expected: int = 10, limit: int = 2**63 - 1) -> tuple[list[Any], int]:
+        return kernel.right_batches(data, 2, expected, limit, BatchHeader, crc32c)
+
+    assert found(data) == (expected, 2 + len(whole))
+    assert all(type(header) is BatchHeader for header in found(data)[0])
+    assert found(data, limit=13)[0] == expected
+    assert found(data, limit=12)[0] == expected[:1]
+    assert found(data, expected=11) == ([], 2)
+    assert found(data, expected=9) == ([], 2)
+    assert found(data[: 1 + len(whole)])[0] == expected[:1]
+    for at in range(2, 2 + len(whole)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << (at % 8)
+        hit = at >= 2 + expected[0].size
+        in_epoch = 12 <= at - 2 - hit * expected[0].size < 16
+        assert len(found(bytes(damaged))[0]) == (2 if in_epoch else int(hit))

@@ -11,11 +11,12 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
+from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ottla.records
-from ottla.records.batch import HEADER_SIZE
+from ottla.records.batch import HEADER_SIZE, BatchHeader
 from ottla.records.errors import CorruptRecords
 from records.drawing import INT64, Drawn, build, damaged, drawn_batches
 
@@ -276,6 +277,28 @@ def test_sound_columns(cells: list[tuple[int, bytes | None]], limit: int) -> Non
         return found
 
     same(encode)
+
+
+def run_of_batches(values: list[bytes]) -> bytes:
+    """Batches of one record, of two and so on, one behind the other."""
+    return b"".join(
+        build([Drawn(0, None, value, ())] * (n + 1), base_offset=n * (n + 1) // 2)
+        for n, value in enumerate(values)
+    )
+
+
+runs = st.lists(st.binary(max_size=9), max_size=4).map(run_of_batches)
+
+
+@settings(max_examples=300)
+@given(runs | runs.flatmap(damaged), INT64, st.integers(0, 3) | INT64, st.integers(0, 9) | INT64)
+def test_right_batches(data: bytes, at: int, expected: int, limit: int) -> None:
+    for start in (0, at):
+        same(
+            lambda kernel, at=start: kernel.right_batches(
+                data, at, expected, limit, BatchHeader, crc32c
+            )
+        )
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 5, [1], memoryview(b"abcd")[::2]])

@@ -4,12 +4,15 @@ Invariant: the indexes of the segment, the epochs and the producers are those th
 the same batches has (rule D3); what is damaged adds nothing to them.
 """
 
+from collections.abc import Sequence
+
+from ottla.ids import Offset
 from ottla.log.damage import Damage
 from ottla.log.epochs import EpochStart
 from ottla.log.producers import Producers
 from ottla.log.replay import replay
 from ottla.log.segment import Segment
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import CONTROL, LENGTH_END, BatchHeader
 
 
 class Checking:
@@ -31,15 +34,24 @@ class Checking:
         self._epoch = epoch_starts[-1].epoch if epoch_starts else None
         self._producers = producers
 
-    def batch(self, position: int, header: BatchHeader) -> None:
-        """Index a batch, and note its epoch and its producer."""
-        segment, last_offset = self._segment, header.last_offset
-        segment.note(position, last_offset, header.size, header.max_timestamp, self._interval)
-        if header.leader_epoch != self._epoch:
-            self._epoch = header.leader_epoch
-            self._starts.append(EpochStart(header.leader_epoch, header.base_offset))
-        if header.producer_id >= 0 and self._producers is not None:
-            replay(self._producers, segment, position, header, notes_aborted=True)
+    def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
+        """Index batches, and note their epochs and their producers."""
+        segment, producers, interval = self._segment, self._producers, self._interval
+        note = segment.note
+        for header in headers:
+            base_offset, timestamp = header.base_offset, header.max_timestamp
+            size = LENGTH_END + header.length
+            last_offset = Offset(base_offset + header.last_offset_delta)
+            note(position, last_offset, size, timestamp, interval)
+            if header.leader_epoch != self._epoch:
+                self._epoch = header.leader_epoch
+                self._starts.append(EpochStart(header.leader_epoch, base_offset))
+            if header.producer_id >= 0 and producers is not None:
+                if header.attributes & CONTROL:
+                    replay(producers, segment, position, header, notes_aborted=True)
+                else:
+                    producers.append(header, base_offset, timestamp)
+            position += size
 
     def damage(self, damage: Damage) -> None:
         """Let readers meet it."""

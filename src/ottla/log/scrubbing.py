@@ -7,7 +7,7 @@ check runs in a thread on what was there when it began, and counts unless the lo
 What is fetched is not checked on the way: it goes out uncopied, and whoever gets it has the CRC.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ottla.errors import ErrorCode, RequestError
@@ -123,7 +123,7 @@ class ScrubbedLog(CompactableLog):
 class _Nobody:
     """The witness of an examination of which only the outcome counts."""
 
-    def batch(self, position: int, header: BatchHeader) -> None:
+    def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
         """Nothing is noted."""
 
     def damage(self, damage: Damage) -> None:

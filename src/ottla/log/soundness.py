@@ -7,6 +7,7 @@ check (rule C4); above it the first wrong batch does (rule C3). Records are not 
 covers them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,14 +21,14 @@ from ottla.log.index import OffsetIndex
 from ottla.log.segment import Segment
 from ottla.records.batch import CRC_END, LENGTH_END, BatchHeader, unpack_header
 from ottla.records.errors import CorruptRecords
-from ottla.records.kernel import HEADER_SIZE
+from ottla.records.kernel import HEADER_SIZE, right_batches
 
 
 class Witness(Protocol):
     """Who is told what the check meets, in its order."""
 
-    def batch(self, position: int, header: BatchHeader) -> None:
-        """A batch that is right."""
+    def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
+        """Batches that are right, one behind the other from a position on."""
         ...
 
     def damage(self, damage: Damage) -> None:
@@ -97,39 +98,37 @@ class Examination:
     def _pass_batches(self) -> None:
         """Go past the right batches of one chunk; CorruptRecords at one that is wrong."""
         sound, start, size = self.sound, self.sound.size, self._size
-        data = self._file.read(start, min(CHUNK_BYTES, size - start))
-        chunk, filled, at = memoryview(data), len(data), 0
-        if not filled:
+        chunk = self._file.read(start, min(CHUNK_BYTES, size - start))
+        at, behind = 0, start + len(chunk) < size
+        if not chunk:
             raise CorruptRecords("the file has become shorter")
-        expected, limit, passed = sound.next_offset, self._limit, self._witness.batch
-        try:
-            while at < filled:
-                if filled - at < HEADER_SIZE and at and start + filled < size:
-                    break
-                header = unpack_header(chunk, at)
-                base_offset = header.base_offset
-                end = at + LENGTH_END + header.length
-                if end > filled:
-                    if start + end > size:
-                        raise CorruptRecords("a batch is cut off")
-                    if at:
-                        break  # the next chunk begins with it
-                if base_offset != expected or header.last_offset_delta < 0:
-                    self._check_order(header, expected, start + end)
-                next_offset = base_offset + header.last_offset_delta + 1
-                if next_offset > limit:
-                    raise CorruptRecords(f"offset {next_offset - 1} does not fit the segment")
-                if end <= filled:
-                    crc = crc32c(chunk[at + CRC_END : end])
-                else:
-                    crc = crc_of(self._file, start + CRC_END, start + end)
-                if crc != header.crc:
-                    raise CorruptRecords("the CRC is wrong")
-                passed(start + at, header)
-                at, expected = end, Offset(next_offset)
-        finally:
-            sound.size = start + at
-            sound.next_offset = expected
+        while True:
+            headers, end = right_batches(
+                chunk, at, sound.next_offset, self._limit, BatchHeader, crc32c
+            )
+            if headers:
+                self._witness.batches(start + at, headers)
+                sound.size, sound.next_offset = start + end, headers[-1].next_offset
+                at = end
+            if at >= len(chunk) or (at and behind and _is_cut(chunk, at)):
+                return  # the next chunk begins with what is left
+            at = self._pass_one(chunk, at)
+
+    def _pass_one(self, chunk: bytes, at: int) -> int:
+        """Go past a batch behind a gap, or one that is larger than a chunk; where it ends."""
+        sound, position = self.sound, self.sound.size
+        header = unpack_header(chunk, at)
+        end = position + header.size
+        if end > self._size:
+            raise CorruptRecords("a batch is cut off")
+        self._check_order(header, sound.next_offset, end)
+        if header.next_offset > self._limit:
+            raise CorruptRecords(f"offset {header.last_offset} does not fit the segment")
+        if crc_of(self._file, position + CRC_END, end) != header.crc:
+            raise CorruptRecords("the CRC is wrong")
+        self._witness.batches(position, [header])
+        sound.size, sound.next_offset = end, header.next_offset
+        return at + header.size
 
     def _check_order(self, header: BatchHeader, expected: int, end: int) -> None:
         """Refuse a batch that does not begin where the one before it ends, unless it may."""
@@ -225,3 +224,10 @@ class Examination:
         sound.damaged.append(damage)
         sound.size, sound.next_offset = damage.end, damage.end_offset
         self._witness.damage(damage)
+
+
+def _is_cut(chunk: bytes, at: int) -> bool:
+    """Whether a batch goes on behind a chunk, as far as it can be told."""
+    if len(chunk) - at < HEADER_SIZE:
+        return True
+    return LENGTH_END + int.from_bytes(chunk[at + 8 : at + LENGTH_END], "big") > len(chunk) - at

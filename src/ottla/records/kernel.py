@@ -1921,3 +1921,77 @@ def copy_kept(
         pos += size
     _resize(buffer, pos)
     return buffer
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _big(p: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.int) -> cython.longlong:
+    """The signed number of so many bytes, the largest first."""
+    value: cython.longlong = p[at] - 256 if p[at] & 0x80 else p[at]
+    index: cython.int
+    for index in range(1, size):
+        value = value * 256 + p[at + index]
+    return value
+
+
+def right_batches(
+    data,
+    at: cython.Py_ssize_t,
+    expected: cython.longlong,
+    limit: cython.longlong,
+    header,
+    crc32c,
+):
+    """The headers of the batches from a place on that need no second look, and where they end.
+
+    Each is whole, begins at the offset behind the one before it, the first at the one expected,
+    ends below a limit, and has the right CRC. `header` is the type to make, of a batch's fields.
+    """
+    held: Held = Held(data)
+    view = memoryview(data)
+    p: cython.p_const_uchar = held.at
+    length: cython.longlong
+    delta: cython.longlong
+    crc: cython.longlong
+    found: list = []
+    # So that neither the difference below nor the next offset overflows.
+    if expected < 0 or limit < expected:
+        return found, at
+    while 0 <= at <= held.size - HEADER_SIZE:
+        length = _big(p, at + 8, 4)
+        delta = _big(p, at + 23, 4)
+        if (
+            p[at + 16] != 2
+            or length < HEADER_SIZE - 12
+            or length > held.size - at - 12
+            or _big(p, at, 8) != expected
+            or delta < 0
+            or delta >= limit - expected
+        ):
+            break
+        crc = _big(p, at + 17, 4) & 0xFFFFFFFF
+        if crc32c(view[at + 21 : at + 12 + length]) != crc:
+            break
+        fields: tuple = (
+            expected,
+            length,
+            _big(p, at + 12, 4),
+            2,
+            crc,
+            _big(p, at + 21, 2),
+            delta,
+            _big(p, at + 27, 8),
+            _big(p, at + 35, 8),
+            _big(p, at + 43, 8),
+            _big(p, at + 51, 2),
+            _big(p, at + 53, 4),
+            _big(p, at + 57, 4),
+        )
+        found.append(tuple.__new__(header, fields))
+        at += 12 + length
+        expected += delta + 1
+    return found, at

@@ -1,7 +1,7 @@
 """The kernel's types, for everybody who calls it; see kernel.py for what it does."""
 
-from collections.abc import Iterable
-from typing import Final, Self, TypeAlias, final
+from collections.abc import Callable, Iterable
+from typing import Final, Self, TypeAlias, TypeVar, final
 
 from ottla.protocol.primitives import Buffer
 
@@ -224,3 +224,14 @@ def copy_kept(
     append_timestamp: int | None,
     new_base_timestamp: int,
 ) -> bytearray: ...
+
+_HeaderT = TypeVar("_HeaderT", bound=tuple[int, ...])
+
+def right_batches(
+    data: Buffer,
+    at: int,
+    expected: int,
+    limit: int,
+    header: type[_HeaderT],
+    crc32c: Callable[[Buffer], int],
+) -> tuple[list[_HeaderT], int]: ...
