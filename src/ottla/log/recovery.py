@@ -165,7 +165,8 @@ class _Opening:
             damage_file=self.damage_file,
             log_start_offset=self.log_start,
             next_offset=end,
-            recovery_point=Offset(min(self.recovery_point, end)) if self.clean else end,
+            # What was found in order may be in memory alone: the next flush moves this.
+            recovery_point=Offset(min(self.recovery_point, end)),
             chance=chance,
         )
         return Recovered(log, self.notes)
@@ -268,9 +269,8 @@ class _Opening:
                 self._drop(following)
                 self.notes.append(f"{segment.file.path}: cut at {sound.size}: {sound.problem}")
                 segment.file.truncate(sound.size)
+                segment.file.sync()
                 segment.size = sound.size
-            segment.file.sync()
-            if sound.problem is not None:
                 return
 
     def _examine(
