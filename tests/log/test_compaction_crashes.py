@@ -1,12 +1,14 @@
 """A cleaning that is stopped at every call of the disk, and the log opened again (rule C7)."""
 
 import os
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from random import Random
 
 import pytest
 
-from log.compacting import CompactedLog, Kept, committed_table, write_randomly
+from log.compacting import RULES, CompactedLog, Kept, committed_table, offsets, write_randomly
 from log.logs import FOLDER, raw
 from ottla.errors import StorageFailure
 from ottla.log.cleaner import CleaningFailed
@@ -131,3 +133,25 @@ def test_a_full_disk_fails_the_cleaning_and_not_the_log() -> None:
     owner.append([(b"k", b"v")])
     owner.compact()
     owner.check()
+
+
+def test_c7_a_crash_in_the_swap_of_a_group_that_became_two_loses_nothing() -> None:
+    """Delete horizons make it larger than a segment: either both of the new ones count or none."""
+    source = CompactedLog(replace(RULES, segment_bytes=480, delete_retention_ms=10**12))
+    for number in range(12):
+        source.append([(b"%d-%d" % (number, each), None) for each in range(8)])
+    finish(source.log.close())
+    crash, splits = 0, 0
+    while True:
+        owner = source.twin()
+        bases = {segment.base_offset for segment in owner.log.segments}
+        owner.disk.crash_at = len(owner.disk.calls) + crash
+        with suppress(Crashed):
+            owner.compact()
+            splits = len({segment.base_offset for segment in owner.log.segments} - bases)
+            break
+        owner.reopen(clean=False, disk=owner.disk.after_crash(Loss.TORN, Random(crash)))
+        assert offsets(owner.log) == list(range(96)), crash
+        crash += 1
+    assert splits
+    assert crash > 40

@@ -76,13 +76,16 @@ class CompactableLog(DurableLog):
             if dirt.end_offset <= dirt.first_dirty_offset:
                 return None
             job = cleaning_job(self, dirt, limits or CleaningLimits(), now_ms, secret)
+            done: CleaningDone | None = None
             async with aclosing(cleaner.clean(self.disk, job)) as news:
                 async for one in news:
                     if isinstance(one, CleaningDone):
-                        self._check_uncut(cuts)
-                        return one
-                    await self._swap(one, cuts, clock_ms())
-            raise AssertionError("a cleaner says when it is done, or why it is not")
+                        done = one
+                    else:
+                        await self._swap(one, cuts, clock_ms())
+            assert done is not None, "a cleaner says when it is done, or why it is not"
+            self._check_uncut(cuts)
+            return done
         finally:
             self._cleaning = False
             with suppress(StorageFailure, FileNotFoundError):
