@@ -22,8 +22,8 @@ from log.logs import append, contents, opened, raw
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner import CleaningAborted, LocalCleaner
 from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.damage import Damage
 from ottla.log.disk import Disk
-from ottla.log.segment import Extent
 from ottla.log.throttle import Throttle
 from ottla.records.batch import batches
 from ottla.settings.broker import BROKER
@@ -282,7 +282,7 @@ def test_c4_a_segment_with_a_damaged_batch_is_not_cleaned() -> None:
     owner = CompactedLog(replace(RULES, segment_bytes=500))
     filled(owner, 14)
     third = list(owner.log.segments)[2]
-    third.damaged = (Extent(0, 400),)
+    third.damaged = (Damage(third.base_offset, Offset(third.base_offset + 1), 0, 400),)
     before = third.file.read(0, third.size)
     done = finish(
         owner.log.compact(
