@@ -178,7 +178,12 @@ def stays(record: Kept, last: dict[bytes, int], mapped_until: int, over: bool) -
 class CompactedLog:
     """A log on a simulated disk with its model."""
 
-    def __init__(self, rules: LogRules = RULES, disk: SimulatedDisk | None = None) -> None:
+    def __init__(
+        self,
+        rules: LogRules = RULES,
+        disk: SimulatedDisk | None = None,
+        recovery_point: int = 0,
+    ) -> None:
         self.rules = rules
         self.disk = disk or SimulatedDisk()
         self.model = Model()
@@ -188,7 +193,7 @@ class CompactedLog:
         self.open: dict[int, int] = {}  # producer to transaction
         self.epochs: dict[int, int] = {}
         self.sequences: dict[int, int] = {}
-        self.log = opened(self.disk, rules, recovery_point=2**40).log
+        self.log = opened(self.disk, rules, recovery_point=recovery_point).log
         finish(self.log.begin_epoch(LeaderEpoch(0)))
 
     def append(
@@ -314,7 +319,8 @@ class CompactedLog:
 
     def twin(self) -> "CompactedLog":
         """The same, of a log that is closed, on a copy of its disk."""
-        other = CompactedLog(self.rules, self.disk.after_crash(Loss.ALL, Random(0)))
+        copy = self.disk.after_crash(Loss.ALL, Random(0))
+        other = CompactedLog(self.rules, copy, self.log.recovery_point)
         other.model = self.model.copy()
         other.now_ms, other.cleaned_until = self.now_ms, self.cleaned_until
         other.transactions, other.open = self.transactions, dict(self.open)

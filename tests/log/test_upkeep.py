@@ -62,6 +62,22 @@ def test_a_log_is_flushed_when_its_time_is_over() -> None:
     simulated(program)
 
 
+def test_a_log_is_flushed_when_it_has_rolled() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        hosted = await created(logs, 0)
+        append(hosted, bytes(600))
+        duties = upkeep(logs, replace(NEVER, flush_check_ms=1000))
+        await for_a_while(duties, 30)
+        assert hosted.log.recovery_point == 0
+        append(hosted, bytes(600))
+        assert len(hosted.log.segments) == 2
+        await for_a_while(duties, 2)
+        assert hosted.log.recovery_point == 2
+
+    simulated(program)
+
+
 def test_old_segments_go_and_their_files_after_the_delay() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()

@@ -92,15 +92,20 @@ class Upkeep:
             await duty()
 
     async def flush(self) -> None:
-        """Flush the logs whose flush.ms is over; flush.messages is counted where one appends."""
+        """Flush the logs whose flush.ms is over, and those that have rolled.
+
+        So a start after a crash checks about a segment of each, as with Kafka. What flush.messages
+        asks for is counted where one appends.
+        """
         now_ms = self._logs.clock.now_ms()
         for hosted in self._usable():
             log = hosted.log
             unflushed = log.next_offset - log.recovery_point
+            since_ms = now_ms - hosted.flushed_ms
             if not unflushed:
                 hosted.flushed_ms = now_ms
-            elif flush_due(
-                log.rules, unflushed_messages=unflushed, since_flush_ms=now_ms - hosted.flushed_ms
+            elif log.closed or flush_due(
+                log.rules, unflushed_messages=unflushed, since_flush_ms=since_ms
             ):
                 hosted.flushed_ms = now_ms
                 await self._attempt(hosted, log.flush)
