@@ -206,7 +206,7 @@ LOG_INDEX_INTERVAL_BYTES = Setting("log.index.interval.bytes", INT, 4096, at_lea
 LOG_INDEX_SIZE_MAX_BYTES = Setting("log.index.size.max.bytes", INT, 10_485_760, at_least(4), dynamic=CLUSTER_WIDE,
     doc="The largest index of a segment, for topics without segment.index.bytes. A full one closes the segment.")
 LOG_PREALLOCATE = Setting("log.preallocate", BOOLEAN, False, dynamic=CLUSTER_WIDE,
-    doc="Whether a new segment takes its full size on disk at once, for topics without preallocate.")
+    doc="The same for topics without preallocate, and without effect as well.")
 LOG_FLUSH_INTERVAL_MESSAGES = Setting("log.flush.interval.messages", LONG, LONG_MAX, at_least(1), dynamic=CLUSTER_WIDE,
     doc="Records after which a partition is forced to disk, for topics without flush.messages. Replicas "
         "are the usual safety; forcing every write costs most of the throughput.")

@@ -59,7 +59,7 @@ SEGMENT_INDEX_BYTES = Setting("segment.index.bytes", INT, 10_485_760, at_least(4
 INDEX_INTERVAL_BYTES = Setting("index.interval.bytes", INT, 4096, at_least(0), falls_back=(broker.LOG_INDEX_INTERVAL_BYTES,),
     doc="Bytes of log between two index entries. Fewer find an offset in fewer reads and make larger indexes.")
 PREALLOCATE = Setting("preallocate", BOOLEAN, False, falls_back=(broker.LOG_PREALLOCATE,),
-    doc="Whether a new segment takes its full size on disk at once.")
+    doc="Kept for topics that set it; without effect, for a segment's file ends where its records do.")
 # What is written, and when it is safe.
 MAX_MESSAGE_BYTES = Setting("max.message.bytes", INT, 1_048_588, at_least(0), falls_back=(broker.MESSAGE_MAX_BYTES,),
     doc="The largest record batch the topic takes, as it arrives, compressed.")
