@@ -61,7 +61,7 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/compaction.py
 
 soak: setup ## the long tests: fuzzing, crashes and models for ten times the usual
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log tests/coordination
 
 format: setup ## put the source into its form
 	$(BIN)/ruff check --fix .

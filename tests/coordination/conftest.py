@@ -1,11 +1,38 @@
 """Every implementation of coordination, for the tests that all of them pass."""
 
+from collections.abc import Generator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
 import pytest
 
 from coordination.places import Runner, run_embedded
+from coordination.zookeeper_place import run_zookeeper
+from judges.java import ZOOKEEPER_POM, class_path
+from kafka_java import judge_needed
+from ottla.coordination.ensemble import LocalServer
+
+_roots = (f"/test/{number}" for number in count())
+
+# One worker starts the server, and has all tests that need it.
+ZOOKEEPER = pytest.mark.xdist_group("zookeeper")
 
 
-@pytest.fixture(params=["embedded"])
+@pytest.fixture(scope="session")
+def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
+    """A server for all tests."""
+    with judge_needed():
+        jars = class_path(ZOOKEEPER_POM)
+    folder: Path = tmp_path_factory.mktemp("zookeeper")
+    with LocalServer(folder, jars, tick_ms=500) as server:
+        yield server.port
+
+
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=ZOOKEEPER)])
 def run(request: pytest.FixtureRequest) -> Runner:
     """Runs a scenario in a place of its own."""
-    return run_embedded
+    if request.param == "embedded":
+        return run_embedded
+    port: int = request.getfixturevalue("zookeeper_port")
+    return partial(run_zookeeper, port, next(_roots))

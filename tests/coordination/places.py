@@ -1,7 +1,7 @@
 """What the conformance suite needs of an implementation: sessions, and control over their lives."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.clock import SystemClock
@@ -27,11 +27,22 @@ class Told(Generic[T]):
 
     async def until(self, *news: T) -> None:
         """Wait until exactly this has been told."""
+        await self.until_count(len(news))
+        assert tuple(self.all) == news
+
+    async def until_count(self, count: int) -> None:
+        """Wait until so much has been told."""
         async with asyncio.timeout(PATIENCE_S):
-            while len(self.all) < len(news):
+            while len(self.all) < count:
                 self._more.clear()
                 await self._more.wait()
-        assert tuple(self.all) == news
+
+    async def until_last(self, news: T) -> None:
+        """Wait until this has been told, after whatever else."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.all or self.all[-1] != news:
+                self._more.clear()
+                await self._more.wait()
 
 
 Watched = Told[WatchEvent]
@@ -97,7 +108,3 @@ def run_embedded(scenario: Scenario) -> None:
         await store.close()
 
     asyncio.run(program())
-
-
-async def both(*awaitables: Awaitable[object]) -> None:
-    await asyncio.gather(*awaitables)

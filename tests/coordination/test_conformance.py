@@ -162,9 +162,12 @@ def test_a_sequence_counts_the_children_ever_made(run: Runner) -> None:
         await session.create("/q/other")
         await session.delete("/q/n-0000000000")
         assert await session.create("/q/n-", sequence=True) == "/q/n-0000000002"
-        assert await session.create("/q/", sequence=True, ephemeral=True) == "/q/0000000003"
+        assert await session.create("/q/m", sequence=True, ephemeral=True) == "/q/m0000000003"
         made = await session.multi([Create("/q/m-", sequence=True)] * 2)
         assert made == ["/q/m-0000000004", "/q/m-0000000005"]
+        for path in ("/q/", "/"):  # a name of digits alone is not to be had
+            with pytest.raises(InvalidPath):
+                await session.create(path, sequence=True)
 
     run(scenario)
 

@@ -71,9 +71,10 @@ def check(operations: Sequence[Operation]) -> None:
 
 
 def _check_path(operation: Operation, index: int) -> None:
-    path = operation.path
-    if isinstance(operation, Create) and operation.sequence:
-        path += "0" * SEQUENCE_DIGITS  # so that the name may be the number alone
-    check_path(path, index)
-    if path == ROOT and isinstance(operation, Delete):
-        raise InvalidPath(path, index)
+    check_path(operation.path, index)
+    if operation.path == ROOT and (
+        isinstance(operation, Delete) or (isinstance(operation, Create) and operation.sequence)
+    ):
+        raise InvalidPath(operation.path, index)
+    if not isinstance(operation, Create):
+        assert operation.version is None or operation.version >= 0, "None is any version"

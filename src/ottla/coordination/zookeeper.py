@@ -1,0 +1,344 @@
+"""Coordination through a ZooKeeper ensemble.
+
+Invariant: a session here is one session there, and when it is lost it stays lost; kazoo would go
+on with another one. From the moment at which the connection breaks nothing is asked of kazoo, so
+no write lies in a queue and is done late; what was under way is a ConnectionLoss (rule B6). A
+session that has been cut off for as long as its timeout is lost, also when ZooKeeper cannot be
+reached to say so (rule B8).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.states import EventType, KazooState
+
+from ottla.coordination.errors import (
+    BadVersion,
+    ConnectionLoss,
+    CoordinationError,
+    EnsembleFailed,
+    NoChildrenForEphemerals,
+    NodeError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+)
+from ottla.coordination.kazoo_thread import KazooResult, KazooStat, KazooThread, KazooTransaction
+from ottla.coordination.operations import Create, Delete, Operation, SetData, check
+from ottla.coordination.paths import ROOT, check_path
+from ottla.coordination.session import (
+    Change,
+    Listener,
+    Node,
+    Result,
+    SessionState,
+    Stat,
+    Watch,
+    WatchEvent,
+)
+
+SESSION_TIMEOUT_MS: Final = (
+    18_000  # Kafka's zookeeper.session.timeout.ms, and connection.timeout.ms
+)
+
+_ANY_VERSION: Final = -1
+
+_REFUSALS: Final[dict[type[Exception], type[NodeError]]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+}
+
+# Of these nobody knows whether the change was made.
+_AMBIGUOUS: Final = (
+    kazoo_errors.ConnectionLoss,
+    kazoo_errors.SessionMovedError,
+    kazoo_errors.OperationTimeoutError,
+    kazoo_errors.RequestTimeoutError,
+)
+
+# What stands in the place of the operations of a multi that did not fail themselves.
+_NOT_TO_BLAME: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+_CHANGES: Final[dict[str, Change]] = {
+    EventType.CREATED: Change.CREATED,
+    EventType.CHANGED: Change.DATA,
+    EventType.DELETED: Change.DELETED,
+    EventType.CHILD: Change.CHILDREN,
+    EventType.NONE: Change.DISCONNECTED,
+}
+
+
+class ZooKeeper:
+    """An ensemble, as Kafka's zookeeper.connect names it: `host:port,host:port/path`."""
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connection_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        self._hosts, slash, path = connect.partition("/")
+        self._root = (slash + path).rstrip("/")
+        check_path(self._root or ROOT)
+        self._session_timeout_s = session_timeout_ms / 1000
+        self._connection_timeout_s = connection_timeout_ms / 1000
+
+    async def connect(self, listener: Listener) -> "ZooKeeperSession":
+        """A session of its own; the path in the ensemble is made if it is missing."""
+        thread = KazooThread(self._hosts, self._session_timeout_s)
+        session = ZooKeeperSession(thread, self._root, listener, self._session_timeout_s)
+        try:
+            async with asyncio.timeout(self._connection_timeout_s):
+                await session.open()
+        except TimeoutError:
+            await session.close()
+            raise EnsembleFailed(
+                f"no ZooKeeper of {self._hosts} answered within {self._connection_timeout_s:g} s: "
+                f"start the ensemble, or correct zookeeper.connect"
+            ) from None
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+
+class ZooKeeperSession:
+    """A session of the ensemble."""
+
+    def __init__(
+        self, thread: KazooThread, root: str, listener: Listener, timeout_s: float
+    ) -> None:
+        self.id: int = 0
+        self.state: SessionState = SessionState.SUSPENDED  # until it is opened
+        self._thread = thread
+        self._client = thread.client
+        self._root = root
+        self._listener = listener
+        self._timeout_s = timeout_s
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pending: set[asyncio.Future[Any]] = set()
+        self._expiry: asyncio.TimerHandle | None = None
+        self._left = False
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect, and make the path under which everything lies."""
+        self._thread.listen(self._hear)
+        self._client.start_async()
+        await self._opened
+        parts = self._root.split("/")
+        for end in range(2, len(parts) + 1):
+            await self._make_root("/".join(parts[:end]))
+
+    async def _make_root(self, path: str) -> None:
+        create = self._client.create_async
+        with suppress(NodeExists):
+            await self._ask(path, lambda: create(path, b"", ephemeral=False, sequence=False))
+
+    # What is asked for.
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        """Make a node; returns its path."""
+        check([Create(path, data, ephemeral, sequence)])
+        create, real = self._client.create_async, self._real(path)
+        made: str = await self._ask(
+            path, lambda: create(real, data, ephemeral=ephemeral, sequence=sequence)
+        )
+        return made[len(self._root) :]
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """Read a node."""
+        check_path(path)
+        armed = self._thread.watch(self._told(path, watch))
+        answer: tuple[bytes, KazooStat] = await self._ask(
+            path, lambda: self._client.get_async(self._real(path), armed)
+        )
+        data, stat = answer
+        return Node(data, _stat(stat))
+
+    async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
+        """Replace a node's data if it has the version expected."""
+        check([SetData(path, data, version)])
+        set_data, real = self._client.set_async, self._real(path)
+        return _stat(await self._ask(path, lambda: set_data(real, data, _version(version))))
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        """Delete a node if it has the version expected, and no children."""
+        check([Delete(path, version)])
+        delete, real = self._client.delete_async, self._real(path)
+        await self._ask(path, lambda: delete(real, _version(version)))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """Look at a node."""
+        check_path(path)
+        armed = self._thread.watch(self._told(path, watch))
+        stat: KazooStat | None = await self._ask(
+            path, lambda: self._client.exists_async(self._real(path), armed)
+        )
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """The names of a node's children, sorted."""
+        check_path(path)
+        armed = self._thread.watch(self._told(path, watch))
+        names: list[str] = await self._ask(
+            path, lambda: self._client.get_children_async(self._real(path), armed)
+        )
+        return sorted(names)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """Do all of it in one transaction or nothing."""
+        check(operations)
+        self._check_connected()
+        if not operations:
+            return []
+        transaction = self._client.transaction()
+        for operation in operations:
+            self._add(transaction, operation)
+        # Failures are items of the answer: kazoo does not raise them (rule B3).
+        answers: list[object] = await self._ask(ROOT, transaction.commit_async)
+        for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
+            if isinstance(answer, Exception) and not isinstance(answer, _NOT_TO_BLAME):
+                raise _translated(answer, operation.path, index)
+        assert not any(isinstance(answer, Exception) for answer in answers)
+        return [self._result(*pair) for pair in zip(operations, answers, strict=True)]
+
+    async def sync(self) -> None:
+        """Return when later reads see what was acknowledged before."""
+        await self._ask(ROOT, lambda: self._client.sync_async(self._real(ROOT)))
+
+    async def close(self) -> None:
+        """End the session."""
+        self._left = True
+        self._lose()
+        assert self._stopping is not None
+        await asyncio.shield(self._stopping)
+
+    def _add(self, transaction: KazooTransaction, operation: Operation) -> None:
+        real = self._real(operation.path)
+        if isinstance(operation, Create):
+            transaction.create(
+                real, operation.data, ephemeral=operation.ephemeral, sequence=operation.sequence
+            )
+        elif isinstance(operation, SetData):
+            transaction.set_data(real, operation.data, _version(operation.version))
+        elif isinstance(operation, Delete):
+            transaction.delete(real, _version(operation.version))
+        else:
+            transaction.check(real, _version(operation.version))
+
+    def _result(self, operation: Operation, answer: Any) -> Result:  # Any: as kazoo has it
+        if isinstance(operation, Create):
+            made: str = answer
+            return made[len(self._root) :]
+        return _stat(answer) if isinstance(operation, SetData) else None
+
+    def _real(self, path: str) -> str:
+        """The path in the ensemble."""
+        return self._root + path if path != ROOT else self._root or ROOT
+
+    async def _ask(self, path: str, call: Callable[[], KazooResult]) -> Any:  # as kazoo has it
+        self._check_connected()
+        future = self._thread.ask(call())
+        self._pending.add(future)
+        try:
+            return await future
+        except kazoo_errors.KazooException as error:
+            raise _translated(error, path) from error
+        finally:
+            self._pending.discard(future)
+
+    def _check_connected(self) -> None:
+        if self.state is SessionState.LOST:
+            raise SessionExpired
+        if self.state is SessionState.SUSPENDED:
+            raise ConnectionLoss
+
+    # What is heard. All of this runs on the event loop.
+
+    def _told(self, path: str, watch: Watch | None) -> Callable[[str], None] | None:
+        if watch is None:
+            return None
+
+        def tell(kind: str) -> None:
+            if not self._left:
+                watch(WatchEvent(_CHANGES[kind], path))
+
+        return tell
+
+    def _hear(self, state: str, session_id: int) -> None:
+        if self.state is SessionState.LOST:
+            return
+        if state == KazooState.LOST or (self.id and session_id not in (0, self.id)):
+            self._lose()
+        elif state == KazooState.SUSPENDED:
+            self._suspend()
+        elif not self._opened.done():
+            self.id, self.state = session_id, SessionState.CONNECTED
+            self._opened.set_result(None)
+        else:
+            self._stop_timer()
+            self._become(SessionState.CONNECTED)
+
+    def _suspend(self) -> None:
+        if self._opened.done():
+            # kazoo says that a session is lost when ZooKeeper has told it so, not before.
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(self._timeout_s, self._lose)
+            self._fail_pending(ConnectionLoss)
+            self._become(SessionState.SUSPENDED)
+
+    def _lose(self) -> None:
+        if self.state is SessionState.LOST:
+            return
+        self._stop_timer()
+        if not self._opened.done():
+            self._opened.set_exception(EnsembleFailed("ZooKeeper ended the session at once"))
+        self._fail_pending(SessionExpired)
+        # kazoo would go on with another session; its thread has to end even if nobody closes this.
+        self._stopping = asyncio.get_running_loop().create_task(self._thread.stop())
+        self._become(SessionState.LOST)
+
+    def _become(self, state: SessionState) -> None:
+        self.state = state
+        if not self._left:
+            self._listener(state)
+
+    def _stop_timer(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _fail_pending(self, error: type[CoordinationError]) -> None:
+        for future in self._pending:
+            if not future.done():
+                future.set_exception(error())
+
+
+def _version(version: int | None) -> int:
+    return _ANY_VERSION if version is None else version
+
+
+def _stat(stat: KazooStat) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.numChildren)
+
+
+def _translated(error: Exception, path: str, index: int = 0) -> CoordinationError:
+    for theirs, ours in _REFUSALS.items():
+        if isinstance(error, theirs):
+            return ours(path, index)
+    if isinstance(error, _AMBIGUOUS):
+        return ConnectionLoss()
+    if isinstance(error, kazoo_errors.SessionExpiredError):
+        return SessionExpired()
+    return EnsembleFailed(f"{path}: ZooKeeper did not accept this: {type(error).__name__} {error}")

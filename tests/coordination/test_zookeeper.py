@@ -1,0 +1,196 @@
+"""The traps of a real ensemble: lost answers, servers that go and come back, threads."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordination.conftest import ZOOKEEPER
+from coordination.places import States, Watched, ignore
+from coordination.zookeeper_place import ZooKeeperPlace
+from judges.java import ZOOKEEPER_POM, class_path
+from kafka_java import judge_needed
+from ottla.coordination import ensemble
+from ottla.coordination.ensemble import LocalServer, pyspark_class_path
+from ottla.coordination.errors import ConnectionLoss, EnsembleFailed, InvalidPath
+from ottla.coordination.operations import Check, Create, SetData
+from ottla.coordination.session import Change, SessionState, WatchEvent
+from ottla.coordination.zookeeper import ZooKeeper
+
+pytestmark = ZOOKEEPER
+
+Program = Callable[[ZooKeeperPlace], Coroutine[Any, Any, None]]
+
+
+def in_place(port: int, root: str, program: Program) -> None:
+    async def main() -> None:
+        place = ZooKeeperPlace(port, root)
+        try:
+            async with asyncio.timeout(60):
+                await program(place)
+        finally:
+            await place.close()
+
+    asyncio.run(main())
+    assert threads_of_kazoo() == []
+
+
+def threads_of_kazoo() -> list[str]:
+    return [one.name for one in threading.enumerate() if "zk_loop" in one.name]
+
+
+def test_b6_a_lost_answer_is_a_connection_loss_and_the_change_was_made(zookeeper_port: int) -> None:
+    async def program(place: ZooKeeperPlace) -> None:
+        states = States()
+        session, other = await place.session(states), await place.session()
+        assert len(threads_of_kazoo()) == 2
+        await session.create("/epoch", b"1")
+        seen = Watched()
+        await other.sync()
+        await other.exists("/controller", seen)
+        link = place.link(session)
+        link.swallow()
+        asked = asyncio.ensure_future(
+            session.multi([Create("/controller", ephemeral=True), SetData("/epoch", b"2", 0)])
+        )
+        waiting = asyncio.ensure_future(session.get("/epoch"))
+        await seen.until(WatchEvent(Change.CREATED, "/controller"))
+        link.cut()
+        for one in (asked, waiting):
+            with pytest.raises(ConnectionLoss):
+                await one
+        link.mend()
+        await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
+        await session.sync()
+        node = await session.get("/controller")
+        assert node.stat.ephemeral_owner == session.id
+        await session.multi([Check("/epoch", 1)])
+
+    in_place(zookeeper_port, "/b6", program)
+
+
+def test_whoever_is_cancelled_leaves_the_session_in_order(zookeeper_port: int) -> None:
+    async def program(place: ZooKeeperPlace) -> None:
+        session = await place.session()
+        await session.create("/a", b"x")
+        link = place.link(session)
+        link.swallow()
+        asked = asyncio.ensure_future(session.get("/a"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait((asked,))
+        link.mend()
+        assert (await session.set("/a", b"y")).version == 1
+        assert (await session.get("/a")).data == b"y"
+        assert link.connections == 1
+
+    in_place(zookeeper_port, "/cancelled", program)
+
+
+def test_the_path_of_the_cluster_is_made_and_hidden(zookeeper_port: int) -> None:
+    async def program() -> None:
+        inner = await ZooKeeper(f"127.0.0.1:{zookeeper_port}/deep/er/still/").connect(ignore)
+        await inner.create("/a")
+        assert await inner.multi([Create("/a/b-", sequence=True)]) == ["/a/b-0000000000"]
+        outer = await ZooKeeper(f"127.0.0.1:{zookeeper_port}").connect(ignore)
+        await outer.sync()
+        assert await outer.children("/deep/er/still/a") == ["b-0000000000"]
+        assert "deep" in await outer.children("/")
+        again = await ZooKeeper(f"127.0.0.1:{zookeeper_port}/deep/er/still").connect(ignore)
+        watched = Watched()
+        await again.exists("/a/c", watched)
+        assert await again.create("/a/c") == "/a/c"
+        assert watched.all == [WatchEvent(Change.CREATED, "/a/c")]
+        await asyncio.gather(inner.close(), outer.close(), again.close())
+
+    asyncio.run(program())
+    with pytest.raises(InvalidPath):
+        ZooKeeper("localhost:2181/a//b")
+
+
+def test_an_ensemble_that_does_not_answer_is_told_after_the_timeout() -> None:
+    async def program() -> None:
+        deaf = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        port: int = deaf.sockets[0].getsockname()[1]
+        deaf.close()
+        await deaf.wait_closed()
+        zookeeper = ZooKeeper(f"127.0.0.1:{port}", connection_timeout_ms=200)
+        with pytest.raises(EnsembleFailed, match=r"correct zookeeper\.connect"):
+            await zookeeper.connect(ignore)
+
+    asyncio.run(program())
+    assert threads_of_kazoo() == []
+
+
+def test_b10_a_server_that_is_killed_and_comes_back_has_kept_sessions_and_nodes(
+    tmp_path: Path,
+) -> None:
+    with judge_needed():
+        jars = class_path(ZOOKEEPER_POM)
+    with LocalServer(tmp_path, jars) as server:
+
+        async def program() -> None:
+            states = States()
+            zookeeper = ZooKeeper(f"{server.connect}/b10", session_timeout_ms=30_000)
+            session = await zookeeper.connect(states)
+            await session.create("/a", b"x")
+            await session.create("/e", ephemeral=True)
+            before = await session.get("/a")
+            server.kill()
+            await states.until(SessionState.SUSPENDED)
+            restarted = LocalServer(tmp_path, jars, port=server.port)
+            await asyncio.to_thread(restarted.start)
+            try:
+                await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
+                assert await session.get("/a") == before
+                assert (await session.get("/e")).stat.ephemeral_owner == session.id
+                await session.close()
+            finally:
+                await asyncio.to_thread(restarted.stop)
+            assert not restarted.running
+
+        asyncio.run(program())
+    assert not server.running
+
+
+# The server.
+
+
+def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
+    with judge_needed():
+        class_path(ZOOKEEPER_POM)
+    server = LocalServer(tmp_path, str(tmp_path / "nothing"))
+    with pytest.raises(EnsembleFailed, match="ZooKeeperServerMain"):
+        server.start()
+    assert not server.running
+
+
+def test_without_java_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnsembleFailed, match="install Java 17"):
+        LocalServer(tmp_path / "folder", "x").start()
+    assert not (tmp_path / "folder").exists()
+
+
+def test_the_jars_are_those_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(name: str) -> object:
+        return None
+
+    monkeypatch.setattr(ensemble.importlib.util, "find_spec", found)
+    with pytest.raises(EnsembleFailed, match=r"pip install 'ottla\[spark\]'"):
+        pyspark_class_path()
+    monkeypatch.undo()
+    package = tmp_path / "pyspark"
+    (package / "jars").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(EnsembleFailed, match="there is no ZooKeeper in"):
+        pyspark_class_path()
+    (package / "jars" / "zookeeper-3.9.5.jar").touch()
+    assert pyspark_class_path() == f"{package}/jars/*"

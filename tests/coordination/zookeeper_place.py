@@ -1,0 +1,84 @@
+"""A real ZooKeeper server for the conformance suite; each scenario has a path of its own in it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from coordination.places import Scenario, ignore
+from coordination.proxy import Proxy
+from ottla.coordination.session import Session, SessionState
+from ottla.coordination.zookeeper import ZooKeeper, ZooKeeperSession
+
+SESSION_TIMEOUT_MS = 6000  # long enough for a machine that is busy with other things
+
+
+class ZooKeeperPlace:
+    """Sessions with a link each."""
+
+    def __init__(self, port: int, root: str) -> None:
+        self._port = port
+        self._root = root
+        self._sessions: list[ZooKeeperSession] = []
+        self._proxies: list[Proxy] = []
+
+    async def session(
+        self, listener: Callable[[SessionState], None] | None = None
+    ) -> ZooKeeperSession:
+        proxy = Proxy(self._port)
+        await proxy.start()
+        self._proxies.append(proxy)
+        zookeeper = ZooKeeper(
+            f"127.0.0.1:{proxy.port}{self._root}", session_timeout_ms=SESSION_TIMEOUT_MS
+        )
+        session = await zookeeper.connect(listener or ignore)
+        self._sessions.append(session)
+        return session
+
+    def link(self, session: Session) -> Proxy:
+        """The link of a session."""
+        return next(
+            proxy
+            for one, proxy in zip(self._sessions, self._proxies, strict=True)
+            if one is session
+        )
+
+    async def cut(self, session: Session) -> None:
+        self.link(session).cut()
+
+    async def mend(self, session: Session) -> None:
+        self.link(session).mend()
+
+    async def expire(self, session: Session) -> None:
+        """Take the session over and close it; then let its owner find out."""
+        link = self.link(session)
+        link.cut()
+        await asyncio.to_thread(_close, self._port, link.identity)
+        link.mend()
+
+    async def let_expire(self, session: Session) -> None:
+        """It is cut off, and time goes by by itself."""
+
+    async def close(self) -> None:
+        await asyncio.gather(*(session.close() for session in self._sessions))
+        await asyncio.gather(*(proxy.close() for proxy in self._proxies))
+
+
+def _close(port: int, identity: tuple[int, bytes]) -> None:
+    client: Any = KazooClient(f"127.0.0.1:{port}", client_id=identity)
+    client.start()
+    assert client.client_id[0] == identity[0]
+    client.stop()
+    client.close()
+
+
+def run_zookeeper(port: int, root: str, scenario: Scenario) -> None:
+    async def program() -> None:
+        place = ZooKeeperPlace(port, root)
+        try:
+            await scenario(place)
+        finally:
+            await place.close()
+
+    asyncio.run(program())
