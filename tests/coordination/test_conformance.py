@@ -266,6 +266,8 @@ def test_a_multi_that_fails_leaves_no_trace_and_tells_where(run: Runner) -> None
         good: list[Operation] = [
             SetData("/a", b"after"),
             Create("/p/new"),
+            Create("/p/new/below"),
+            SetData("/a", b"later"),
             Delete("/goes"),
             SetData("/p", b"after", 0),
             Create("/p/s-", sequence=True),

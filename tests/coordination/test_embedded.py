@@ -34,16 +34,12 @@ class SlowDisk(SimulatedDisk):
 
     async def blocking(self, call: Callable[[], T]) -> T:
         self.begun.set()
-        cancelled = None
-        while not self.idle.is_set():
-            try:
-                await self.idle.wait()
-            except asyncio.CancelledError as error:  # as the real one: what has begun is done
-                cancelled = error
-        result = call()
-        if cancelled is not None:
-            raise cancelled
-        return result
+        try:
+            await self.idle.wait()
+        except asyncio.CancelledError:
+            call()  # as the real one: what has begun is done before a cancellation goes on
+            raise
+        return call()
 
     async def work(self) -> None:
         """Return when somebody waits for the device."""
@@ -335,6 +331,24 @@ def test_a_suspended_session_ends_at_its_timeout_and_not_before() -> None:
         assert owner.state is SessionState.LOST
         store.resume(owner.id)
         assert owner.state is SessionState.LOST
+        keeping.cancel()
+        await asyncio.wait((keeping,))
+
+    simulated(program)
+
+
+def test_each_suspended_session_ends_at_its_own_time() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        store = EmbeddedStore.open(SimulatedDisk(), PATH, clock, session_timeout_ms=6000)
+        first, second = await store.connect(ignore), await store.connect(ignore)
+        keeping = asyncio.ensure_future(store.keep_time())
+        store.suspend(first.id)
+        await clock.sleep(3)
+        store.suspend(second.id)
+        await clock.sleep(4)
+        assert (first.state, second.state) == (SessionState.LOST, SessionState.SUSPENDED)
+        await clock.sleep(3)
+        assert second.state is SessionState.LOST
         keeping.cancel()
         await asyncio.wait((keeping,))
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from coordination.places import Place, Runner, States, Watched
-from ottla.coordination.errors import ConnectionLoss, NoNode, SessionExpired
-from ottla.coordination.operations import Create, Delete, SetData
+from ottla.coordination.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired
+from ottla.coordination.operations import Check, Create, Delete, Operation, SetData
 from ottla.coordination.session import Change, SessionState, Stat, WatchEvent
 
 CREATED, DATA, DELETED = Change.CREATED, Change.DATA, Change.DELETED
@@ -304,5 +304,37 @@ def test_b1_the_broker_epoch_comes_out_of_the_registration(run: Runner) -> None:
             epochs.append(stat.czxid)
             await session.close()
         assert epochs[0] < epochs[1]
+
+    run(scenario)
+
+
+def test_b2_one_of_two_becomes_controller_and_b3_a_zombie_writes_nothing(run: Runner) -> None:
+    async def scenario(place: Place) -> None:
+        first, second = await place.session(), await place.session()
+        await first.create("/epoch", b"0")
+        await first.create("/state", b"old")
+
+        def election(version: int) -> list[Operation]:
+            return [Create("/controller", ephemeral=True), SetData("/epoch", b"", version)]
+
+        await first.multi(election(0))
+        with pytest.raises(NodeExists) as exists:
+            await second.multi(election(0))
+        assert exists.value.index == 0
+        await first.delete("/controller")  # as if its session had expired
+        await second.sync()
+        with pytest.raises(BadVersion) as stale:
+            await second.multi(election(0))
+        assert stale.value.index == 1
+        await second.multi(election(1))
+        await first.sync()
+        with pytest.raises(BadVersion) as zombie:
+            await first.multi([Check("/epoch", 1), SetData("/state", b"zombie", 0)])
+        assert zombie.value.index == 0
+        await second.multi([Check("/epoch", 2), SetData("/state", b"new", 0)])
+        with pytest.raises(BadVersion) as reread:
+            await second.multi([Check("/epoch", 2), SetData("/state", b"newer", 0)])
+        assert reread.value.index == 1
+        assert (await second.get("/state")).data == b"new"
 
     run(scenario)

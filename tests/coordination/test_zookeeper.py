@@ -73,6 +73,25 @@ def test_b6_a_lost_answer_is_a_connection_loss_and_the_change_was_made(zookeeper
     in_place(zookeeper_port, "/b6", program)
 
 
+def test_a_session_that_is_connected_again_in_time_outlives_its_timeout(
+    zookeeper_port: int,
+) -> None:
+    async def program(place: ZooKeeperPlace) -> None:
+        states, timeout_ms = States(), 3000
+        session = await place.session(states, timeout_ms)
+        await place.cut(session)
+        await states.until(SessionState.SUSPENDED)
+        lost_at_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+        await place.mend(session)
+        await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
+        while asyncio.get_running_loop().time() < lost_at_s:
+            await session.get("/")
+        await session.create("/e", ephemeral=True)
+        assert states.all == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+    in_place(zookeeper_port, "/outlives", program)
+
+
 def test_whoever_is_cancelled_leaves_the_session_in_order(zookeeper_port: int) -> None:
     async def program(place: ZooKeeperPlace) -> None:
         session = await place.session()

@@ -24,13 +24,15 @@ class ZooKeeperPlace:
         self._proxies: list[Proxy] = []
 
     async def session(
-        self, listener: Callable[[SessionState], None] | None = None
+        self,
+        listener: Callable[[SessionState], None] | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> ZooKeeperSession:
         proxy = Proxy(self._port)
         await proxy.start()
         self._proxies.append(proxy)
         zookeeper = ZooKeeper(
-            f"127.0.0.1:{proxy.port}{self._root}", session_timeout_ms=SESSION_TIMEOUT_MS
+            f"127.0.0.1:{proxy.port}{self._root}", session_timeout_ms=session_timeout_ms
         )
         session = await zookeeper.connect(listener or ignore)
         self._sessions.append(session)
