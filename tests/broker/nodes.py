@@ -8,10 +8,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+import uvloop
+
 from ottla.broker.node import Node, Surroundings
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.ids import BrokerId, Uuid
+from ottla.log.cleaner import LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
@@ -83,7 +86,13 @@ async def broker(folder: Path, *overrides: str) -> AsyncGenerator[RunningBroker]
         *overrides,
     )
     around = Surroundings(
-        clock, disk, TcpNetwork(), store, random.random, lambda: Uuid(os.urandom(16))
+        clock,
+        disk,
+        TcpNetwork(),
+        store,
+        LocalCleaner(),
+        random.random,
+        lambda: Uuid(os.urandom(16)),
     )
     try:
         async with Node(broker_config(overrides=settings), BrokerId(1), around) as node:
@@ -102,4 +111,5 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.timeout(60):
             await scenario()
 
-    asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(bounded())

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+import uvloop
 
 from ottla.clock import SystemClock
 from ottla.protocol.conversation import Answer, ClientConversation, Request
@@ -119,15 +120,25 @@ class Service:
                 await client.writer.wait_closed()
 
 
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario()
-
-    asyncio.run(bounded())
+Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 
-def test_requests_that_follow_each_other_are_answered_in_order() -> None:
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a scenario in the loop of Python, and in the one that brokers use."""
+
+    def in_the_loop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(30):
+                await scenario()
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(bounded())
+
+    return in_the_loop
+
+
+def test_requests_that_follow_each_other_are_answered_in_order(run: Run) -> None:
     async def scenario() -> None:
         async with Service().running() as service:
             client = await service.client()
@@ -137,7 +148,7 @@ def test_requests_that_follow_each_other_are_answered_in_order() -> None:
     run(scenario)
 
 
-def test_a_later_answer_holds_up_those_behind_it() -> None:
+def test_a_later_answer_holds_up_those_behind_it(run: Run) -> None:
     order: list[int] = []
     release = asyncio.Event()
 
@@ -165,7 +176,7 @@ def test_a_later_answer_holds_up_those_behind_it() -> None:
     run(scenario)
 
 
-def test_a_request_may_have_no_answer() -> None:
+def test_a_request_may_have_no_answer(run: Run) -> None:
     def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
         assert isinstance(request.message, HeartbeatRequest)
         return None if request.message.generation_id == 0 else echo(request, connection)
@@ -192,7 +203,7 @@ def test_a_request_may_have_no_answer() -> None:
     ],
     ids=["negative length", "too long", "unknown API", "unknown version", "cut off"],
 )
-def test_bytes_that_are_no_request_close_the_connection_and_no_other(data: bytes) -> None:
+def test_bytes_that_are_no_request_close_the_connection_and_no_other(run: Run, data: bytes) -> None:
     async def scenario() -> None:
         async with Service(rules=ConnectionRules(frame_bytes_max=1_000_000)).running() as service:
             good, bad = await service.client(), await service.client()
@@ -206,7 +217,7 @@ def test_bytes_that_are_no_request_close_the_connection_and_no_other(data: bytes
     run(scenario)
 
 
-def test_an_unknown_version_of_api_versions_is_told_what_is_known() -> None:
+def test_an_unknown_version_of_api_versions_is_told_what_is_known(run: Run) -> None:
     def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
         assert isinstance(request.message, ApiVersionsRequest)
         return ApiVersionsResponse(error_code=int(request.refused), api_keys=[])
@@ -221,7 +232,9 @@ def test_an_unknown_version_of_api_versions_is_told_what_is_known() -> None:
     run(scenario)
 
 
-def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_of_ours_closes_one_connection(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     async def fail() -> HeartbeatResponse:
         raise ValueError("later")
 
@@ -246,7 +259,7 @@ def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCaptureFixtur
     assert "later" in caplog.text
 
 
-def test_a_client_that_does_not_read_stops_being_served() -> None:
+def test_a_client_that_does_not_read_stops_being_served(run: Run) -> None:
     served = 0
     large = "x" * 30_000
 
@@ -281,7 +294,7 @@ def test_a_client_that_does_not_read_stops_being_served() -> None:
     run(scenario)
 
 
-def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed() -> None:
+def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed(run: Run) -> None:
     async def scenario() -> None:
         async with Service().running() as service:
             slow, silent, good = [await service.client() for _ in range(3)]
@@ -308,7 +321,7 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
     run(scenario)
 
 
-def test_more_connections_than_allowed_are_refused_and_leaving_makes_room() -> None:
+def test_more_connections_than_allowed_are_refused_and_leaving_makes_room(run: Run) -> None:
     async def scenario() -> None:
         rules = AdmissionRules(per_address_max=2)
         async with Service(admission=rules).running() as service:
@@ -328,7 +341,7 @@ def test_more_connections_than_allowed_are_refused_and_leaving_makes_room() -> N
     run(scenario)
 
 
-def test_closing_lets_what_is_being_served_end() -> None:
+def test_closing_lets_what_is_being_served_end(run: Run) -> None:
     release = asyncio.Event()
 
     async def wait() -> HeartbeatResponse:
@@ -356,7 +369,7 @@ def test_closing_lets_what_is_being_served_end() -> None:
     run(scenario)
 
 
-def test_a_taken_address_is_told() -> None:
+def test_a_taken_address_is_told(run: Run) -> None:
     async def scenario() -> None:
         async with Service().running() as service:
             other = Service()

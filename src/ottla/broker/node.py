@@ -27,6 +27,8 @@ from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import OttlaError
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
+from ottla.log.cleaner import Cleaner
+from ottla.log.compactor import Compactor, CompactorRules
 from ottla.log.disk import Disk
 from ottla.log.logs import Logs
 from ottla.log.upkeep import Upkeep, UpkeepRules
@@ -51,6 +53,7 @@ class Surroundings:
     disk: Disk
     network: Network
     coordination: Coordination
+    cleaner: Cleaner
     chance: Callable[[], float]
     new_id: Callable[[], Uuid]
 
@@ -180,9 +183,17 @@ class Node:
             led = state.partitions.get(partition)
             return led.high_watermark if led else state.logs[partition].high_watermark
 
-        rules = UpkeepRules.of(self._config)
-        upkeep = Upkeep(state.logs, lambda: rules, high_watermark)
+        settings = state.settings
+        upkeep = Upkeep(state.logs, lambda: UpkeepRules.of(settings.broker), high_watermark)
         self._run(upkeep.run())
+        compactor = Compactor(
+            state.logs,
+            self._around.cleaner,
+            lambda: CompactorRules.of(settings.broker),
+            high_watermark,
+            self._around.new_id(),
+        )
+        self._run(compactor.run())
         self._dispatch = dispatcher(state)
         for listener in self._listeners:
             self._run(listener.keep())

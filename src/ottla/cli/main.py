@@ -6,7 +6,7 @@ carries one JSON object and nothing else, or one a line where a command shows a 
 
 import typer
 
-from ottla.cli import log, version
+from ottla.cli import broker, log, version
 
 app = typer.Typer(
     name="ottla",
@@ -17,6 +17,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("version")(version.show)
+app.command("broker")(broker.broker)
+app.command("dev")(broker.dev)
 app.add_typer(log.app, name="log")
 
 

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from ottla.clock import Clock
 from ottla.errors import ProtocolViolation
@@ -115,8 +115,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client is there."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of it, and do all that it does.
+        transport = self._transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.address = str(transport.get_extra_info("peername", ("?",))[0])
         if self._opened(self) is not None:

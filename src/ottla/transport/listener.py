@@ -23,6 +23,14 @@ SWEEP_SECONDS: Final = 1.0
 class AddressTaken(OttlaError):
     """Another process listens there."""
 
+    def __init__(self, where: str, port: int) -> None:
+        super().__init__(where, port)
+        self.where = where
+        self.port = port
+
+    def __str__(self) -> str:
+        return f"{self.where} is taken"
+
 
 class Listener:
     """Accepts connections and lets them be served."""
@@ -54,7 +62,7 @@ class Listener:
         except OSError as error:
             where = f"{host or 'all addresses'}:{port}"
             if error.errno == errno.EADDRINUSE:
-                raise AddressTaken(f"{where} is taken") from error
+                raise AddressTaken(where, port) from error
             raise OttlaError(f"cannot listen on {where}: {error.strerror or error}") from error
         return self._server.port
 

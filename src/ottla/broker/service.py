@@ -1,0 +1,103 @@
+"""A broker as a process of its own, from its configuration to its exit code.
+
+Invariant: it ends with 0 when it was asked to and everything is on the device, with 1 and a reason
+when it cannot go on, and never leaves a directory marked as clean that is not.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from ottla.broker.node import Node, Surroundings
+from ottla.clock import SystemClock
+from ottla.coordination.embedded import EmbeddedStore
+from ottla.errors import OttlaError
+from ottla.ids import BrokerId, Uuid
+from ottla.log.cleaner import ChildCleaner
+from ottla.log.directory import read_meta
+from ottla.log.files import OsDisk
+from ottla.log.processes import OsProcesses
+from ottla.records.kernel import COMPILED
+from ottla.settings import broker
+from ottla.settings.config import Config
+from ottla.settings.derived import broker_id, log_dirs
+from ottla.transport.network import TcpNetwork
+
+_LOG = logging.getLogger(__name__)
+
+COORDINATION_FILE: Final = "ottla-coordination.journal"
+FIRST_BROKER: Final = BrokerId(1)
+
+
+def run(config: Config, started: Callable[[Node], None]) -> None:
+    """Serve until a signal says to stop; OttlaError when that cannot be."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(config, started))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Uvloop where it is; the loop of Python elsewhere."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(config: Config, started: Callable[[Node], None]) -> None:
+    if config[broker.ZOOKEEPER_CONNECT] is not None:
+        raise OttlaError("zookeeper.connect: a cluster of several brokers is not served yet")
+    if not COMPILED:
+        _LOG.warning("the kernel is not compiled: records cost about 50 times the CPU")
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    clock, disk = SystemClock(), OsDisk()
+    store: EmbeddedStore | None = None
+    try:
+        first = os.path.abspath(log_dirs(config)[0])
+        store = await disk.blocking(
+            lambda: EmbeddedStore.open(disk, f"{first}/{COORDINATION_FILE}", clock)
+        )
+        around = Surroundings(
+            clock,
+            disk,
+            TcpNetwork(),
+            store,
+            ChildCleaner(OsProcesses()),
+            random.SystemRandom().random,
+            lambda: Uuid(os.urandom(16)),
+        )
+        async with Node(config, _node_id(config, disk, first), around) as node:
+            started(node)
+            await stopping.wait()
+            _LOG.info("asked to stop")
+    finally:
+        if store is not None:
+            await store.close()
+        disk.close()
+
+
+def _node_id(config: Config, disk: OsDisk, first: str) -> BrokerId:
+    """What the settings say, or else the data directory, or else the first there is."""
+    given = broker_id(config)
+    if given is not None:
+        return BrokerId(given)
+    meta = read_meta(disk, first)
+    return FIRST_BROKER if meta is None or meta.node_id is None else meta.node_id
+
+
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """One line for each event."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    with suppress(ValueError):
+        logging.getLogger("ottla").setLevel(level)
+    logging.getLogger().addHandler(handler)

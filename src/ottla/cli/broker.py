@@ -1,0 +1,104 @@
+"""`ottla broker` and `ottla dev`: a broker in the foreground.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.settings.config import Config
+
+OverrideOption = Annotated[
+    list[str] | None,
+    typer.Option("--override", metavar="KEY=VALUE", help="A setting that wins over the file."),
+]
+
+
+def broker(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="A properties file.", exists=True, dir_okay=False),
+    ] = None,
+    override: OverrideOption = None,
+) -> None:
+    """Run a broker in the foreground until it is asked to stop."""
+    text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
+    _run(text, str(config), override or [], lambda node: None)
+
+
+def dev(
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65_535, help="Where it listens on this machine.")
+    ] = 9092,
+    data: Annotated[
+        Path, typer.Option("--data", help="Where its data are.", file_okay=False)
+    ] = Path(".ottla"),
+    override: OverrideOption = None,
+) -> None:
+    """Run a broker for development, with its data in ./.ottla."""
+    settings = [
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        f"log.dirs={(data / 'data').absolute()}",
+        "offsets.topic.replication.factor=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+        "group.initial.rebalance.delay.ms=0",
+        *(override or []),
+    ]
+
+    def explain(node: "Node") -> None:
+        address = next(iter(node.addresses.values()))
+        where = f"{address.host}:{address.port}"
+        typer.echo(
+            f"Ottla listens on {where}. Its data are in {data.absolute()}. Ctrl-C stops it.\n"
+            f"\n"
+            f"  Python   KafkaProducer(bootstrap_servers='{where}')\n"
+            f"  kcat     kcat -b {where} -L\n"
+            f"\n"
+            f"There is no authentication yet: use it on trusted networks only."
+        )
+
+    _run(None, "", settings, explain)
+
+
+def _run(
+    text: str | None, source: str, overrides: Sequence[str], started: "Callable[[Node], None]"
+) -> None:
+    from ottla.broker.service import log_to_stderr, run
+    from ottla.errors import OttlaError
+    from ottla.settings.problems import InvalidSettings
+    from ottla.settings.properties import read_properties
+    from ottla.settings.resolution import broker_config
+    from ottla.transport.listener import AddressTaken
+
+    try:
+        config: Config = broker_config(
+            None if text is None else read_properties(text, source), overrides
+        )
+    except InvalidSettings as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    log_to_stderr()
+    try:
+        run(config, started)
+    except AddressTaken as error:
+        typer.echo(f"{error}: {_whose(error.port)}", err=True)
+        raise typer.Exit(1) from None
+    except OttlaError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _whose(port: int) -> str:
+    from ottla.transport.occupant import occupant
+
+    who = occupant(port) or "another process"
+    return (
+        f"{who} has it. Stop that, or choose another port: `ottla dev --port N`, "
+        f"`ottla broker --override listeners=PLAINTEXT://127.0.0.1:N`"
+    )
