@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ class Running:
 
 
 @contextmanager
-def dev(folder: Path) -> Iterator[Running]:
+def dev(folder: Path) -> Generator[Running]:
     process = subprocess.Popen(
         [OTTLA, "dev", "--port", "0", "--data", str(folder)],
         stdout=subprocess.PIPE,
