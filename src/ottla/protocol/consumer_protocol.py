@@ -53,12 +53,17 @@ def encode_embedded(data: Message, version: int) -> bytes:
     return _VERSION.pack(version) + data.encode(version)
 
 
-def decode_embedded(cls: type[M], data: Buffer) -> M:
-    """A subscription or an assignment, of a newer member too."""
+def decode_embedded(cls: type[M], data: Buffer, version_max: int | None = None) -> M:
+    """A subscription or an assignment, of a newer member too.
+
+    Whoever needs only the first fields asks for an early version: some clients write a later one
+    without all of its fields.
+    """
     if len(data) < _VERSION.size:
         raise ProtocolViolation(f"{cls.__name__}: no version in {len(data)} bytes")
     (version,) = _VERSION.unpack_from(data)
     if version < cls.VERSIONS.low:
         raise ProtocolViolation(f"{cls.__name__} has no version {version}")
-    message, _ = cls.decode_prefix(data, min(version, cls.VERSIONS.high), _VERSION.size)
+    known = cls.VERSIONS.high if version_max is None else version_max
+    message, _ = cls.decode_prefix(data, min(version, known), _VERSION.size)
     return message

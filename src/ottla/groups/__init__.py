@@ -1,0 +1,1 @@
+"""Consumer groups: who belongs to a group, what each member consumes, how far it has come."""

@@ -1,0 +1,158 @@
+"""The classic protocol: what each event does to one group.
+
+Invariant: every request that is handed in is answered, at once or by a later event; every member
+and every handed-out id of a group has a session timer or waits for an answer.
+"""
+
+from ottla.errors import ErrorCode
+from ottla.groups.answers import HeartbeatAnswer, LeaveAnswer, LeaverAnswer
+from ottla.groups.effects import AssignmentStored, StaticMemberStored, Timer, TimerKind
+from ottla.groups.events import UNKNOWN_MEMBER, Heartbeat, Join, Leave, Leaver, Sync
+from ottla.groups.group import ClassicGroup
+from ottla.groups.joining import join, static_member_not_stored, static_member_stored
+from ottla.groups.rebalance import (
+    answer_waiting,
+    assignments_not_stored,
+    assignments_stored,
+    complete_if_all_joined,
+    drop_member,
+    drop_pending,
+    join_time_over,
+    prepare,
+    rebalance,
+    restart_session,
+    sync,
+    sync_time_over,
+)
+from ottla.groups.states import State
+from ottla.groups.turn import Turn
+
+
+def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: Turn) -> None:
+    """Do what a member's request asks for."""
+    assert group.state is not State.DEAD
+    match event:
+        case Join():
+            join(group, event, turn)
+        case Sync():
+            sync(group, event, turn)
+        case Heartbeat():
+            turn.respond(event.token, HeartbeatAnswer(_heartbeat(group, event, turn)))
+        case Leave():
+            turn.respond(event.token, LeaveAnswer(leavers=_leave(group, event, turn)))
+
+
+def timer_fired(group: ClassicGroup, timer: Timer, turn: Turn) -> None:
+    """A time is over that the group had set."""
+    match timer.kind:
+        case TimerKind.JOIN:
+            join_time_over(group, turn)
+        case TimerKind.SYNC:
+            sync_time_over(group, turn)
+        case TimerKind.SESSION:
+            _session_over(group, timer.member_id, turn)
+        case TimerKind.EXPIRY:
+            raise AssertionError("offsets expire for all groups at once")
+
+
+def stored(group: ClassicGroup, then: AssignmentStored | StaticMemberStored, turn: Turn) -> None:
+    """The log has what the group wrote."""
+    if isinstance(then, AssignmentStored):
+        assignments_stored(group, then, turn)
+    else:
+        static_member_stored(group, then, turn)
+
+
+def not_stored(
+    group: ClassicGroup,
+    then: AssignmentStored | StaticMemberStored,
+    error: ErrorCode,
+    turn: Turn,
+) -> None:
+    """The log does not have it."""
+    if isinstance(then, AssignmentStored):
+        assignments_not_stored(group, then, error, turn)
+    else:
+        static_member_not_stored(group, then, error, turn)
+
+
+def loaded(group: ClassicGroup, turn: Turn) -> None:
+    """Give every member of a group that was read from the log a full session (rule F6)."""
+    for member in group.roster:
+        restart_session(group, member, turn)
+    if len(group.roster) > turn.rules.members_max:
+        prepare(group, turn)  # the limit was lowered: those who join last are sent away
+
+
+def unload(group: ClassicGroup, turn: Turn) -> None:
+    """The group is another broker's: send those who wait there (rule F1)."""
+    for member in group.roster:
+        answer_waiting(member, ErrorCode.NOT_COORDINATOR, turn)
+    cancel_timers(group, turn)
+    group.move_to(State.DEAD, turn.now_ms)
+
+
+def cancel_timers(group: ClassicGroup, turn: Turn) -> None:
+    """Let no timer of the group fire."""
+    turn.cancel_timer(group.join_timer)
+    turn.cancel_timer(group.sync_timer)
+    for member in group.roster:
+        turn.cancel_timer(group.session_timer(member.member_id))
+    for member_id in group.roster.pending:
+        turn.cancel_timer(group.session_timer(member_id))
+
+
+def committed(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """A member that commits is alive."""
+    member = group.roster.get(member_id)
+    if member is not None and group.state in (State.STABLE, State.PREPARING):
+        restart_session(group, member, turn)
+
+
+def _heartbeat(group: ClassicGroup, event: Heartbeat, turn: Turn) -> ErrorCode:
+    if problem := group.roster.problem(event.member_id, event.instance_id):
+        return problem
+    if event.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    restart_session(group, group.roster[event.member_id], turn)
+    if group.state is State.PREPARING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _leave(group: ClassicGroup, event: Leave, turn: Turn) -> tuple[LeaverAnswer, ...]:
+    members_before = len(group.roster)
+    answers = tuple(
+        LeaverAnswer(leaver.member_id, leaver.instance_id, _leave_one(group, leaver, turn))
+        for leaver in event.leavers
+    )
+    if len(group.roster) < members_before:
+        rebalance(group, turn)
+    else:
+        complete_if_all_joined(group, turn)  # an id that was handed out may have been given up
+    return answers
+
+
+def _leave_one(group: ClassicGroup, leaver: Leaver, turn: Turn) -> ErrorCode:
+    member_id = leaver.member_id
+    if member_id == UNKNOWN_MEMBER:  # an administrator removes a static member
+        known = group.roster.static_id(leaver.instance_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = known
+    elif member_id in group.roster.pending:
+        drop_pending(group, member_id, turn)
+        return ErrorCode.NONE
+    elif problem := group.roster.problem(member_id, leaver.instance_id):
+        return problem
+    drop_member(group, member_id, turn)
+    return ErrorCode.NONE
+
+
+def _session_over(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    if member_id in group.roster.pending:
+        drop_pending(group, member_id, turn)
+        complete_if_all_joined(group, turn)
+    elif not group.roster[member_id].waits:
+        drop_member(group, member_id, turn)
+        rebalance(group, turn)

@@ -1,0 +1,332 @@
+"""The coordinator of the groups of one partition of __consumer_offsets.
+
+Invariant: it has state only as leader of the partition in one leader epoch, and all of it comes
+from that partition's log (rule F1): with a newer epoch everything is forgotten and read anew, and
+nothing that an older epoch has begun changes anything.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from ottla.errors import ErrorCode
+from ottla.groups.admission import problem_of, refusal, told_of_append
+from ottla.groups.answers import FetchAnswer, GroupDescription, GroupList
+from ottla.groups.classic import loaded, not_stored, step, stored, timer_fired, unload
+from ottla.groups.committing import (
+    commit,
+    not_stored_answer,
+    offsets_not_stored,
+    offsets_stored,
+)
+from ottla.groups.deletion import (
+    delete_groups,
+    delete_offsets,
+    expire,
+    forget_partitions,
+    not_deleted_answer,
+    offsets_deleted,
+    offsets_not_deleted,
+)
+from ottla.groups.effects import (
+    Effect,
+    EmptyGenerationStored,
+    OffsetsDeleted,
+    OffsetsStored,
+    Then,
+    Timer,
+    TimerKind,
+)
+from ottla.groups.events import (
+    UNKNOWN_MEMBER,
+    Appended,
+    AppendFailed,
+    Commit,
+    DeleteGroups,
+    DeleteOffsets,
+    Event,
+    Heartbeat,
+    Join,
+    Leave,
+    PartitionsDeleted,
+    Request,
+    Sync,
+    TimerFired,
+    TransactionEnded,
+)
+from ottla.groups.ledger import Ledger
+from ottla.groups.questions import describe, list_groups
+from ottla.groups.rules import GroupRules
+from ottla.groups.turn import Timers, Turn
+from ottla.ids import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicPartition,
+    Uuid,
+)
+from ottla.protocol.primitives import Buffer
+
+_EXPIRY: Final = Timer(TimerKind.EXPIRY)
+
+
+def partition_for(group_id: str, partition_count: int) -> PartitionIndex:
+    """The partition of __consumer_offsets that has a group: Java's hash of the id."""
+    units = memoryview(group_id.encode("utf-16-be", "surrogatepass"))
+    hashed = 0
+    for i in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    if hashed == 0x80000000:
+        hashed = 0  # the one number of 32 bits without an absolute value; Kafka takes 0
+    elif hashed > 0x7FFFFFFF:
+        hashed = 0x100000000 - hashed
+    return PartitionIndex(hashed % partition_count)
+
+
+class Phase(Enum):
+    """Whether a coordinator may be asked, and what it says if not."""
+
+    RESIGNED = ErrorCode.NOT_COORDINATOR
+    LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    ACTIVE = ErrorCode.NONE
+
+
+class Coordinator:
+    """Takes events, keeps the groups, gives effects; whoever runs it does the rest."""
+
+    __slots__ = ("_gone", "_ledger", "_timers", "leader_epoch", "phase", "rules")
+
+    def __init__(self, rules: GroupRules) -> None:
+        self.rules = rules
+        self.phase = Phase.RESIGNED
+        self.leader_epoch = NO_LEADER_EPOCH
+        self._ledger = Ledger()
+        self._timers = Timers()
+        self._gone: set[TopicPartition] = set()  # partitions deleted while the log is read
+
+    @property
+    def ledger(self) -> Ledger:
+        """The groups and their offsets, to be looked at."""
+        return self._ledger
+
+    @property
+    def timers(self) -> frozenset[Timer]:
+        """The timers that are set."""
+        return self._timers.live()
+
+    def _turn(self, now_ms: int) -> Turn:
+        return Turn(now_ms, self.rules, self._timers, self.leader_epoch)
+
+    # Leadership (rule F1).
+
+    def lead(self, leader_epoch: LeaderEpoch, now_ms: int) -> list[Effect]:
+        """The broker leads the partition from this epoch on: forget all, and wait to be loaded."""
+        if leader_epoch <= self.leader_epoch:
+            return []
+        effects = self._unload(now_ms)
+        self.leader_epoch = leader_epoch
+        self.phase = Phase.LOADING
+        return effects
+
+    def resign(self, leader_epoch: LeaderEpoch | None, now_ms: int) -> list[Effect]:
+        """Another broker leads it from this epoch on; None: the partition is no longer here."""
+        if leader_epoch is not None:
+            if leader_epoch <= self.leader_epoch:
+                return []
+            self.leader_epoch = leader_epoch
+        return self._unload(now_ms)
+
+    def _unload(self, now_ms: int) -> list[Effect]:
+        turn = self._turn(now_ms)
+        for group in self._ledger.groups.values():
+            unload(group, turn)
+        turn.cancel_timer(_EXPIRY)
+        self._ledger = Ledger()
+        self._gone.clear()
+        self.phase = Phase.RESIGNED
+        return turn.effects
+
+    def replay(
+        self,
+        leader_epoch: LeaderEpoch,
+        record_offset: Offset,
+        key: Buffer | None,
+        value: Buffer | None,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+    ) -> bool:
+        """Take in a record of the log; False when it is no longer this epoch that loads."""
+        if not self._loads(leader_epoch):
+            return False
+        self._ledger.replay(record_offset, key, value, producer_id)
+        return True
+
+    def replay_marker(
+        self, leader_epoch: LeaderEpoch, producer_id: ProducerId, *, committed: bool
+    ) -> bool:
+        """Take in the end of a transaction; False when it is no longer this epoch that loads."""
+        if not self._loads(leader_epoch):
+            return False
+        self._ledger.end_transaction(producer_id, committed=committed)
+        return True
+
+    def finish_loading(self, leader_epoch: LeaderEpoch, now_ms: int) -> list[Effect]:
+        """The log was read to its end: begin to answer."""
+        if not self._loads(leader_epoch):
+            return []
+        self.phase = Phase.ACTIVE
+        turn = self._turn(now_ms)
+        for group in self._ledger.groups.values():
+            loaded(group, turn)
+        if self._gone:
+            forget_partitions(self._ledger, frozenset(self._gone), turn)
+            self._gone.clear()
+        self._set_expiry(turn)
+        return turn.effects
+
+    def _loads(self, leader_epoch: LeaderEpoch) -> bool:
+        return self.phase is Phase.LOADING and leader_epoch == self.leader_epoch
+
+    # Events.
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Decide what an event does."""
+        turn = self._turn(now_ms)
+        match event:
+            case Appended() | AppendFailed():
+                self._outcome(event, turn)
+            case TimerFired():
+                self._timer_fired(event, turn)
+            case PartitionsDeleted() | TransactionEnded():
+                self._news(event, turn)
+            case _:
+                self._request(event, turn)
+        return turn.effects
+
+    def _request(self, event: Request, turn: Turn) -> None:
+        error = problem_of(event, self.rules) or self.phase.value
+        if error:
+            turn.respond(event.token, refusal(event, error))
+            return
+        match event:
+            case Join() | Sync() | Heartbeat() | Leave():
+                self._member_request(event, turn)
+            case Commit():
+                commit(self._ledger, event, turn)
+            case DeleteGroups():
+                delete_groups(self._ledger, event, turn)
+            case DeleteOffsets():
+                delete_offsets(self._ledger, event, turn)
+
+    def _member_request(self, event: Join | Sync | Heartbeat | Leave, turn: Turn) -> None:
+        group = self._ledger.groups.get(event.group_id)
+        if group is None and isinstance(event, Join) and event.member_id == UNKNOWN_MEMBER:
+            group = self._ledger.group(event.group_id)
+        if group is None:
+            turn.respond(event.token, refusal(event, ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            step(group, event, turn)
+            self._ledger.sweep(event.group_id)
+
+    def _news(self, event: PartitionsDeleted | TransactionEnded, turn: Turn) -> None:
+        if isinstance(event, PartitionsDeleted):
+            if self.phase is Phase.LOADING:
+                self._gone |= event.partitions
+            else:
+                forget_partitions(self._ledger, event.partitions, turn)
+        elif self.phase is Phase.ACTIVE:  # what is marked while the log is read stands in it
+            self._ledger.end_transaction(event.producer_id, committed=event.committed)
+
+    def _timer_fired(self, event: TimerFired, turn: Turn) -> None:
+        if not self._timers.take(event):
+            return
+        if event.timer == _EXPIRY:
+            expire(self._ledger, turn)
+            self._set_expiry(turn)
+        else:
+            timer_fired(self._ledger.groups[event.timer.group_id], event.timer, turn)
+            self._ledger.sweep(event.timer.group_id)
+
+    def _set_expiry(self, turn: Turn) -> None:
+        turn.set_timer(_EXPIRY, self.rules.offsets_retention_check_interval_ms)
+
+    # Outcomes of appends.
+
+    def _outcome(self, event: Appended | AppendFailed, turn: Turn) -> None:
+        then = event.append.then
+        current = event.append.leader_epoch == self.leader_epoch and self.phase is Phase.ACTIVE
+        error = told_of_append(event.error) if isinstance(event, AppendFailed) else None
+        if not current:
+            self._answer_late(then, error, turn)
+        elif isinstance(event, Appended):
+            self._appended(then, event.base_offset, turn)
+        else:
+            assert error is not None
+            self._failed(then, error, turn)
+
+    def _answer_late(self, then: Then, error: ErrorCode | None, turn: Turn) -> None:
+        """The state is gone, a client still waits: say what became of its request."""
+        if isinstance(then, OffsetsStored):
+            answer = then.answer if error is None else not_stored_answer(then, error)
+            turn.respond(then.token, answer)
+        elif isinstance(then, OffsetsDeleted) and then.token is not None:
+            assert then.answer is not None
+            answer = then.answer if error is None else not_deleted_answer(then, error)
+            turn.respond(then.token, answer)
+
+    def _appended(self, then: Then, base_offset: Offset, turn: Turn) -> None:
+        match then:
+            case OffsetsStored():
+                offsets_stored(self._ledger, then, base_offset, turn)
+            case OffsetsDeleted():
+                offsets_deleted(self._ledger, then, base_offset, turn)
+            case EmptyGenerationStored():
+                pass
+            case _:
+                if (group := self._ledger.groups.get(then.group_id)) is not None:
+                    stored(group, then, turn)
+
+    def _failed(self, then: Then, error: ErrorCode, turn: Turn) -> None:
+        match then:
+            case OffsetsStored():
+                offsets_not_stored(self._ledger, then, error, turn)
+            case OffsetsDeleted():
+                offsets_not_deleted(self._ledger, then, error, turn)
+            case EmptyGenerationStored():
+                pass
+            case _:
+                if (group := self._ledger.groups.get(then.group_id)) is not None:
+                    not_stored(group, then, error, turn)
+
+    # Questions.
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool = False,
+        topic_ids: Mapping[str, Uuid] = MappingProxyType({}),
+    ) -> FetchAnswer:
+        """What a group has committed for these partitions, or for all (OffsetFetch)."""
+        if self.phase is not Phase.ACTIVE:
+            return FetchAnswer(self.phase.value, {})
+        offsets = self._ledger.offsets.fetch(
+            group_id, partitions, require_stable=require_stable, topic_ids=topic_ids
+        )
+        return FetchAnswer(ErrorCode.NONE, offsets)
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A group and its members (DescribeGroups)."""
+        if self.phase is not Phase.ACTIVE:
+            return GroupDescription(group_id, self.phase.value)
+        return describe(self._ledger, group_id)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> GroupList:
+        """The groups that pass the filters (ListGroups); where nothing is led there are none."""
+        if self.phase is Phase.LOADING:
+            return GroupList(self.phase.value, ())
+        return GroupList(ErrorCode.NONE, list_groups(self._ledger, states, types))

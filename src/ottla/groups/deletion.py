@@ -1,0 +1,141 @@
+"""How groups and offsets go: on request, with their topic, or when their time has come.
+
+Invariant: what goes has tombstones in the log for everything that the log may hold of it, and a
+commit that is sent after them survives them. Nothing expires while a commit for it is pending
+(rule F7).
+"""
+
+from ottla.errors import ErrorCode
+from ottla.groups.answers import GroupErrors, PartitionErrors
+from ottla.groups.classic import cancel_timers
+from ottla.groups.effects import OffsetsDeleted
+from ottla.groups.events import DeleteGroups, DeleteOffsets
+from ottla.groups.group import ClassicGroup
+from ottla.groups.ledger import Ledger
+from ottla.groups.records import group_tombstone, offset_tombstone
+from ottla.groups.turn import Turn
+from ottla.ids import Offset, TopicPartition
+
+
+def delete_groups(ledger: Ledger, event: DeleteGroups, turn: Turn) -> None:
+    """Delete groups without members, each with all its offsets."""
+    errors: list[tuple[str, ErrorCode]] = []
+    offsets: list[tuple[str, TopicPartition]] = []
+    buried: list[ClassicGroup] = []
+    for group_id in event.group_ids:
+        group = ledger.groups.get(group_id)
+        if group is None:
+            errors.append((group_id, ErrorCode.GROUP_ID_NOT_FOUND))
+        elif not group.is_empty:
+            errors.append((group_id, ErrorCode.NON_EMPTY_GROUP))
+        else:
+            errors.append((group_id, ErrorCode.NONE))
+            offsets += [(group_id, known) for known in ledger.offsets.known_partitions(group_id)]
+            buried.append(_bury(ledger, group, turn))
+    answer = GroupErrors(tuple(errors))
+    if buried:
+        _append(OffsetsDeleted(tuple(offsets), tuple(buried), event.token, answer), turn)
+    else:
+        turn.respond(event.token, answer)
+
+
+def delete_offsets(ledger: Ledger, event: DeleteOffsets, turn: Turn) -> None:
+    """Delete offsets of a group, except of topics that its members read."""
+    group = ledger.groups.get(event.group_id)
+    problem = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_problem
+    if group is None or problem:
+        turn.respond(event.token, PartitionErrors(problem))
+        return
+    known = set(ledger.offsets.known_partitions(event.group_id))
+    errors: list[tuple[TopicPartition, ErrorCode]] = []
+    going: list[tuple[str, TopicPartition]] = []
+    for partition in event.partitions:
+        if group.is_subscribed(partition.topic):
+            errors.append((partition, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
+            continue
+        errors.append((partition, ErrorCode.NONE))
+        if partition in known:
+            going.append((event.group_id, partition))
+    answer = PartitionErrors(partitions=tuple(errors))
+    if going:
+        _append(OffsetsDeleted(tuple(going), token=event.token, answer=answer), turn)
+    else:
+        turn.respond(event.token, answer)
+
+
+def forget_partitions(ledger: Ledger, partitions: frozenset[TopicPartition], turn: Turn) -> None:
+    """Delete the offsets of partitions that are no more."""
+    going = ledger.offsets.committed_for(partitions)
+    if going:
+        _append(OffsetsDeleted(tuple(going)), turn)
+
+
+def expire(ledger: Ledger, turn: Turn) -> None:
+    """Delete offsets that nobody has needed for long, and groups that have nothing left."""
+    for group in list(ledger.groups.values()):
+        going = _expired(ledger, group, turn)
+        buried: list[ClassicGroup] = []
+        left = len(ledger.offsets.of(group.group_id)) - len(going)
+        pending = ledger.offsets.is_pending(group.group_id) or group.roster.pending
+        if group.is_empty and not left and not pending:
+            buried.append(_bury(ledger, group, turn))
+        if going or buried:
+            offsets = tuple((group.group_id, partition) for partition in going)
+            _append(OffsetsDeleted(offsets, tuple(buried)), turn)
+
+
+def _expired(ledger: Ledger, group: ClassicGroup, turn: Turn) -> list[TopicPartition]:
+    if not group.offsets_may_expire:
+        return []
+    retention_ms = turn.rules.offsets_retention_ms
+    return [
+        partition
+        for partition, committed in ledger.offsets.of(group.group_id).items()
+        if not group.is_subscribed(partition.topic)
+        and committed.expired(
+            group.idle_since_ms(committed.committed_ms), turn.now_ms, retention_ms
+        )
+        and not ledger.offsets.is_unstable(group.group_id, partition)
+    ]
+
+
+def _bury(ledger: Ledger, group: ClassicGroup, turn: Turn) -> ClassicGroup:
+    """Take a group out at once: whoever joins from now on makes a new one behind the tombstone."""
+    cancel_timers(group, turn)
+    group.roster.pending.clear()
+    return ledger.groups.pop(group.group_id)
+
+
+def _append(then: OffsetsDeleted, turn: Turn) -> None:
+    records = (
+        *(offset_tombstone(group_id, partition) for group_id, partition in then.offsets),
+        *(group_tombstone(group.group_id) for group in then.groups),
+    )
+    turn.append(records, then, atomic=False)
+
+
+def offsets_deleted(ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, turn: Turn) -> None:
+    """The log has the tombstones."""
+    for group_id, partition in then.offsets:
+        ledger.delete(group_id, partition, base_offset)
+    for group in then.groups:
+        ledger.sweep(group.group_id)
+    if then.token is not None and then.answer is not None:
+        turn.respond(then.token, then.answer)
+
+
+def offsets_not_deleted(ledger: Ledger, then: OffsetsDeleted, error: ErrorCode, turn: Turn) -> None:
+    """The log does not have them: what was is still."""
+    for group in then.groups:
+        successor = ledger.groups.get(group.group_id)
+        if successor is None or successor.is_trace:
+            ledger.groups[group.group_id] = group
+    if then.token is not None:
+        turn.respond(then.token, not_deleted_answer(then, error))
+
+
+def not_deleted_answer(then: OffsetsDeleted, error: ErrorCode) -> PartitionErrors | GroupErrors:
+    """What the client is told."""
+    if isinstance(then.answer, GroupErrors):
+        return GroupErrors(tuple((group_id, error) for group_id, _ in then.answer.groups))
+    return PartitionErrors(error)

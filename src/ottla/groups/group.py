@@ -1,0 +1,260 @@
+"""One classic group: its state, and the questions that its requests ask of it.
+
+Invariant: a generation never decreases, and a group in Empty has no members while one in another
+state but PreparingRebalance has some. What a group writes into the log is enough to have it again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.errors import ErrorCode, ProtocolViolation
+from ottla.groups.answers import JoinAnswer, JoinedMember
+from ottla.groups.effects import Timer, TimerKind
+from ottla.groups.events import Protocol
+from ottla.groups.member import Member
+from ottla.groups.roster import Roster
+from ottla.groups.states import State, check_move
+from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_embedded
+from ottla.protocol.offsets_topic import GroupMetadataValue, MemberMetadata
+
+CONSUMER: Final = "consumer"
+"""The protocol type of consumers; others, as of connectors, are opaque to the coordinator."""
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """How an empty group waits for its first members: in steps, while more of them come."""
+
+    delay_ms: int
+    remaining_ms: int
+    member_added: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ClassicGroup:
+    """A group whose members assign partitions among themselves."""
+
+    group_id: str
+    state: State = State.EMPTY
+    state_since_ms: int | None = None  # None: the log of an old release does not say
+    generation: int = 0
+    protocol_type: str | None = None  # None: a simple group, which only has offsets
+    protocol_name: str | None = None
+    subscribed: frozenset[str] | None = None  # None: not known
+    roster: Roster = field(default_factory=Roster)
+    unsynced: set[str] = field(default_factory=set[str])  # have not asked for their assignment
+    initial_delay: InitialDelay | None = None  # in PreparingRebalance that began in Empty
+    assignment_in_flight: bool = False  # the leader has brought it, the log does not have it yet
+    stored: bool = False  # a record of it was sent to the log
+
+    def move_to(self, state: State, now_ms: int) -> None:
+        """Take a move of the table."""
+        check_move(self.group_id, self.state, state)
+        self.state = state
+        self.state_since_ms = now_ms
+        self.assignment_in_flight = False
+        if state is not State.PREPARING:
+            self.initial_delay = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True when it has no members."""
+        return self.state is State.EMPTY
+
+    @property
+    def is_trace(self) -> bool:
+        """True when nothing of the group is worth keeping, offsets aside."""
+        return self.is_empty and not self.stored and not self.roster.pending
+
+    # Names of timers.
+
+    def session_timer(self, member_id: str) -> Timer:
+        """The timer that ends a member's session."""
+        return Timer(TimerKind.SESSION, self.group_id, member_id)
+
+    @property
+    def join_timer(self) -> Timer:
+        """The timer that ends the time for joining."""
+        return Timer(TimerKind.JOIN, self.group_id)
+
+    @property
+    def sync_timer(self) -> Timer:
+        """The timer that ends the time for asking for the assignment."""
+        return Timer(TimerKind.SYNC, self.group_id)
+
+    # Questions.
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """True when somebody with these protocols can be a member."""
+        if self.is_empty:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and self.roster.knows_any(
+            protocol.name for protocol in protocols
+        )
+
+    def has_room_for(self, member_id: str, members_max: int) -> bool:
+        """True when a member may join, given the limit.
+
+        While the group rebalances, those that have joined count, because the limit may have been
+        lowered: then the last to come are sent away. Otherwise members count, who may all stay.
+        """
+        if self.is_empty:
+            return True
+        member = self.roster.get(member_id)
+        if self.state is State.PREPARING:
+            joined = member is not None and member.join_token is not None
+            return joined or self.roster.joined < members_max
+        return member is not None or len(self.roster) < members_max
+
+    def commit_problem(
+        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+    ) -> ErrorCode:
+        """Why offsets cannot be committed, or NONE (rules F2 and E9)."""
+        if generation < 0 and self.is_empty:
+            return ErrorCode.NONE  # a consumer that assigns itself, or an administrator
+        if generation >= 0 or member_id or instance_id is not None:
+            if problem := self.roster.problem(member_id, instance_id):
+                return problem
+            if generation != self.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not transactional:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if self.state is State.COMPLETING and not transactional:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    @property
+    def offset_delete_problem(self) -> ErrorCode:
+        """Why offsets cannot be deleted, or NONE; of consumers it is known what they still read."""
+        if self.is_empty or self.protocol_type == CONSUMER:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def is_subscribed(self, topic: str) -> bool:
+        """True when a member reads the topic, or may do so for all that is known."""
+        if self.subscribed is not None:
+            return topic in self.subscribed
+        return self.protocol_type == CONSUMER
+
+    @property
+    def offsets_may_expire(self) -> bool:
+        """True when offsets of topics without a subscriber are not needed for ever (KIP-211)."""
+        if self.protocol_type is None or self.is_empty:
+            return True
+        return self.subscribed is not None and self.state is State.STABLE
+
+    def idle_since_ms(self, committed_ms: int) -> int:
+        """From when on the retention of an offset counts (KIP-211)."""
+        if self.protocol_type is not None and self.is_empty and self.state_since_ms is not None:
+            return self.state_since_ms
+        return committed_ms
+
+    # The generation.
+
+    def choose_protocol(self) -> None:
+        """Settle how the members assign, and what they read."""
+        self.protocol_name = self.roster.choose_protocol() if len(self.roster) else None
+        self.learn_subscriptions()
+
+    def learn_subscriptions(self) -> None:
+        """Read the topics of the members, where the protocol is that of consumers."""
+        self.subscribed = None
+        if self.protocol_type != CONSUMER:
+            return
+        topics: set[str] = set()
+        for member in self.roster:
+            assert self.protocol_name is not None
+            metadata = member.metadata(self.protocol_name)
+            try:
+                read = decode_embedded(ConsumerProtocolSubscription, metadata, version_max=0)
+            except ProtocolViolation:
+                return  # the metadata are the members' affair
+            topics.update(read.topics)
+        self.subscribed = frozenset(topics)
+
+    def join_answer(self, member_id: str) -> JoinAnswer:
+        """What a member learns of the generation it is in."""
+        leads = self.roster.leader == member_id
+        return JoinAnswer(
+            member_id=member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.roster.leader or "",
+            members=self._joined_members() if leads else (),
+        )
+
+    def _joined_members(self) -> tuple[JoinedMember, ...]:
+        name = self.protocol_name
+        assert name is not None
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(name))
+            for member in self.roster
+        )
+
+
+def value_of(
+    group: ClassicGroup, assignments: Mapping[str, bytes] | None = None
+) -> GroupMetadataValue:
+    """What the log keeps of a group, with the assignments that its members have or will have."""
+    name = group.protocol_name
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=name,
+        leader=group.roster.leader,
+        current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+        members=tuple(
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(name) if name is not None else b"",
+                assignment=(
+                    member.assignment
+                    if assignments is None
+                    else assignments.get(member.member_id, b"")
+                ),
+            )
+            for member in group.roster
+        ),
+    )
+
+
+def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that the log speaks of."""
+    name = value.protocol
+    if value.members and name is None:
+        name = ""  # no release writes it; the members are there nevertheless
+    members = {
+        kept.member_id: Member(
+            member_id=kept.member_id,
+            instance_id=kept.group_instance_id,
+            client_id=kept.client_id,
+            client_host=kept.client_host,
+            session_timeout_ms=kept.session_timeout,
+            rebalance_timeout_ms=(
+                kept.session_timeout if kept.rebalance_timeout < 0 else kept.rebalance_timeout
+            ),
+            protocols=(Protocol(name or "", kept.subscription),),
+            assignment=kept.assignment,
+        )
+        for kept in value.members
+    }
+    since = value.current_state_timestamp
+    group = ClassicGroup(
+        group_id,
+        state=State.STABLE if members else State.EMPTY,
+        state_since_ms=None if since < 0 else since,
+        generation=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=name,
+        roster=Roster(members.values(), value.leader if value.leader in members else None),
+        stored=True,
+    )
+    group.learn_subscriptions()
+    return group

@@ -1,0 +1,207 @@
+"""What becomes of a JoinGroup request.
+
+Invariant: a refused request changes no member; whoever comes without an id gets a new one, and
+nobody is a member before it has come back with it, static members and old clients excepted.
+"""
+
+from dataclasses import replace
+
+from ottla.errors import ErrorCode
+from ottla.groups.answers import JoinAnswer
+from ottla.groups.effects import StaticMemberStored
+from ottla.groups.events import UNKNOWN_MEMBER, Join
+from ottla.groups.group import ClassicGroup
+from ottla.groups.member import Member
+from ottla.groups.rebalance import (
+    answer_waiting,
+    await_next_generation,
+    complete_if_all_joined,
+    drop_member,
+    drop_pending,
+    rebalance,
+    restart_session,
+)
+from ottla.groups.records import group_record
+from ottla.groups.rules import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX
+from ottla.groups.states import State
+from ottla.groups.turn import Turn
+
+
+def join(group: ClassicGroup, event: Join, turn: Turn) -> None:
+    """Take a member into the next generation, or say why not."""
+    known = group.roster.static_id(event.instance_id) or event.member_id
+    if not group.has_room_for(known, turn.rules.members_max):
+        _send_away(group, event, turn)
+    elif not group.supports(event.protocol_type, event.protocols):
+        _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, turn)
+    elif event.member_id == UNKNOWN_MEMBER:
+        _join_without_id(group, event, turn)
+    elif event.member_id in group.roster.pending and event.instance_id is None:
+        _add_member(group, event, event.member_id, turn)
+    elif problem := group.roster.problem(event.member_id, event.instance_id):
+        _refuse(event, problem, turn)
+    else:
+        _join_again(group, event, group.roster[event.member_id], turn)
+
+
+def _refuse(event: Join, error: ErrorCode, turn: Turn) -> None:
+    turn.respond(event.token, JoinAnswer(error, event.member_id))
+
+
+def _send_away(group: ClassicGroup, event: Join, turn: Turn) -> None:
+    turn.respond(event.token, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    if event.member_id in group.roster:
+        drop_member(group, event.member_id, turn)
+    elif event.member_id in group.roster.pending:
+        drop_pending(group, event.member_id, turn)
+    complete_if_all_joined(group, turn)
+
+
+def _join_without_id(group: ClassicGroup, event: Join, turn: Turn) -> None:
+    known = group.roster.static_id(event.instance_id)
+    if known is not None:
+        _replace_static_member(group, event, known, turn)
+    elif event.instance_id is None and event.member_id_required:
+        _hand_out_id(group, event, turn)
+    else:
+        _add_member(group, event, event.new_member_id, turn)
+
+
+def _hand_out_id(group: ClassicGroup, event: Join, turn: Turn) -> None:
+    """Have it come back with an id: a client that retries is then no second member (KIP-394)."""
+    if len(group.roster.pending) >= PENDING_MEMBERS_MAX:
+        drop_pending(group, next(iter(group.roster.pending)), turn)
+    group.roster.pending[event.new_member_id] = None
+    turn.set_timer(group.session_timer(event.new_member_id), event.session_timeout_ms)
+    answer = JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
+    turn.respond(event.token, answer)
+
+
+def _add_member(group: ClassicGroup, event: Join, member_id: str, turn: Turn) -> None:
+    if not len(group.roster):
+        group.protocol_type = event.protocol_type
+    if group.initial_delay is not None:
+        group.initial_delay.member_added = True
+    group.roster.add(_member_of(event, member_id))
+    turn.set_timer(group.session_timer(member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance(group, turn)
+
+
+def _member_of(event: Join, member_id: str) -> Member:
+    return Member(
+        member_id=member_id,
+        instance_id=event.instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout_ms(event),
+        protocols=event.protocols,
+        join_token=event.token,
+        is_new=True,
+    )
+
+
+def _rebalance_timeout_ms(event: Join) -> int:
+    return (
+        event.session_timeout_ms if event.rebalance_timeout_ms < 0 else event.rebalance_timeout_ms
+    )
+
+
+def _join_again(group: ClassicGroup, event: Join, member: Member, turn: Turn) -> None:
+    """A member joins once more: it may only want to hear again what it missed."""
+    same = member.protocols == event.protocols
+    leads = group.roster.leader == member.member_id
+    # The leader of a stable group joins when something changed that only it knows of.
+    if same and (group.state is State.COMPLETING or (group.state is State.STABLE and not leads)):
+        turn.respond(event.token, group.join_answer(member.member_id))
+        return
+    group.roster.update(
+        member, event.protocols, event.session_timeout_ms, _rebalance_timeout_ms(event)
+    )
+    await_next_generation(group, member, event.token, turn)
+    rebalance(group, turn)
+
+
+# Static members (KIP-345).
+
+
+def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: Turn) -> None:
+    """A static member is back under a new id; who has the old one is fenced (rule F5)."""
+    leader_before = group.roster.leader or ""
+    before = _exchange(group, event, known, turn)
+    if group.state is not State.STABLE:
+        # While the leader assigns, it does so for the old id: that generation is of no use.
+        rebalance(group, turn)
+    elif group.roster.choose_protocol() != group.protocol_name:
+        rebalance(group, turn)
+    else:
+        group.learn_subscriptions()
+        group.stored = True
+        then = StaticMemberStored(
+            group.group_id,
+            event.token,
+            event.new_member_id,
+            before,
+            leader_before,
+            event.skips_assignment,
+        )
+        turn.append((group_record(group),), then)
+
+
+def _exchange(group: ClassicGroup, event: Join, known: str, turn: Turn) -> Member:
+    """Put the member that came back in the place of what it was, which is returned."""
+    old = group.roster[known]
+    new = _member_of(event, event.new_member_id)
+    new.assignment = old.assignment
+    new.is_new = False
+    group.roster.exchange(known, new)
+    if known in group.unsynced:
+        group.unsynced.remove(known)
+        group.unsynced.add(new.member_id)
+    turn.cancel_timer(group.session_timer(known))
+    answer_waiting(old, ErrorCode.FENCED_INSTANCE_ID, turn)
+    restart_session(group, new, turn)
+    return replace(old, join_token=None, sync_token=None)
+
+
+def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinAnswer:
+    """What it learns: a leader must not assign again what everybody has (KIP-814)."""
+    answer = group.join_answer(stored.member_id)
+    if stored.skips_assignment:
+        return replace(answer, skip_assignment=group.roster.leader == stored.member_id)
+    # Older clients are told that the leader is who it was, so that they do not assign.
+    return replace(answer, leader=stored.leader_before, members=())
+
+
+def static_member_stored(group: ClassicGroup, stored: StaticMemberStored, turn: Turn) -> None:
+    """The log knows the new id: the member may go on with its assignment."""
+    member = _still_waiting(group, stored)
+    if member is not None:
+        group.roster.set_join_token(member, None)
+        turn.respond(stored.token, _static_answer(group, stored))
+        restart_session(group, member, turn)
+
+
+def static_member_not_stored(
+    group: ClassicGroup, lost: StaticMemberStored, error: ErrorCode, turn: Turn
+) -> None:
+    """The log does not know the new id: the member is again who it was."""
+    member = _still_waiting(group, lost)
+    if member is not None:
+        group.roster.exchange(member.member_id, replace(lost.before))
+        if member.member_id in group.unsynced:
+            group.unsynced.remove(member.member_id)
+            group.unsynced.add(lost.before.member_id)
+        group.learn_subscriptions()
+        turn.cancel_timer(group.session_timer(member.member_id))
+        restart_session(group, lost.before, turn)
+        answer = replace(group.join_answer(""), error=error, members=())
+        turn.respond(lost.token, answer)
+
+
+def _still_waiting(group: ClassicGroup, stored: StaticMemberStored) -> Member | None:
+    """The member, unless a rebalance came in between: then it gets its answer from there."""
+    member = group.roster.get(stored.member_id)
+    if member is None or member.join_token != stored.token or group.state is not State.STABLE:
+        return None
+    return member

@@ -1,0 +1,100 @@
+"""All groups of one coordinator with their offsets, as the partition's log tells of them.
+
+Invariant: whoever replays the same records and markers in their order has the same groups and
+offsets, sessions and requests aside. A group whose offsets are known is known itself; one that is
+known has members, offsets, a record in the log, or an id that was handed out.
+"""
+
+from ottla.groups.group import ClassicGroup, group_of
+from ottla.groups.offsets import CommittedOffset, Offsets
+from ottla.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerId, TopicPartition
+from ottla.protocol.offsets_topic import (
+    TYPES,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.primitives import Buffer
+
+
+class Ledger:
+    """The groups by their ids, and what they have committed."""
+
+    __slots__ = ("groups", "offsets")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+
+    def group(self, group_id: str) -> ClassicGroup:
+        """The group of an id, which is made if need be: a simple one until somebody joins."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    def sweep(self, group_id: str) -> None:
+        """Forget a group of which nothing is left."""
+        group = self.groups.get(group_id)
+        if group is not None and group.is_trace and not self.offsets.touches(group_id):
+            del self.groups[group_id]
+
+    # What the log says.
+
+    def replay(
+        self,
+        record_offset: Offset,
+        key: Buffer | None,
+        value: Buffer | None,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+    ) -> None:
+        """Take in a record; `producer_id` is that of a transactional batch.
+
+        Records of other kinds of groups, and of later releases, are left alone.
+        """
+        known = None if key is None else TYPES.decode_key(key)
+        body = None if known is None or value is None else TYPES.decode_value(known, value)
+        if isinstance(known, GroupMetadataKey):
+            self._replay_group(known.group, body)
+        elif isinstance(known, OffsetCommitKey):
+            partition = TopicPartition(known.topic, PartitionIndex(known.partition))
+            if body is None:
+                self.delete(known.group, partition, record_offset)
+            else:
+                assert isinstance(body, OffsetCommitValue)
+                offset = CommittedOffset.of_record(body, record_offset)
+                self.commit(known.group, partition, offset, producer_id)
+
+    def _replay_group(self, group_id: str, value: object) -> None:
+        if value is None:
+            self.groups.pop(group_id, None)
+            if self.offsets.touches(group_id):
+                self.group(group_id)
+        else:
+            assert isinstance(value, GroupMetadataValue)
+            self.groups[group_id] = group_of(group_id, value)
+
+    def commit(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        offset: CommittedOffset,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+    ) -> None:
+        """A record says how far a group has come, for good or for a transaction."""
+        self.group(group_id)
+        if producer_id == NO_PRODUCER_ID:
+            self.offsets.commit(group_id, partition, offset)
+        else:
+            self.offsets.commit_pending(producer_id, group_id, partition, offset)
+
+    def delete(self, group_id: str, partition: TopicPartition, record_offset: Offset) -> None:
+        """A tombstone says that nothing is committed."""
+        self.offsets.delete(group_id, partition, record_offset)
+        self.sweep(group_id)
+
+    def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        """A marker says what becomes of a transaction's offsets."""
+        for group_id in self.offsets.end_transaction(producer_id, committed=committed):
+            self.sweep(group_id)

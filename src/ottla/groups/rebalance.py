@@ -1,0 +1,244 @@
+"""How a classic group comes to its next generation: members join, the leader assigns, all sync.
+
+Invariant: no member gets an assignment that the log does not have (rule F3), and no request that
+waits is forgotten: it is answered when its generation begins, ends or loses the member. A member
+has a session timer, or waits for an answer and gets a timer with it.
+"""
+
+from ottla.errors import ErrorCode
+from ottla.groups.answers import JoinAnswer, SyncAnswer
+from ottla.groups.effects import (
+    AssignmentStored,
+    EmptyGenerationStored,
+    RequestToken,
+)
+from ottla.groups.events import Sync
+from ottla.groups.group import ClassicGroup, InitialDelay
+from ottla.groups.member import Member
+from ottla.groups.records import group_record
+from ottla.groups.states import State
+from ottla.groups.turn import Turn
+
+
+def restart_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    """Give a member a full session from now on."""
+    turn.set_timer(group.session_timer(member.member_id), member.session_timeout_ms)
+
+
+def drop_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """Take a member out of the group, and tell it if it waits: it may come back as a new one."""
+    member = group.roster.remove(member_id)
+    group.unsynced.discard(member_id)
+    turn.cancel_timer(group.session_timer(member_id))
+    answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
+
+
+def drop_pending(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """Forget an id that was handed out."""
+    del group.roster.pending[member_id]
+    turn.cancel_timer(group.session_timer(member_id))
+
+
+def answer_waiting(member: Member, error: ErrorCode, turn: Turn) -> None:
+    """Answer the requests of a member that is no longer in the group."""
+    if member.join_token is not None:
+        lost = error is ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = "" if lost else member.member_id
+        turn.respond(member.join_token, JoinAnswer(error, member_id))
+    if member.sync_token is not None:
+        turn.respond(member.sync_token, SyncAnswer(error))
+
+
+def await_next_generation(
+    group: ClassicGroup, member: Member, token: RequestToken, turn: Turn
+) -> None:
+    """Have a request wait for the next generation; of two the later gets the real answer."""
+    before = group.roster.set_join_token(member, token)
+    if before is not None:
+        answer = JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        turn.respond(before, answer)
+
+
+# Joining.
+
+
+def rebalance(group: ClassicGroup, turn: Turn) -> None:
+    """Begin to form a generation, or see whether the one that forms is complete."""
+    if group.state is State.PREPARING:
+        complete_if_all_joined(group, turn)
+    else:
+        prepare(group, turn)
+
+
+def prepare(group: ClassicGroup, turn: Turn) -> None:
+    """Begin to form the next generation."""
+    if group.state is State.COMPLETING:
+        _withdraw_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+    group.unsynced.clear()
+    turn.cancel_timer(group.sync_timer)
+    first = group.is_empty
+    group.move_to(State.PREPARING, turn.now_ms)
+    if first:
+        delay_ms = turn.rules.initial_rebalance_delay_ms
+        remaining_ms = max(group.roster.rebalance_timeout_ms - delay_ms, 0)
+        group.initial_delay = InitialDelay(delay_ms, remaining_ms)
+        turn.set_timer(group.join_timer, delay_ms)
+    elif group.roster.all_joined:
+        _begin_generation(group, turn)
+    else:
+        turn.set_timer(group.join_timer, group.roster.rebalance_timeout_ms)
+
+
+def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
+    """Begin the generation when it waits for nobody; an empty group always waits its delay."""
+    forming = group.state is State.PREPARING and group.initial_delay is None
+    if forming and group.roster.all_joined:
+        _begin_generation(group, turn)
+
+
+def join_time_over(group: ClassicGroup, turn: Turn) -> None:
+    """Begin the generation with those who have come; a first one waits on while more come."""
+    initial = group.initial_delay
+    if initial is not None and initial.member_added and initial.remaining_ms:
+        delay_ms = min(turn.rules.initial_rebalance_delay_ms, initial.remaining_ms)
+        remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
+        group.initial_delay = InitialDelay(delay_ms, remaining_ms)
+        turn.set_timer(group.join_timer, delay_ms)
+    else:
+        _begin_generation(group, turn)
+
+
+def _begin_generation(group: ClassicGroup, turn: Turn) -> None:
+    turn.cancel_timer(group.join_timer)
+    # A static member may be away for as long as its session lasts; others have to come in time.
+    for member in [m for m in group.roster if m.join_token is None and m.instance_id is None]:
+        drop_member(group, member.member_id, turn)
+    if len(group.roster) and not group.roster.elect_joined():
+        # Nobody came, and those who are left may: their sessions decide.
+        turn.set_timer(group.join_timer, group.roster.rebalance_timeout_ms)
+        return
+    group.generation += 1
+    group.choose_protocol()
+    if len(group.roster):
+        _answer_joined(group, turn)
+    else:
+        group.move_to(State.EMPTY, turn.now_ms)
+        group.stored = True
+        turn.append((group_record(group),), EmptyGenerationStored(group.group_id))
+
+
+def _answer_joined(group: ClassicGroup, turn: Turn) -> None:
+    group.move_to(State.COMPLETING, turn.now_ms)
+    for member in group.roster:
+        token = group.roster.set_join_token(member, None)
+        if token is not None:
+            turn.respond(token, group.join_answer(member.member_id))
+        member.is_new = False
+        group.unsynced.add(member.member_id)
+        restart_session(group, member, turn)
+    turn.set_timer(group.sync_timer, group.roster.rebalance_timeout_ms)
+
+
+# Syncing.
+
+
+def sync(group: ClassicGroup, event: Sync, turn: Turn) -> None:
+    """A member asks for its assignment; with the leader's request all are stored."""
+    problem = _sync_problem(group, event)
+    if problem:
+        turn.respond(event.token, SyncAnswer(problem))
+        return
+    member = group.roster[event.member_id]
+    group.unsynced.discard(event.member_id)
+    if not group.unsynced:
+        turn.cancel_timer(group.sync_timer)
+    if group.state is State.STABLE:
+        turn.respond(event.token, _assignment_of(group, member))
+        return
+    if member.sync_token is not None:
+        turn.respond(member.sync_token, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_token = event.token
+    if group.roster.leader == event.member_id and not group.assignment_in_flight:
+        _store_assignments(group, event, turn)
+
+
+def _sync_problem(group: ClassicGroup, event: Sync) -> ErrorCode:
+    if problem := group.roster.problem(event.member_id, event.instance_id):
+        return problem
+    if event.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differ(event.protocol_type, group.protocol_type) or _differ(
+        event.protocol_name, group.protocol_name
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _differ(said: str | None, known: str | None) -> bool:
+    return said is not None and known is not None and said != known
+
+
+def _assignment_of(group: ClassicGroup, member: Member) -> SyncAnswer:
+    return SyncAnswer(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def _store_assignments(group: ClassicGroup, event: Sync, turn: Turn) -> None:
+    """Send the generation to the log. A repeat of the leader's request waits for this one.
+
+    A second, perhaps different, set of assignments behind the first would be what the next
+    coordinator reads, while the members have the first.
+    """
+    assignments = {
+        member.member_id: event.assignments.get(member.member_id, b"") for member in group.roster
+    }
+    group.assignment_in_flight = True
+    group.stored = True
+    then = AssignmentStored(group.group_id, group.generation, assignments)
+    turn.append((group_record(group, assignments),), then)
+
+
+def assignments_stored(group: ClassicGroup, stored: AssignmentStored, turn: Turn) -> None:
+    """The log has the generation: its members get their assignments (rule F3)."""
+    if group.state is not State.COMPLETING or group.generation != stored.generation:
+        return  # somebody has joined or left in between
+    for member in group.roster:
+        member.assignment = stored.assignments[member.member_id]
+    group.move_to(State.STABLE, turn.now_ms)
+    for member in group.roster:
+        if (token := member.sync_token) is not None:
+            member.sync_token = None
+            turn.respond(token, _assignment_of(group, member))
+            restart_session(group, member, turn)
+
+
+def assignments_not_stored(
+    group: ClassicGroup, lost: AssignmentStored, error: ErrorCode, turn: Turn
+) -> None:
+    """The log does not have the generation: nobody gets anything, another one has to form."""
+    if group.state is not State.COMPLETING or group.generation != lost.generation:
+        return
+    _withdraw_assignments(group, error, turn)
+    prepare(group, turn)
+
+
+def _withdraw_assignments(group: ClassicGroup, error: ErrorCode, turn: Turn) -> None:
+    for member in group.roster:
+        member.assignment = b""
+        if (token := member.sync_token) is not None:
+            member.sync_token = None
+            turn.respond(token, SyncAnswer(error))
+            restart_session(group, member, turn)
+
+
+def sync_time_over(group: ClassicGroup, turn: Turn) -> None:
+    """Members that have not asked for their assignment do not work: go on without them."""
+    if group.state in (State.COMPLETING, State.STABLE) and group.unsynced:
+        for member_id in sorted(group.unsynced):
+            drop_member(group, member_id, turn)
+        prepare(group, turn)

@@ -1,0 +1,158 @@
+"""The members of one classic group, and the ids that were handed out.
+
+Invariant: a static instance id leads to a member; the leader is a member; the counts of joined
+members and of supporters of a protocol are those of the members. An id is a member's or pending,
+never both.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ottla.errors import ErrorCode
+from ottla.groups.effects import RequestToken
+from ottla.groups.events import Protocol
+from ottla.groups.member import Member
+
+
+class Roster:
+    """Who belongs to a group."""
+
+    __slots__ = ("_joined", "_members", "_static", "_supporters", "leader", "pending")
+
+    def __init__(self, members: Iterable[Member] = (), leader: str | None = None) -> None:
+        self._members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        self._supporters: Counter[str] = Counter()
+        self._joined = 0  # members that wait for the answer to JoinGroup
+        # Ids handed out and not yet used, the oldest first; a dict because sets have no order.
+        self.pending: dict[str, None] = {}
+        self.leader = leader
+        for member in members:
+            self.add(member)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._members[member_id]
+
+    def get(self, member_id: str) -> Member | None:
+        """The member of an id."""
+        return self._members.get(member_id)
+
+    def static_id(self, instance_id: str | None) -> str | None:
+        """The member id of a static member."""
+        return None if instance_id is None else self._static.get(instance_id)
+
+    @property
+    def joined(self) -> int:
+        """How many members wait for the next generation."""
+        return self._joined
+
+    @property
+    def all_joined(self) -> bool:
+        """True when the next generation need not wait for anybody."""
+        return self._joined == len(self._members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """As long as the most patient member allows."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def problem(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Why a request of this member is refused, or NONE (rules F2 and F5)."""
+        if instance_id is not None:
+            known = self._static.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self._members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # Changes.
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one leads."""
+        assert member.member_id not in self._members
+        assert member.instance_id not in self._static
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+        self._supporters.update(member.protocol_names())
+        self._joined += member.join_token is not None
+        self.leader = self.leader or member.member_id
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member:
+        """Let a member go; if it led, another does."""
+        member = self._members.pop(member_id)
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        self._forget_support(member)
+        self._joined -= member.join_token is not None
+        if self.leader == member_id:
+            self.leader = next(iter(self._members), None)
+        return member
+
+    def exchange(self, member_id: str, new: Member) -> None:
+        """Put a static member in the place of what it was, as leader too."""
+        led = self.leader == member_id
+        self.remove(member_id)
+        self.add(new)
+        if led:
+            self.leader = new.member_id
+
+    def update(
+        self,
+        member: Member,
+        protocols: tuple[Protocol, ...],
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> None:
+        """Note what a member says of itself when it joins again."""
+        self._forget_support(member)
+        member.protocols = protocols
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        self._supporters.update(member.protocol_names())
+
+    def _forget_support(self, member: Member) -> None:
+        for name in member.protocol_names():
+            self._supporters[name] -= 1
+            if not self._supporters[name]:
+                del self._supporters[name]
+
+    def set_join_token(self, member: Member, token: RequestToken | None) -> RequestToken | None:
+        """Note which request waits for the next generation, and give the one that did before."""
+        before, member.join_token = member.join_token, token
+        self._joined += (token is not None) - (before is not None)
+        return before
+
+    def elect_joined(self) -> bool:
+        """See to it that the leader is one who has joined; False when nobody has."""
+        if self.leader is not None and self[self.leader].join_token is not None:
+            return True
+        joined = next((member for member in self if member.join_token is not None), None)
+        if joined is not None:
+            self.leader = joined.member_id
+        return joined is not None
+
+    # Protocols.
+
+    def knows_any(self, names: Iterable[str]) -> bool:
+        """True when all members know one of these protocols."""
+        return any(self._supporters[name] == len(self) for name in names)
+
+    def choose_protocol(self) -> str:
+        """The protocol with the most votes among those that all members know."""
+        candidates = frozenset(
+            name for name, supporters in self._supporters.items() if supporters == len(self)
+        )
+        votes = Counter(member.vote(candidates) for member in self)
+        return max(votes, key=lambda name: votes[name])

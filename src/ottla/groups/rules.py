@@ -1,0 +1,48 @@
+"""What the coordinators of groups need to know of the broker's settings.
+
+Invariant: a set of rules never changes, and its defaults are Kafka's.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from ottla.settings import broker
+from ottla.settings.config import Config
+from ottla.settings.values import INT_MAX
+
+_MINUTE_MS: Final = 60_000
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * _MINUTE_MS
+"""How long a new member may wait for its first JoinGroup answer. It cannot send heartbeats before,
+and one whose connection is gone must not hold up the group for ever."""
+
+PENDING_MEMBERS_MAX: Final = 10_000
+"""Member ids handed out in one group that nobody has come back with yet (rule F4). Beyond it the
+oldest is forgotten: refusing the newest would let a flood of half joins keep everybody out."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """The settings of a broker, as its groups use them."""
+
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 1_800_000
+    members_max: int = INT_MAX
+    initial_rebalance_delay_ms: int = 3_000
+    offset_metadata_length_max: int = 4_096
+    offsets_retention_ms: int = 10_080 * _MINUTE_MS
+    offsets_retention_check_interval_ms: int = 600_000
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """The rules of a broker's configuration."""
+        assert config.table is broker.BROKER
+        return cls(
+            session_timeout_ms_min=config[broker.GROUP_MIN_SESSION_TIMEOUT_MS],
+            session_timeout_ms_max=config[broker.GROUP_MAX_SESSION_TIMEOUT_MS],
+            members_max=config[broker.GROUP_MAX_SIZE],
+            initial_rebalance_delay_ms=config[broker.GROUP_INITIAL_REBALANCE_DELAY_MS],
+            offset_metadata_length_max=config[broker.OFFSET_METADATA_MAX_BYTES],
+            offsets_retention_ms=config[broker.OFFSETS_RETENTION_MINUTES] * _MINUTE_MS,
+            offsets_retention_check_interval_ms=config[broker.OFFSETS_RETENTION_CHECK_INTERVAL_MS],
+        )

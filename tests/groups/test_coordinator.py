@@ -1,0 +1,355 @@
+"""All groups of a partition: leadership, loading, questions."""
+
+import pytest
+
+from groups.stage import DELAY_MS, GROUP, ORDERS, SESSION_MS, Stage, partition, subscription
+from ottla.errors import ErrorCode, ProtocolViolation
+from ottla.groups.answers import (
+    DescribedMember,
+    GroupDescription,
+    GroupErrors,
+    GroupList,
+    JoinAnswer,
+    ListedGroup,
+    PartitionErrors,
+    SyncAnswer,
+)
+from ottla.groups.coordinator import Coordinator, Phase, partition_for
+from ottla.groups.effects import Respond
+from ottla.groups.events import Appended, AppendFailed, PartitionsDeleted
+from ottla.groups.rules import GroupRules
+from ottla.ids import LeaderEpoch, Offset
+from ottla.protocol.offsets_topic import (
+    TYPES,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+# What Java says: "…".hashCode(), and the partition of 50 that Kafka makes of it.
+HASHED = {
+    "": (0, 0),
+    "a": (97, 47),
+    "billing": (-109829509, 9),
+    "größe😀": (423021364, 14),
+    "polygenelubricants": (-2147483648, 0),  # has no absolute value of 32 bits
+}
+
+
+@pytest.mark.parametrize("group_id", HASHED)
+def test_a_group_has_the_partition_that_kafka_gives_it(group_id: str) -> None:
+    hashed, of_50 = HASHED[group_id]
+    assert partition_for(group_id, 50) == of_50
+    if hashed != -(2**31):
+        assert partition_for(group_id, 2**31) == abs(hashed)
+
+
+# Requests that do not come before a group.
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "allowed"),
+    [(5_999, False), (6_000, True), (1_800_000, True), (1_800_001, False)],
+)
+def test_a_session_has_bounds(session_ms: int, allowed: bool) -> None:
+    stage = Stage()
+    answer = stage.joined(stage.join(session_ms=session_ms))
+    if allowed:
+        assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
+    else:
+        assert answer == JoinAnswer(ErrorCode.INVALID_SESSION_TIMEOUT, "")
+        assert stage.coordinator.ledger.groups == {}
+
+
+def refusals(stage: Stage) -> list[ErrorCode]:
+    """What each request gets, heartbeats aside."""
+    deleted = stage.answer(stage.delete_groups("g"), GroupErrors)
+    return [
+        stage.joined(stage.join()).error,
+        stage.synced(stage.sync("m", 1)).error,
+        stage.leave("m").error,
+        stage.commit(),
+        stage.commit(producer_id=1),
+        stage.delete_offsets(ORDERS).error,
+        deleted.groups[0][1],
+        stage.coordinator.fetch_offsets("g", None).error,
+        stage.coordinator.describe("g").error,
+    ]
+
+
+def test_while_it_loads_clients_are_told_to_wait() -> None:
+    stage = Stage()
+    stage.epoch = LeaderEpoch(2)
+    stage.carry_out(stage.coordinator.lead(stage.epoch, stage.now_ms))
+    assert stage.coordinator.phase is Phase.LOADING
+    assert set(refusals(stage)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert stage.heartbeat("m", 1) is ErrorCode.NONE
+    loading = GroupList(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
+    assert stage.coordinator.list_groups() == loading
+
+
+def test_who_does_not_lead_says_so() -> None:
+    stage = Stage()
+    stage.commit(5)
+    stage.carry_out(stage.coordinator.resign(LeaderEpoch(2), stage.now_ms))
+    assert set(refusals(stage)) == {ErrorCode.NOT_COORDINATOR}
+    assert stage.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
+    assert stage.coordinator.list_groups() == GroupList(ErrorCode.NONE, ())
+    assert stage.timers == {}
+
+
+def test_who_waits_is_sent_to_the_next_coordinator() -> None:
+    stage = Stage()
+    leader, follower = stage.completing(2)
+    waiting = stage.sync(follower, 1)
+    stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
+    assert stage.synced(waiting) == SyncAnswer(ErrorCode.NOT_COORDINATOR)
+    stage.begin()
+    member_id, rejoin = stage.join_twice()
+    stage.join()
+    stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
+    assert stage.joined(rejoin) == JoinAnswer(ErrorCode.NOT_COORDINATOR, member_id)
+    assert stage.timers == {}
+    assert leader != follower
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_news_of_old_epochs_change_nothing(epoch: int) -> None:
+    stage = Stage()
+    stage.commit(5)
+    assert stage.coordinator.lead(LeaderEpoch(epoch), 0) == []
+    assert stage.coordinator.resign(LeaderEpoch(epoch), 0) == []
+    assert stage.offset() == 5
+
+
+def test_what_an_old_epoch_began_is_answered_and_changes_nothing() -> None:
+    stage = Stage(auto=False)
+    tokens = [stage.send_commit(5), stage.send_commit(6)]
+    first, second = stage.appends
+    stage.appends.clear()
+    stage.begin()
+    stage.do(Appended(first, Offset(0)))
+    stage.do(AppendFailed(second, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    errors = [stage.answer(token, PartitionErrors).partitions[0][1] for token in tokens]
+    assert errors == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    assert stage.offset() == -1
+
+
+def test_deletions_of_an_old_epoch_are_answered() -> None:
+    stage = Stage()
+    stage.commit(5)
+    stage.commit(5, group_id="other")
+    stage.auto = False
+    tokens = [stage.delete_groups(GROUP), stage.delete_groups("other")]
+    first, second = stage.appends
+    stage.begin()
+    stage.do(Appended(first, Offset(9)))
+    stage.do(AppendFailed(second, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    errors = [stage.answer(token, GroupErrors).groups[0][1] for token in tokens]
+    assert errors == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    assert stage.offset() == 5
+
+
+def test_an_assignment_of_an_old_epoch_is_nobodys() -> None:
+    stage = Stage(auto=False)
+    (leader,) = stage.completing(1)
+    stage.sync(leader, 1, {leader: b"old"})
+    append = stage.appends.pop()
+    stage.begin()
+    assert stage.coordinator.step(Appended(append, Offset(0)), stage.now_ms) == []
+
+
+def test_partitions_deleted_while_it_loads_lose_their_offsets() -> None:
+    stage = Stage()
+    stage.commit(5)
+    stage.epoch = LeaderEpoch(stage.epoch + 1)
+    stage.carry_out(stage.coordinator.lead(stage.epoch, stage.now_ms))
+    stage.do(PartitionsDeleted(frozenset({ORDERS})))
+    stage.load()
+    stage.commit_append()
+    assert stage.offset() == -1
+
+
+# Loading.
+
+
+def load(*records: tuple[bytes, bytes | None]) -> Coordinator:
+    coordinator = Coordinator(GroupRules())
+    coordinator.lead(LeaderEpoch(1), 0)
+    for offset, (key, value) in enumerate(records):
+        assert coordinator.replay(LeaderEpoch(1), Offset(offset), key, value)
+    coordinator.finish_loading(LeaderEpoch(1), 0)
+    return coordinator
+
+
+GROUP_KEY = TYPES.encode_key(GroupMetadataKey(group=GROUP))
+OFFSET_KEY = TYPES.encode_key(OffsetCommitKey(group=GROUP, topic="orders", partition=0))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_groups_of_every_release_are_read(version: int) -> None:
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=4,
+        protocol="range",
+        leader="m",
+        members=[
+            MemberMetadata(
+                member_id="m",
+                group_instance_id="i",
+                client_id="c",
+                client_host="h",
+                rebalance_timeout=70_000,
+                session_timeout=9_000,
+                subscription=subscription("orders"),
+                assignment=b"share",
+            )
+        ],
+    )
+    group = load((GROUP_KEY, TYPES.encode_value(value, version))).ledger.groups[GROUP]
+    member = group.roster["m"]
+    assert (group.generation, group.protocol_name, group.roster.leader) == (4, "range", "m")
+    assert (member.session_timeout_ms, member.assignment) == (9_000, b"share")
+    # Without one of its own, a member has its session to rebalance in.
+    assert member.rebalance_timeout_ms == (70_000 if version >= 1 else 9_000)
+    assert member.instance_id == ("i" if version >= 3 else None)
+    assert group.subscribed == {"orders"}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_of_every_release_are_read(version: int) -> None:
+    value = OffsetCommitValue(
+        offset=5, leader_epoch=3, metadata="n", commit_timestamp=10, expire_timestamp=20
+    )
+    coordinator = load((OFFSET_KEY, TYPES.encode_value(value, version)))
+    committed = coordinator.ledger.offsets.of(GROUP)[ORDERS]
+    assert (committed.offset, committed.metadata, committed.committed_ms) == (5, "n", 10)
+    assert committed.leader_epoch == (3 if version >= 3 else -1)
+    assert committed.expires_ms == (20 if version == 1 else None)
+    assert coordinator.describe(GROUP).state == "Empty"
+
+
+def test_a_leader_that_is_no_member_does_not_lead() -> None:
+    member = MemberMetadata(
+        member_id="m", client_id="", client_host="", session_timeout=9, subscription=b"",
+        assignment=b"",
+    )  # fmt: skip
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=1, protocol=None, leader="gone", members=[member]
+    )
+    group = load((GROUP_KEY, TYPES.encode_value(value, 3))).ledger.groups[GROUP]
+    assert group.roster.leader == "m"
+
+
+def test_offsets_outlive_a_group_that_is_deleted_alone() -> None:
+    offset = OffsetCommitValue(offset=5, metadata="", commit_timestamp=0)
+    coordinator = load((OFFSET_KEY, TYPES.encode_value(offset, 3)), (GROUP_KEY, None))
+    assert coordinator.fetch_offsets(GROUP, [ORDERS]).offsets[ORDERS].offset == 5
+    assert len(coordinator.list_groups().groups) == 1
+
+
+def test_records_of_other_groups_and_later_releases_are_left_alone() -> None:
+    other = TYPES.encode_key(ConsumerGroupMetadataKey(group_id="new"))
+    value = TYPES.encode_value(ConsumerGroupMetadataValue(epoch=1), 0)
+    coordinator = load((other, value), (b"\x7f\0later", b"value"))
+    assert coordinator.list_groups().groups == ()
+
+
+def test_a_damaged_record_stops_the_load() -> None:
+    coordinator = Coordinator(GroupRules())
+    coordinator.lead(LeaderEpoch(1), 0)
+    with pytest.raises(ProtocolViolation):
+        coordinator.replay(LeaderEpoch(1), Offset(0), GROUP_KEY, b"\0\3")
+
+
+def test_a_member_that_joins_after_a_load_is_known() -> None:
+    stage = Stage()
+    leader, follower = stage.stable(2)
+    stage.crash()
+    assert stage.joined(stage.join(follower)).generation == 1
+    assert stage.waits(stage.join(leader))
+
+
+# Questions.
+
+
+def test_a_stable_group_is_described_with_what_its_members_read() -> None:
+    stage = Stage()
+    (member,) = stage.stable(1)
+    assert stage.coordinator.describe(GROUP) == GroupDescription(
+        GROUP,
+        state="Stable",
+        protocol_type="consumer",
+        protocol_name="range",
+        members=(
+            DescribedMember(
+                member,
+                None,
+                "client",
+                "/10.0.0.1",
+                subscription("orders"),
+                f"share of {member}".encode(),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("state", ["preparing", "completing"])
+def test_a_group_that_rebalances_is_described_without(state: str) -> None:
+    stage = Stage()
+    getattr(stage, state)(1)
+    described = stage.coordinator.describe(GROUP)
+    assert described.protocol_name == ""
+    assert described.members[0].metadata == b""
+
+
+def test_a_group_that_is_not_there_is_dead() -> None:
+    described = Stage().coordinator.describe("ghost")
+    assert described == GroupDescription("ghost", ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+
+
+def test_groups_are_listed_by_state_and_type() -> None:
+    stage = Stage()
+    stage.stable(1)
+    stage.commit(5, group_id="simple")
+    listed = {
+        GROUP: ListedGroup(GROUP, "consumer", "Stable", "classic"),
+        "simple": ListedGroup("simple", "", "Empty", "classic"),
+    }
+
+    def names(states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> set[str]:
+        groups = stage.coordinator.list_groups(states, types).groups
+        assert all(listed[group.group_id] == group for group in groups)
+        return {group.group_id for group in groups}
+
+    assert names() == {GROUP, "simple"}
+    assert names((" sTaBLe ",)) == {GROUP}
+    assert names(("Empty", "Dead")) == {"simple"}
+    assert names(("nonsense",)) == set()
+    assert names((), ("Classic",)) == {GROUP, "simple"}
+    assert names(("Empty",), ("classic", "consumer")) == {"simple"}
+    assert names((), ("consumer",)) == set()
+
+
+def test_groups_do_not_disturb_each_other() -> None:
+    stage = Stage()
+    stage.stable(1)
+    stage.join(group_id="other")
+    stage.advance(DELAY_MS)
+    assert stage.state == "Stable"
+    stage.advance(SESSION_MS)
+    assert stage.state == "Empty"
+    assert "other" not in stage.coordinator.ledger.groups
+
+
+def test_a_question_changes_nothing() -> None:
+    stage = Stage()
+    stage.coordinator.describe("a")
+    stage.coordinator.fetch_offsets("b", [partition("t")])
+    stage.coordinator.list_groups()
+    assert stage.coordinator.ledger.groups == {}
+    assert not any(isinstance(effect, Respond) for effect in stage.told)

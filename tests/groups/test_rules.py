@@ -1,0 +1,32 @@
+"""A broker's settings as its groups use them."""
+
+from ottla.groups.rules import GroupRules
+from ottla.settings.broker import BROKER
+from ottla.settings.config import Config
+from ottla.settings.properties import read_properties
+from ottla.settings.resolution import broker_config
+
+
+def test_the_defaults_are_those_of_the_settings() -> None:
+    assert GroupRules.of(Config(BROKER, {})) == GroupRules()
+
+
+def test_what_a_broker_sets_counts() -> None:
+    text = """
+        group.min.session.timeout.ms=10
+        group.max.session.timeout.ms=20
+        group.max.size=3
+        group.initial.rebalance.delay.ms=0
+        offset.metadata.max.bytes=7
+        offsets.retention.minutes=2
+        offsets.retention.check.interval.ms=5
+    """
+    assert GroupRules.of(broker_config(read_properties(text, "test"))) == GroupRules(
+        session_timeout_ms_min=10,
+        session_timeout_ms_max=20,
+        members_max=3,
+        initial_rebalance_delay_ms=0,
+        offset_metadata_length_max=7,
+        offsets_retention_ms=120_000,
+        offsets_retention_check_interval_ms=5,
+    )

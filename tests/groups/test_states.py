@@ -1,0 +1,34 @@
+"""The table of moves."""
+
+import pytest
+
+from ottla.groups.group import ClassicGroup
+from ottla.groups.states import MOVES, IllegalMove, State
+
+# As Kafka's ClassicGroupState has them, by where a move leads.
+FROM = {
+    State.EMPTY: {State.PREPARING},
+    State.PREPARING: {State.STABLE, State.COMPLETING, State.EMPTY},
+    State.COMPLETING: {State.PREPARING},
+    State.STABLE: {State.COMPLETING},
+    State.DEAD: {State.STABLE, State.PREPARING, State.COMPLETING, State.EMPTY},
+}
+
+
+def test_the_moves_are_kafkas() -> None:
+    assert {(a, b) for a, targets in MOVES.items() for b in targets} == {
+        (a, b) for b, sources in FROM.items() for a in sources
+    }
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("target", State)
+def test_an_illegal_move_raises_and_changes_nothing(state: State, target: State) -> None:
+    group = ClassicGroup("g", state=state, state_since_ms=7)
+    if target in MOVES[state]:
+        group.move_to(target, 9)
+        assert (group.state, group.state_since_ms) == (target, 9)
+    else:
+        with pytest.raises(IllegalMove, match=f"from {state.value} to {target.value}"):
+            group.move_to(target, 9)
+        assert (group.state, group.state_since_ms) == (state, 7)
