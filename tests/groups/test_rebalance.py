@@ -260,6 +260,21 @@ def test_who_waits_for_its_assignment_need_not_send_heartbeats() -> None:
     )
 
 
+def test_who_waited_in_vain_for_its_assignment_has_a_session_again() -> None:
+    stage = Stage()
+    leader, follower = stage.completing(2)
+    waiting = stage.sync(follower, 1)
+    stage.advance(SESSION_MS - 1)
+    stage.heartbeat(leader, 1)
+    stage.advance(1)
+    session = Timer(TimerKind.SESSION, "billing", follower)
+    assert session not in stage.timers
+    stage.leave(leader)
+    assert stage.synced(waiting) == SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert stage.timers[session].at_ms == stage.now_ms + SESSION_MS
+    assert SYNC not in stage.timers
+
+
 def test_a_stale_timer_does_nothing() -> None:
     stage = Stage()
     (leader,) = stage.stable(1)
