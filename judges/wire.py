@@ -40,8 +40,16 @@ class Wire:
 
     def ask(self, request: Message, version: int, expected: type[T]) -> T:
         """The answer to a request; ConnectionError when the broker hangs up instead."""
+        self.send(request, version)
+        return self.receive(expected)
+
+    def send(self, request: Message, version: int) -> None:
+        """Send a request whose answer may take its time."""
         _, buffers = self._conversation.send(request, version)
         self._socket.sendall(b"".join(buffers))
+
+    def receive(self, expected: type[T]) -> T:
+        """The answer to what was sent; ConnectionError when the broker hangs up instead."""
         while True:
             data = self._socket.recv(_CHUNK_BYTES)
             if not data:

@@ -92,6 +92,16 @@ def test_a_deletion_that_cannot_be_stored_leaves_all_as_it_was() -> None:
     assert (stage.state, stage.generation, stage.offset()) == ("Empty", 2, 5)
 
 
+def test_ids_handed_out_do_not_come_back_with_a_group_whose_deletion_failed() -> None:
+    stage = Stage()
+    stage.leave(*stage.stable(1))
+    late = stage.joined(stage.join()).member_id
+    stage.auto = False
+    stage.delete_groups(GROUP)
+    stage.fail_append()
+    assert stage.joined(stage.join(late)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_new_group_is_not_replaced_by_one_whose_deletion_failed() -> None:
     stage = Stage()
     stage.leave(*stage.stable(1))

@@ -424,6 +424,23 @@ def test_a_static_member_is_again_who_it_was_when_the_log_fails() -> None:
     assert stage.heartbeat(leader, 1, "a") is ErrorCode.NONE
 
 
+def test_a_static_member_that_comes_back_before_it_synced_is_still_expected() -> None:
+    stage = Stage()
+    tokens = [stage.join(instance_id=name) for name in "ab"]
+    stage.advance(2 * DELAY_MS)
+    leader, follower = (stage.joined(token).member_id for token in tokens)
+    stage.sync(leader, 1, {}, instance_id="a")
+    stage.auto = False
+    stage.join(instance_id="b")
+    assert stage.group.unsynced == {"b-3"}
+    stage.fail_append()
+    assert stage.group.unsynced == {follower}
+    assert session(stage, "b-3") is None
+    assert session(stage, follower) == SESSION_MS
+    stage.sync(follower, 1, instance_id="b")
+    assert Timer(TimerKind.SYNC, "billing") not in stage.timers
+
+
 def test_a_static_member_in_flight_gets_its_answer_from_a_rebalance_in_between() -> None:
     stage = Stage()
     leader, _ = static_group(stage)
