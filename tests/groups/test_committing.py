@@ -122,6 +122,14 @@ def test_a_simple_group_that_could_not_commit_is_none() -> None:
     assert stage.coordinator.list_groups().groups == ()
 
 
+def test_a_group_that_was_only_looked_at_goes_when_its_commit_fails() -> None:
+    stage = Stage(auto=False)
+    stage.send_commit(5)
+    assert stage.joined(stage.join(protocols=())).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    stage.fail_append()
+    assert stage.coordinator.ledger.groups == {}
+
+
 def test_a_request_without_offsets_is_answered() -> None:
     stage = Stage()
     token = stage.send_commit(but={"offsets": ()})

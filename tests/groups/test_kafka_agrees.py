@@ -1,21 +1,24 @@
-"""A real Kafka is asked everything that the table says, and our ledger reads what it wrote."""
+"""A real Kafka is asked everything that the table says; it reads what we wrote, and we it."""
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from itertools import count
-from time import monotonic
+from time import monotonic, time
 
 import pytest
 
 from groups.situations import CASES, REQUESTS
-from groups.stage import RANGE, SESSION_MS
+from groups.stage import DELAY_MS, GROUP, RANGE, SESSION_MS, Stage, partition
 from judges.kafka_broker import KafkaBroker
 from judges.wire import Wire
 from kafka_java import kafka_broker
 from ottla.errors import ErrorCode
+from ottla.groups.answers import JoinAnswer, JoinedMember
 from ottla.groups.ledger import Ledger
 from ottla.groups.questions import describe
-from ottla.ids import NO_PRODUCER_ID, ProducerId
+from ottla.groups.rules import GroupRules
+from ottla.ids import NO_PRODUCER_ID, Offset, ProducerId
+from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -72,7 +75,10 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from ottla.records.batch import batches
+from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_control, read_end_txn_marker
+
+pytestmark = pytest.mark.xdist_group("kafka")
 
 TOPIC = "orders"
 PATIENCE_S = 30
@@ -165,13 +171,14 @@ class KafkaSituation:
             answer = self.ask_sync(self.wire, member_id, self.generation)
             assert answer.error_code == 0
 
-    def send_join(self, wire: Wire, member_id: str) -> None:
+    def send_join(self, wire: Wire, member_id: str, instance_id: str | None = None) -> None:
         protocol = JoinGroupRequestProtocol(name=RANGE.name, metadata=RANGE.metadata)
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=60_000,
             member_id=member_id,
+            group_instance_id=instance_id,
             protocol_type="consumer",
             protocols=(protocol,),
         )
@@ -303,7 +310,89 @@ def test_kafka_answers_as_the_table_says(
     assert answer == (expected or ErrorCode.NONE)
 
 
+# Static members.
+
+
+def static_story(
+    join: Callable[[str, str], JoinAnswer], sync: Callable[[str], bytes]
+) -> list[object]:
+    """A static member comes twice, then the first of the two comes back with its id."""
+    first = join("", "a")
+    share = sync(first.member_id)
+    second = join("", "a")
+    assert second.member_id not in ("", first.member_id)
+    fenced = join(first.member_id, "a")
+    stranger = join(second.member_id, "b")
+    return [
+        (first.error, first.generation, first.leader == first.member_id, len(first.members)),
+        share,
+        (second.error, second.generation, second.leader == second.member_id),
+        (second.skip_assignment, [member.instance_id for member in second.members]),
+        (fenced.error, fenced.member_id == first.member_id, fenced.generation),
+        (stranger.error, stranger.member_id == second.member_id),
+        sync(second.member_id),
+    ]
+
+
+def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
+    stage = Stage(GroupRules(initial_rebalance_delay_ms=0))
+
+    def our_join(member_id: str, instance_id: str) -> JoinAnswer:
+        token = stage.join(member_id, instance_id=instance_id)
+        stage.advance(0)
+        return stage.joined(token)
+
+    def our_sync(member_id: str) -> bytes:
+        token = stage.sync(member_id, 1, {member_id: b"share"}, instance_id="a")
+        return stage.synced(token).assignment
+
+    with ExitStack() as connections:
+        theirs = KafkaSituation(kafka, "none", connections)
+
+        def their_join(member_id: str, instance_id: str) -> JoinAnswer:
+            theirs.send_join(theirs.wire, member_id, instance_id)
+            return join_answer(theirs.wire.receive(JoinGroupResponse))
+
+        def their_sync(member_id: str) -> bytes:
+            share = SyncGroupRequestAssignment(member_id=member_id, assignment=b"share")
+            request = SyncGroupRequest(
+                group_id=theirs.group_id,
+                generation_id=1,
+                member_id=member_id,
+                group_instance_id="a",
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=(share,),
+            )
+            return theirs.wire.ask(request, 5, SyncGroupResponse).assignment
+
+        assert static_story(our_join, our_sync) == static_story(their_join, their_sync)
+
+
+def join_answer(told: JoinGroupResponse) -> JoinAnswer:
+    members = tuple(
+        JoinedMember(member.member_id, member.group_instance_id, member.metadata)
+        for member in told.members
+    )
+    return JoinAnswer(
+        ErrorCode(told.error_code),
+        told.member_id,
+        told.generation_id,
+        told.protocol_type,
+        told.protocol_name,
+        told.leader,
+        told.skip_assignment,
+        members,
+    )
+
+
 # What Kafka wrote.
+
+
+def described_by(wire: Wire, group_id: str) -> DescribedGroup:
+    request = DescribeGroupsRequest(groups=(group_id,))
+    (described,) = wire.ask(request, 6, DescribeGroupsResponse).groups
+    return described
 
 
 def committed_by(wire: Wire, group_id: str) -> dict[tuple[str, int], tuple[int, int, str | None]]:
@@ -335,7 +424,7 @@ def ledger_of(broker: KafkaBroker) -> Ledger:
                 continue
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
             for record in batch.records():
-                ledger.replay(record.offset, record.key, record.value, producer_id)
+                ledger.replay(Offset(record.offset), record.key, record.value, producer_id)
     return ledger
 
 
@@ -350,8 +439,7 @@ def test_our_ledger_reads_what_kafka_wrote(kafka: KafkaBroker) -> None:
         assert deleted.delete() is ErrorCode.NONE
         wire = known["stable"].wire
         ids = tuple(situation.group_id for situation in known.values())
-        request = DescribeGroupsRequest(groups=ids)
-        described = wire.ask(request, 6, DescribeGroupsResponse).groups
+        described = [described_by(wire, group_id) for group_id in ids]
         offsets = {group_id: committed_by(wire, group_id) for group_id in ids}
         ledger = ledger_of(kafka)
     assert deleted.group_id not in ledger.groups
@@ -365,6 +453,73 @@ def test_our_ledger_reads_what_kafka_wrote(kafka: KafkaBroker) -> None:
     assert ledger.groups[stable].generation == known["stable"].generation
     assert offsets[stable] == {(TOPIC, 0): (5, 2, "n")}
     assert offsets[known["simple"].group_id] == {(TOPIC, 0): (5, 2, "n")}
+
+
+def test_kafka_reads_what_we_wrote(kafka: KafkaBroker) -> None:
+    stage = our_groups()
+    kafka.stop()
+    append_to(kafka, stage)
+    kafka.start()
+    with kafka.wire() as wire:
+        until(lambda: described_by(wire, GROUP).error_code == 0)
+        for ours in stage.coordinator.list_groups().groups:
+            compare(described_by(wire, ours.group_id), stage.coordinator.ledger)
+            fetched = stage.coordinator.fetch_offsets(ours.group_id, None).offsets
+            assert committed_by(wire, ours.group_id) == {
+                (at.topic, at.partition): (found.offset, found.leader_epoch, found.metadata)
+                for at, found in fetched.items()
+            }
+        # A member goes on with Kafka as its coordinator, as if nothing had happened.
+        member = next(iter(stage.group.roster))
+        beat = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=stage.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+        )
+        assert wire.ask(beat, 4, HeartbeatResponse).error_code == 0
+        gone = described_by(wire, "deleted")
+        assert (gone.error_code, gone.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+
+
+def our_groups() -> Stage:
+    """A stable group with a static member, one that all have left, a simple and a deleted one."""
+    stage = Stage()
+    stage.now_ms = int(time() * 1000)  # what Kafka reads must not have expired
+    for instance_id in ("a", None):
+        but = {"member_id_required": False}
+        stage.join(instance_id=instance_id, session_ms=600_000, but=but)
+    stage.advance(2 * DELAY_MS)
+    stage.sync_all(stage.members())
+    leader = stage.members()[0]
+    assert stage.commit(7, member_id=leader, instance_id="a", generation=1) is ErrorCode.NONE
+    assert stage.commit(8, group_id="simple") is ErrorCode.NONE
+    old = {"retention_ms": 900_000}
+    assert stage.commit(9, group_id="simple", at=partition("bills"), but=old) is ErrorCode.NONE
+    assert stage.commit(10, group_id="deleted") is ErrorCode.NONE
+    assert stage.deleted("deleted") == [ErrorCode.NONE]
+    stage.join(group_id="left", but={"member_id_required": False})
+    stage.advance(DELAY_MS)
+    stage.leave("client-3", group_id="left")
+    states = {group.group_id: group.state for group in stage.coordinator.list_groups().groups}
+    assert states == {GROUP: "Stable", "simple": "Empty", "left": "Empty"}
+    stage.crash()  # both have nothing but the log
+    return stage
+
+
+def append_to(broker: KafkaBroker, stage: Stage) -> None:
+    """Put our records behind Kafka's own, while it is stopped."""
+    path = max((broker.data / "__consumer_offsets-0").glob("*.log"))
+    headers = [batch.header for batch in batches(path.read_bytes())]
+    next_offset, leader_epoch = headers[-1].next_offset, headers[-1].leader_epoch
+    builder = BatchBuilder()
+    for entry in stage.log:
+        assert entry.record is not None
+        assert builder.append(stage.now_ms, entry.record.key, entry.record.value)
+    with path.open("ab") as file:
+        file.write(builder.build(base_offset=next_offset, leader_epoch=leader_epoch))
+    # Without the mark of a clean stop Kafka reads its logs to their end.
+    (broker.data / CLEAN_SHUTDOWN).unlink()
 
 
 def compare(told: DescribedGroup, ledger: Ledger) -> None:

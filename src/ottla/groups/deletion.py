@@ -118,8 +118,6 @@ def offsets_deleted(ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, t
     """The log has the tombstones."""
     for group_id, partition in then.offsets:
         ledger.delete(group_id, partition, base_offset)
-    for group in then.groups:
-        ledger.sweep(group.group_id)
     if then.token is not None and then.answer is not None:
         turn.respond(then.token, then.answer)
 
