@@ -1,0 +1,158 @@
+"""Histories of groups as text: what happens, and below it every effect.
+
+OTTLA_REWRITE_SCRIPTS=1 writes the effects anew; a person reads the difference.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from groups.stage import Stage
+from ottla.errors import ErrorCode
+from ottla.groups.answers import (
+    Answer,
+    HeartbeatAnswer,
+    JoinAnswer,
+    LeaveAnswer,
+    PartitionErrors,
+    SyncAnswer,
+)
+from ottla.groups.effects import Append, CancelTimer, Effect, RequestToken, Respond, SetTimer
+
+SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
+EFFECT = "    "
+
+
+class Player:
+    """Does what the lines of a script say. Clients are named by what their first join says."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(auto=False)
+        self.begin_ms = self.stage.now_ms
+        self.clients: dict[str, str] = {}  # name to member id
+        self.asked: dict[RequestToken, str] = {}
+        self.told = 0
+
+    def play(self, line: str) -> list[str]:
+        """The effects of a line."""
+        verb, *words = line.split()
+        self.told = len(self.stage.told)
+        getattr(self, f"do_{verb}")(*words)
+        return [self.show(effect) for effect in self.stage.told[self.told :]]
+
+    def send(self, name: str, token: RequestToken) -> None:
+        self.asked[token] = name
+        for answered, who in self.asked.items():
+            answer = self.stage.answers.get(answered)
+            if isinstance(answer, JoinAnswer) and answer.member_id:
+                self.clients[who] = answer.member_id
+
+    def do_join(self, name: str, instance_id: str | None = None) -> None:
+        token = self.stage.join(self.clients.get(name, ""), instance_id=instance_id)
+        self.send(name, token)
+
+    def do_restart(self, name: str, instance_id: str) -> None:
+        self.clients.pop(name, None)
+        self.do_join(name, instance_id)
+
+    def do_sync(self, name: str, generation: str, *shares: str) -> None:
+        given = dict(share.split("=") for share in shares)
+        assignments = {self.clients[who]: share.encode() for who, share in given.items()}
+        token = self.stage.sync(self.clients[name], int(generation), assignments)
+        self.send(name, token)
+
+    def do_heartbeat(self, name: str, generation: str) -> None:
+        self.stage.heartbeat(self.clients[name], int(generation))
+
+    def do_leave(self, name: str) -> None:
+        self.stage.leave(self.clients[name])
+
+    def do_commit(self, name: str, generation: str, offset: str) -> None:
+        token = self.stage.send_commit(
+            int(offset), member_id=self.clients[name], generation=int(generation)
+        )
+        self.send(name, token)
+
+    def do_appended(self) -> None:
+        self.stage.commit_append()
+        for token, name in list(self.asked.items()):
+            self.send(name, token)
+
+    def do_fails(self, error: str) -> None:
+        self.stage.fail_append(ErrorCode[error])
+
+    def do_wait(self, milliseconds: str) -> None:
+        self.stage.advance(int(milliseconds))
+        for token, name in list(self.asked.items()):
+            self.send(name, token)
+
+    def do_kill(self, written: str = "") -> None:
+        if written == "written":
+            self.stage.write(self.stage.appends[0])
+        self.stage.crash()
+
+    # Showing.
+
+    def show(self, effect: Effect) -> str:
+        match effect:
+            case Respond(token, answer):
+                who = self.asked.get(token)
+                return f"{'answer' if who is None else f'{who} hears'}: {self.answer(answer)}"
+            case SetTimer(timer, _, at_ms):
+                name = " ".join(part for part in (timer.kind.value, timer.member_id) if part)
+                return f"timer {name} at {at_ms - self.begin_ms}"
+            case CancelTimer(timer):
+                name = " ".join(part for part in (timer.kind.value, timer.member_id) if part)
+                return f"no timer {name}"
+            case Append(records=records, then=then):
+                return f"append {len(records)} for {type(then).__name__}"
+
+    @staticmethod
+    def answer(answer: Answer) -> str:
+        match answer:
+            case JoinAnswer(error=ErrorCode.NONE):
+                members = " ".join(member.member_id for member in answer.members)
+                text = (
+                    f"{answer.member_id} in generation {answer.generation}, {answer.leader} leads"
+                )
+                return f"{text} {members}".rstrip() + " (skip)" * answer.skip_assignment
+            case JoinAnswer():
+                return f"{answer.error.name} {answer.member_id}".rstrip()
+            case SyncAnswer(error=ErrorCode.NONE):
+                return f"has {answer.assignment.decode() or 'nothing'}"
+            case SyncAnswer() | HeartbeatAnswer():
+                return answer.error.name
+            case LeaveAnswer():
+                return " ".join(leaver.error.name for leaver in answer.leavers)
+            case PartitionErrors():
+                return " ".join(f"{at} {error.name}" for at, error in answer.partitions)
+            case _:
+                raise AssertionError(answer)
+
+
+def played(text: str) -> str:
+    """The script with the effects that it has."""
+    player = Player()
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(EFFECT):
+            continue
+        lines.append(line)
+        if line and not line.startswith("#"):
+            lines.extend(EFFECT + effect for effect in player.play(line))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script(path: Path) -> None:
+    text = path.read_text()
+    found = played(text)
+    if os.environ.get("OTTLA_REWRITE_SCRIPTS"):
+        path.write_text(found)
+    else:
+        assert found == text
+
+
+def test_there_are_scripts() -> None:
+    assert len(SCRIPTS) >= 4
