@@ -192,6 +192,23 @@ def test_the_outcome_of_a_generation_that_is_over_changes_nothing(committed: boo
     assert (stage.state, stage.generation) == ("CompletingRebalance", 2)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_assignment_of_a_deleted_group_does_not_reach_its_successor(committed: bool) -> None:
+    stage = Stage(auto=False)
+    (old,) = stage.completing(1)
+    stage.sync(old, 1, {old: b"old"})
+    stage.leave(old)
+    stage.delete_groups("billing")
+    (new,) = stage.completing(1)
+    waiting = stage.sync(new, 1, {new: b"new"})
+    # The same generation of another group of the same name.
+    stage.commit_append() if committed else stage.fail_append()
+    assert stage.waits(waiting)
+    while stage.appends:
+        stage.commit_append()
+    assert stage.synced(waiting).assignment == b"new"
+
+
 def test_who_never_syncs_is_dropped_after_the_rebalance_timeout() -> None:
     stage = Stage()
     leader, follower = stage.completing(2, session_ms=90_000)

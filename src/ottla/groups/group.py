@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.groups.answers import JoinAnswer, JoinedMember
-from ottla.groups.effects import Timer, TimerKind
+from ottla.groups.effects import AssignmentStored, Timer, TimerKind
 from ottla.groups.events import Protocol
 from ottla.groups.member import Member
 from ottla.groups.roster import Roster
@@ -45,7 +45,7 @@ class ClassicGroup:
     roster: Roster = field(default_factory=Roster)
     unsynced: set[str] = field(default_factory=set[str])  # have not asked for their assignment
     initial_delay: InitialDelay | None = None  # in PreparingRebalance that began in Empty
-    assignment_in_flight: bool = False  # the leader has brought it, the log does not have it yet
+    in_flight: AssignmentStored | None = None  # what the leader brought and the log has not yet
     stored: bool = False  # a record of it was sent to the log
 
     def move_to(self, state: State, now_ms: int) -> None:
@@ -53,7 +53,7 @@ class ClassicGroup:
         check_move(self.group_id, self.state, state)
         self.state = state
         self.state_since_ms = now_ms
-        self.assignment_in_flight = False
+        self.in_flight = None
         if state is not State.PREPARING:
             self.initial_delay = None
 

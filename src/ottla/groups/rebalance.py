@@ -158,7 +158,7 @@ def sync(group: ClassicGroup, event: Sync, turn: Turn) -> None:
     if member.sync_token is not None:
         turn.respond(member.sync_token, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_token = event.token
-    if group.roster.leader == event.member_id and not group.assignment_in_flight:
+    if group.roster.leader == event.member_id and group.in_flight is None:
         _store_assignments(group, event, turn)
 
 
@@ -197,16 +197,15 @@ def _store_assignments(group: ClassicGroup, event: Sync, turn: Turn) -> None:
     assignments = {
         member.member_id: event.assignments.get(member.member_id, b"") for member in group.roster
     }
-    group.assignment_in_flight = True
+    group.in_flight = AssignmentStored(group.group_id, group.generation, assignments)
     group.stored = True
-    then = AssignmentStored(group.group_id, group.generation, assignments)
-    turn.append((group_record(group, assignments),), then)
+    turn.append((group_record(group, assignments),), group.in_flight)
 
 
 def assignments_stored(group: ClassicGroup, stored: AssignmentStored, turn: Turn) -> None:
     """The log has the generation: its members get their assignments (rule F3)."""
-    if group.state is not State.COMPLETING or group.generation != stored.generation:
-        return  # somebody has joined or left in between
+    if group.in_flight is not stored:
+        return  # somebody has joined or left in between, or it is another group by now
     for member in group.roster:
         member.assignment = stored.assignments[member.member_id]
     group.move_to(State.STABLE, turn.now_ms)
@@ -221,7 +220,7 @@ def assignments_not_stored(
     group: ClassicGroup, lost: AssignmentStored, error: ErrorCode, turn: Turn
 ) -> None:
     """The log does not have the generation: nobody gets anything, another one has to form."""
-    if group.state is not State.COMPLETING or group.generation != lost.generation:
+    if group.in_flight is not lost:
         return
     _withdraw_assignments(group, error, turn)
     prepare(group, turn)
