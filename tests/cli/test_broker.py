@@ -1,15 +1,17 @@
 """`ottla broker` and `ottla dev` as processes, with a client that is not ours."""
 
+import asyncio
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiokafka
 import kafka
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
@@ -27,9 +29,10 @@ class Running:
 
 
 @contextmanager
-def dev(folder: Path) -> Generator[Running]:
+def dev(folder: Path, *overrides: str) -> Generator[Running]:
+    options = [word for one in overrides for word in ("--override", one)]
     process = subprocess.Popen(
-        [OTTLA, "dev", "--port", "0", "--data", str(folder)],
+        [OTTLA, "dev", "--port", "0", "--data", str(folder), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,3 +113,68 @@ def test_a_wrong_file_is_explained(tmp_path: Path) -> None:
     code, told = refused("broker", "--override", "zookeeper.connect=here:2181")
     assert code == 1
     assert "zookeeper.connect" in told
+
+
+# Any below: the client's types are not complete.
+
+
+async def started_consumer(address: str) -> Any:
+    consumer: Any = aiokafka.AIOKafkaConsumer(
+        "g",
+        bootstrap_servers=address,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    return consumer
+
+
+async def read(consumers: list[Any], until: Callable[[list[bytes]], bool]) -> list[bytes]:
+    """What consumers of one group see together, until it is enough."""
+    seen: list[bytes] = []
+    while not until(seen):
+        for consumer in consumers:
+            for records in (await consumer.getmany(timeout_ms=100)).values():
+                seen += [record.value for record in records]
+    return seen
+
+
+async def produce(address: str, numbers: range) -> None:
+    producer: Any = aiokafka.AIOKafkaProducer(bootstrap_servers=address)
+    await producer.start()
+    for number in numbers:
+        await producer.send_and_wait("g", b"%d" % number, partition=number % 4)
+    await producer.stop()
+
+
+def test_a_group_shares_a_topic_and_resumes_where_it_committed(tmp_path: Path) -> None:
+    async def share(address: str) -> None:
+        await produce(address, range(40))
+        consumers = [await started_consumer(address) for _ in range(2)]
+
+        def shared(seen: list[bytes]) -> bool:
+            shares = [one.assignment() for one in consumers]
+            return len(set(seen)) == 40 and [len(one) for one in shares] == [2, 2]
+
+        await read(consumers, shared)
+        # Whatever was read before the last rebalance, all of it counts now.
+        for consumer in consumers:
+            await consumer.seek_to_end()
+            await consumer.commit(
+                {one: await consumer.position(one) for one in consumer.assignment()}
+            )
+            await consumer.stop()
+        await produce(address, range(40, 44))
+
+    async def resume(address: str) -> None:
+        consumer = await started_consumer(address)
+        seen = await read([consumer], lambda seen: len(seen) >= 4)
+        await consumer.stop()
+        assert sorted(seen) == [b"40", b"41", b"42", b"43"]
+
+    with dev(tmp_path, "num.partitions=4") as running:
+        asyncio.run(asyncio.wait_for(share(running.address), 60))
+        assert running.stop() == 0
+    with dev(tmp_path) as running:
+        asyncio.run(asyncio.wait_for(resume(running.address), 60))

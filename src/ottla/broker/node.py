@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from ottla.broker.dispatch import dispatcher, served
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.settings_in_force import SettingsInForce
 from ottla.broker.state import BrokerState
 from ottla.broker.topics import Topics
@@ -26,6 +27,7 @@ from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import OttlaError
+from ottla.groups.rules import GroupRules
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
 from ottla.log.cleaner import Cleaner
 from ottla.log.compactor import Compactor, CompactorRules
@@ -117,6 +119,8 @@ class Node:
             logs=logs,
             sessions=self._sessions(settings),
             producer_ids=ProducerIds(session, self.id),
+            groups=GroupCoordinators(lambda: GroupRules.of(settings.broker), around.clock),
+            new_id=around.new_id,
             served=served(),
         )
         topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
@@ -198,8 +202,9 @@ class Node:
         for listener in self._listeners:
             self._run(listener.keep())
             await listener.start()
-            # Listeners are closed first of all.
+            # Listeners are closed before anything else ends.
             self._exit.push_async_callback(listener.close)
+        self._exit.callback(_let_go_of_waiting, state)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on beside the others until the broker stops."""
@@ -216,6 +221,13 @@ class Node:
     def _session_changed(self, now: SessionState) -> None:
         if now is not SessionState.CONNECTED:
             _LOG.error("coordination: %s", now.value)
+
+
+def _let_go_of_waiting(state: BrokerState) -> None:
+    """Answer those who wait for a group or for records, so that nobody holds up the stop."""
+    state.groups.close()
+    for partition in state.partitions.values():
+        partition.wake_all()
 
 
 def _complain(task: asyncio.Task[None]) -> None:

@@ -4,11 +4,12 @@ Invariant: all of it is touched on the event loop alone. A partition is in `part
 while this broker leads it; the image says what the cluster is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators, PartitionCoordinator
 from ottla.broker.settings_in_force import SettingsInForce
 from ottla.clock import Clock
 from ottla.cluster.creation import AskedTopic
@@ -33,6 +34,10 @@ class TopicChanges(Protocol):
 
     async def create_missing(self, name: str) -> None:
         """Make a topic that somebody asked for, with the defaults."""
+        ...
+
+    async def create_offsets_topic(self) -> None:
+        """Make the topic that holds what groups commit, if it is missing."""
         ...
 
     async def delete(self, name: str) -> None:
@@ -78,6 +83,8 @@ class BrokerState:
     logs: Logs
     sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: GroupCoordinators
+    new_id: Callable[[], Uuid]
     served: Mapping[int, Versions]
     written_metadata: tuple[int, WrittenMetadata] = field(
         default_factory=lambda: (-1, WrittenMetadata())
@@ -111,3 +118,8 @@ class BrokerState:
     def leader_hint(self, topic: str, index: int) -> PartitionState | None:
         """Who leads a partition that this broker does not lead (KIP-951)."""
         return self.image.state(topic, index)
+
+    def coordinator(self, group_id: str) -> PartitionCoordinator:
+        """Who coordinates a group; RequestError when it is not this broker."""
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return self.groups.of(group_id, 0 if topic is None else len(topic.partitions))

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.state import BrokerState
 from ottla.cluster.creation import (
     AskedTopic,
@@ -90,6 +91,26 @@ class Topics:
         """Make a topic that somebody asked for, with the defaults."""
         try:
             await self.create(AskedTopic(name), {})
+        except RequestError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+    async def create_offsets_topic(self) -> None:
+        """Make the topic that holds what groups commit, when the first group asks for it."""
+        config = self._state.settings.broker
+        alive = len(self._state.image.brokers)
+        asked = AskedTopic(
+            OFFSETS_TOPIC,
+            config[broker.OFFSETS_TOPIC_NUM_PARTITIONS],
+            min(config[broker.OFFSETS_TOPIC_REPLICATION_FACTOR], alive),
+        )
+        values = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config[broker.OFFSETS_TOPIC_SEGMENT_BYTES]),
+        }
+        try:
+            await self.create(asked, values)
         except RequestError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -195,8 +216,9 @@ class Topics:
         for one in mine:
             partitions[one.index] = one.after
         state.image = state.image.with_topics([Topic(name, found.id, tuple(partitions))])
-        for one in mine:
-            await self._host(found, PartitionIndex(one.index), one.after)
+        await asyncio.gather(
+            *(self._host(found, PartitionIndex(one.index), one.after) for one in mine)
+        )
 
     async def _host(self, found: Topic, index: PartitionIndex, led: PartitionState) -> None:
         state, key = self._state, TopicPartition(found.name, index)
@@ -205,7 +227,7 @@ class Topics:
         if hosted is None:
             hosted = await state.logs.create(key, found.id, settings.log_rules(found.name))
         await hosted.log.begin_epoch(led.leader_epoch)
-        state.partitions[key] = Partition(
+        partition = state.partitions[key] = Partition(
             state.logs,
             hosted,
             found.id,
@@ -213,10 +235,15 @@ class Topics:
             settings.topic_rules(found.name),
             settings.in_sync_min(found.name),
         )
+        if found.name == OFFSETS_TOPIC:
+            await state.groups.lead(partition)
 
     async def _drop(self, keys: Sequence[TopicPartition]) -> None:
         for key in keys:
             partition = self._state.partitions.pop(key, None)
             if partition is not None:
                 partition.wake_all()
+            if key.topic == OFFSETS_TOPIC:
+                self._state.groups.resign(key.partition)
+        self._state.groups.forget(keys)
         await self._state.logs.delete([key for key in keys if self._state.logs.get(key)])

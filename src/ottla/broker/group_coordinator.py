@@ -1,0 +1,255 @@
+"""The groups that this broker coordinates: the decisions of `groups/`, carried out.
+
+Invariant: effects are carried out in their order, appends reach the log in it, and each outcome
+comes back exactly once. A request that waits is answered once, also when its coordinator resigns.
+All of a coordinator's state is in its partition of __consumer_offsets, from which it is loaded.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from typing import Final, TypeVar
+
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.groups.answers import Answer
+from ottla.groups.coordinator import Coordinator, partition_for
+from ottla.groups.effects import (
+    Append,
+    CancelTimer,
+    Effect,
+    RequestToken,
+    Respond,
+    SetTimer,
+    Timer,
+    TopicRecord,
+)
+from ottla.groups.events import (
+    Appended,
+    AppendFailed,
+    Event,
+    PartitionsDeleted,
+    Request,
+    TimerFired,
+)
+from ottla.groups.rules import GroupRules
+from ottla.ids import Offset, PartitionIndex, TopicPartition
+from ottla.records.batch import Batch, batches
+from ottla.records.builder import BatchBuilder
+from ottla.records.control import read_control, read_end_txn_marker
+from ottla.records.validation import TopicRules, validate
+from ottla.replication.partition import Partition
+
+_LOG = logging.getLogger(__name__)
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_LOAD_BYTES: Final = 5 * 1024 * 1024
+_PRODUCE_VERSION: Final = 12  # by whose rules our own batches are checked
+
+A = TypeVar("A", bound=Answer)
+
+
+class PartitionCoordinator:
+    """The groups of one partition of __consumer_offsets."""
+
+    def __init__(self, partition: Partition, rules: GroupRules, clock: Clock) -> None:
+        self.partition = partition
+        self.groups = Coordinator(rules)
+        self._clock = clock
+        self._tokens = count(1)
+        self._asked: dict[RequestToken, asyncio.Future[Answer]] = {}
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._effects: deque[Effect] = deque()
+        self._at_work = False
+        self._flushes: set[asyncio.Task[None]] = set()
+
+    # Leading.
+
+    async def load(self) -> None:
+        """Learn all there is in the log, then answer."""
+        epoch, log = self.partition.leader_epoch, self.partition.log
+        self._carry_out(self.groups.lead(epoch, self._clock.now_ms()))
+        offset = log.log_start_offset
+        while offset < log.next_offset:
+            found = await log.read(offset, log.next_offset, _LOAD_BYTES)
+            for batch in batches(await found.read()):
+                self._replay(batch)
+                offset = batch.header.next_offset
+        self._carry_out(self.groups.finish_loading(epoch, self._clock.now_ms()))
+
+    def _replay(self, batch: Batch) -> None:
+        epoch, header = self.partition.leader_epoch, batch.header
+        if header.is_control:
+            record = read_control(batch)
+            marker = None if record is None else read_end_txn_marker(record)
+            if marker is not None:
+                self.groups.replay_marker(epoch, header.producer_id, committed=marker.commit)
+            return
+        producer = header.producer_id
+        for record in batch.records():
+            args = (epoch, Offset(record.offset), record.key, record.value)
+            if header.is_transactional:
+                self.groups.replay(*args, producer)
+            else:
+                self.groups.replay(*args)
+
+    def resign(self) -> None:
+        """The partition is no longer here: who waits is told to look elsewhere."""
+        self._carry_out(self.groups.resign(None, self._clock.now_ms()))
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    # Events and effects.
+
+    async def ask(self, event: Callable[[RequestToken], Request]) -> Answer:
+        """The answer to a request, when there is one."""
+        token = RequestToken(next(self._tokens))
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[token] = future
+        try:
+            self.tell(event(token))
+            return await future
+        finally:
+            self._asked.pop(token, None)
+
+    def tell(self, event: Event) -> None:
+        """Let something happen to the groups."""
+        self._carry_out(self.groups.step(event, self._clock.now_ms()))
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        self._effects.extend(effects)
+        if self._at_work:
+            return  # an effect led here; it is carried out after those before it
+        self._at_work = True
+        try:
+            while self._effects:
+                self._do(self._effects.popleft())
+        finally:
+            self._at_work = False
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Respond():
+                future = self._asked.get(effect.token)
+                if future is not None and not future.done():
+                    future.set_result(effect.answer)
+            case SetTimer():
+                self._cancel(effect.timer)
+                delay_s = max(effect.at_ms - self._clock.now_ms(), 0) / 1000
+                self._timers[effect.timer] = asyncio.get_running_loop().call_later(
+                    delay_s, self._fire, TimerFired(effect.timer, effect.version)
+                )
+            case CancelTimer():
+                self._cancel(effect.timer)
+            case Append():
+                self._append(effect)
+
+    def _cancel(self, timer: Timer) -> None:
+        handle = self._timers.pop(timer, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _fire(self, fired: TimerFired) -> None:
+        self._timers.pop(fired.timer, None)
+        self.tell(fired)
+
+    # Appending.
+
+    def _append(self, effect: Append) -> None:
+        partition = self.partition
+        try:
+            if effect.leader_epoch != partition.leader_epoch:
+                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            offsets = [self._append_one(batch) for batch in self._batches(effect)]
+        except RequestError as error:
+            self.tell(AppendFailed(effect, error.code))
+            return
+        outcome = Appended(effect, offsets[0])
+        if partition.must_flush:
+            task = asyncio.get_running_loop().create_task(self._when_durable(outcome))
+            self._flushes.add(task)
+            task.add_done_callback(self._flushes.discard)
+        else:
+            self.tell(outcome)
+
+    async def _when_durable(self, outcome: Appended) -> None:
+        try:
+            await self.partition.durable(self.partition.log.next_offset)
+        except RequestError as error:
+            self.tell(AppendFailed(outcome.append, error.code))
+        else:
+            self.tell(outcome)
+
+    def _append_one(self, data: bytes) -> Offset:
+        now_ms = self._clock.now_ms()
+        rules = TopicRules(max_message_bytes=self.partition.log.rules.segment_bytes, compacted=True)
+        valid = validate(data, rules, now_ms=now_ms, produce_version=_PRODUCE_VERSION)
+        appended = self.partition.append_valid(
+            valid, memoryview(data), now_ms=now_ms, from_client=False
+        )
+        return appended.base_offset
+
+    def _batches(self, effect: Append) -> Iterator[bytes]:
+        assert effect.transaction is None, "transactions are not served"
+        limit = self.partition.rules.max_message_bytes
+        if effect.atomic:
+            limit = self.partition.log.rules.segment_bytes
+        now_ms = self._clock.now_ms()
+        builder = BatchBuilder(limit)
+        for record in effect.records:
+            if not _added(builder, record, now_ms):
+                yield builder.build()
+                builder = BatchBuilder(limit)
+                if not _added(builder, record, now_ms):
+                    raise RequestError(ErrorCode.MESSAGE_TOO_LARGE)
+        yield builder.build()
+
+
+def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:
+    return builder.append(now_ms, record.key, record.value)
+
+
+class GroupCoordinators:
+    """The coordinators of all partitions of __consumer_offsets that this broker leads."""
+
+    def __init__(self, rules: Callable[[], GroupRules], clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._led: dict[PartitionIndex, PartitionCoordinator] = {}
+
+    async def lead(self, partition: Partition) -> None:
+        """Coordinate the groups of a partition that this broker leads now."""
+        index = partition.name.partition
+        self.resign(index)
+        coordinator = PartitionCoordinator(partition, self._rules(), self._clock)
+        self._led[index] = coordinator
+        await coordinator.load()
+
+    def resign(self, index: PartitionIndex) -> None:
+        """Give up a partition that this broker does not lead any more."""
+        if (before := self._led.pop(index, None)) is not None:
+            before.resign()
+
+    def of(self, group_id: str, partition_count: int) -> PartitionCoordinator:
+        """Who coordinates a group; RequestError when that is not this broker."""
+        found = partition_count and self._led.get(partition_for(group_id, partition_count))
+        if not found:
+            raise RequestError(ErrorCode.NOT_COORDINATOR)
+        return found
+
+    def __iter__(self) -> Iterator[PartitionCoordinator]:
+        return iter(list(self._led.values()))
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions are gone, and with them what was committed for them."""
+        gone = PartitionsDeleted(frozenset(partitions))
+        for coordinator in self:
+            coordinator.tell(gone)
+
+    def close(self) -> None:
+        """Answer who waits, and set no more timers."""
+        for index in list(self._led):
+            self.resign(index)

@@ -1,0 +1,39 @@
+"""DeleteGroups: groups without members go, with all that they committed."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.groups.answers import GroupErrors
+from ottla.groups.events import DeleteGroups
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Delete each group for itself."""
+    message = request.message
+    assert isinstance(message, DeleteGroupsRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: DeleteGroupsRequest) -> Answer:
+    return DeleteGroupsResponse(
+        throttle_time_ms=0,
+        results=[
+            DeletableGroupResult(group_id=name, error_code=int(await _delete(state, name)))
+            for name in message.groups_names
+        ],
+    )
+
+
+async def _delete(state: BrokerState, name: str) -> ErrorCode:
+    try:
+        answer = await state.coordinator(name).ask(lambda token: DeleteGroups(token, (name,)))
+    except RequestError as error:
+        return error.code
+    assert isinstance(answer, GroupErrors)
+    return dict(answer.groups)[name]

@@ -1,0 +1,65 @@
+"""DescribeGroups: groups and their members."""
+
+from ottla.broker.handlers.metadata import NOT_ASKED
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.groups.answers import GroupDescription
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from ottla.transport.connection import Connection
+
+_TELLS_MISSING = 6  # the version from which a group that is not there is an error
+_OPERATIONS = sum(1 << bit for bit in (3, 6, 8))  # read, delete, describe
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+    """Describe each group."""
+    message = request.message
+    assert isinstance(message, DescribeGroupsRequest)
+    operations = _OPERATIONS if message.include_authorized_operations else NOT_ASKED
+    return DescribeGroupsResponse(
+        groups=[
+            _group(_describe(state, name), request.version, operations) for name in message.groups
+        ]
+    )
+
+
+def _describe(state: BrokerState, name: str) -> GroupDescription:
+    try:
+        return state.coordinator(name).groups.describe(name)
+    except RequestError as error:
+        return GroupDescription(name, error.code)
+
+
+def _group(found: GroupDescription, version: int, operations: int) -> DescribedGroup:
+    code, text = found.error, None
+    if code is ErrorCode.GROUP_ID_NOT_FOUND:
+        if version >= _TELLS_MISSING:
+            text = f"Group {found.group_id} not found."
+        else:
+            code = ErrorCode.NONE
+    return DescribedGroup(
+        error_code=int(code),
+        error_message=text,
+        group_id=found.group_id,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata,
+                member_assignment=one.assignment,
+            )
+            for one in found.members
+        ],
+        authorized_operations=operations,
+    )

@@ -1,0 +1,73 @@
+"""FindCoordinator: which broker has a group."""
+
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.state import BrokerState
+from ottla.cluster.image import Address
+from ottla.errors import ErrorCode, RequestError
+from ottla.groups.coordinator import partition_for
+from ottla.ids import NO_BROKER
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.transport.connection import Connection, Later
+
+_GROUP = 0
+_BATCHED = 4  # the version from which several are asked for at once
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Tell who coordinates; the topic of the offsets is made for the first group."""
+    message = request.message
+    assert isinstance(message, FindCoordinatorRequest)
+    return Later(_answer(state, message, request.version, connection.listener))
+
+
+async def _answer(
+    state: BrokerState, message: FindCoordinatorRequest, version: int, listener: str
+) -> Answer:
+    keys = message.coordinator_keys if version >= _BATCHED else (message.key,)
+    found = [await _find(state, message.key_type, key, listener) for key in keys]
+    if version >= _BATCHED:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(state: BrokerState, key_type: int, key: str, listener: str) -> Coordinator:
+    try:
+        if key_type != _GROUP:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, "transactions and share groups are not served"
+            )
+        if OFFSETS_TOPIC not in state.image.topics:
+            await state.topics.create_offsets_topic()
+        topic = state.image.topics[OFFSETS_TOPIC]
+        leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+        broker = state.image.brokers.get(leader)
+        if broker is None or listener not in broker.addresses:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    except RequestError as error:
+        return _coordinator(key, NO_BROKER, Address("", -1), error)
+    return _coordinator(key, broker.id, broker.addresses[listener], None)
+
+
+def _coordinator(
+    key: str, node_id: int, address: Address, error: RequestError | None
+) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=node_id,
+        host=address.host,
+        port=address.port,
+        error_code=0 if error is None else int(error.code),
+        error_message=None if error is None else error.message or error.code.text,
+    )

@@ -1,0 +1,71 @@
+"""JoinGroup: somebody wants to be in the next generation of a group."""
+
+from uuid import UUID
+
+from ottla.broker.state import BrokerState
+from ottla.errors import RequestError
+from ottla.groups.answers import JoinAnswer
+from ottla.groups.effects import RequestToken
+from ottla.groups.events import Join, Protocol
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Join; the answer waits until the group is complete."""
+    message = request.message
+    assert isinstance(message, JoinGroupRequest)
+    return Later(_answer(state, request, message, connection.address))
+
+
+async def _answer(
+    state: BrokerState, request: Request, message: JoinGroupRequest, host: str
+) -> Answer:
+    version, client_id = request.version, request.header.client_id or ""
+    stem = message.group_instance_id or client_id
+    new_member_id = f"{stem}-{UUID(bytes=bytes(state.new_id()))}"
+
+    def event(token: RequestToken) -> Join:
+        return Join(
+            token,
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            client_id,
+            f"/{host}",
+            message.session_timeout_ms,
+            message.rebalance_timeout_ms,
+            message.protocol_type,
+            tuple(Protocol(one.name, bytes(one.metadata)) for one in message.protocols),
+            new_member_id,
+            member_id_required=version >= 4,
+            skips_assignment=version >= 9,
+        )
+
+    try:
+        answer = await state.coordinator(message.group_id).ask(event)
+    except RequestError as error:
+        answer = JoinAnswer(error.code, message.member_id)
+    assert isinstance(answer, JoinAnswer)
+    return JoinGroupResponse(
+        error_code=int(answer.error),
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name if version >= 7 else answer.protocol_name or "",
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                metadata=one.metadata,
+            )
+            for one in answer.members
+        ],
+    )

@@ -1,0 +1,51 @@
+"""LeaveGroup: members go, or are sent away."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import RequestError
+from ottla.groups.answers import LeaveAnswer
+from ottla.groups.events import Leave, Leaver
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from ottla.transport.connection import Connection, Later
+
+_BATCHED = 3  # the version from which several may leave at once
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Let members leave."""
+    message = request.message
+    assert isinstance(message, LeaveGroupRequest)
+    return Later(_answer(state, message, request.version))
+
+
+async def _answer(state: BrokerState, message: LeaveGroupRequest, version: int) -> Answer:
+    leavers = (
+        tuple(Leaver(one.member_id, one.group_instance_id) for one in message.members)
+        if version >= _BATCHED
+        else (Leaver(message.member_id),)
+    )
+    try:
+        answer = await state.coordinator(message.group_id).ask(
+            lambda token: Leave(token, message.group_id, leavers)
+        )
+    except RequestError as error:
+        answer = LeaveAnswer(error.code)
+    assert isinstance(answer, LeaveAnswer)
+    if version < _BATCHED:
+        code = answer.error or (answer.leavers[0].error if answer.leavers else answer.error)
+        return LeaveGroupResponse(error_code=int(code))
+    return LeaveGroupResponse(
+        error_code=int(answer.error),
+        members=[
+            MemberResponse(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                error_code=int(one.error),
+            )
+            for one in answer.leavers
+        ],
+    )

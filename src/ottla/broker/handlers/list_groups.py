@@ -1,0 +1,32 @@
+"""ListGroups: the groups that this broker coordinates."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from ottla.transport.connection import Connection
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+    """List the groups that pass the filters."""
+    message = request.message
+    assert isinstance(message, ListGroupsRequest)
+    error = ErrorCode.NONE
+    groups: list[ListedGroup] = []
+    for coordinator in state.groups:
+        found = coordinator.groups.list_groups(message.states_filter, message.types_filter)
+        error = error or found.error
+        groups += [
+            ListedGroup(
+                group_id=one.group_id,
+                protocol_type=one.protocol_type,
+                group_state=one.state,
+                group_type=one.group_type,
+            )
+            for one in found.groups
+        ]
+    return ListGroupsResponse(error_code=int(error), groups=[] if error else groups)

@@ -1,0 +1,153 @@
+"""OffsetFetch: how far groups have come."""
+
+from collections.abc import Iterable
+
+from ottla.broker.state import BrokerState
+from ottla.errors import ErrorCode, RequestError
+from ottla.groups.answers import FetchAnswer, FetchedOffset
+from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.transport.connection import Connection
+
+_BATCHED = 8  # the version from which several groups are asked for at once
+_BY_ID = 10  # the version from which topics are named by their ids
+
+Asked = list[tuple[str, Uuid, int]]
+"""Names, ids and numbers of partitions."""
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+    """Answer what is committed; -1 where nothing is."""
+    message = request.message
+    assert isinstance(message, OffsetFetchRequest)
+    if request.version >= _BATCHED:
+        return OffsetFetchResponse(
+            groups=[
+                _group(state, one, message.require_stable, request.version)
+                for one in message.groups
+            ]
+        )
+    asked = (
+        None
+        if message.topics is None
+        else [
+            TopicPartition(topic.name, PartitionIndex(index))
+            for topic in message.topics
+            for index in topic.partition_indexes
+        ]
+    )
+    answer = _fetch(state, message.group_id, asked, message.require_stable)
+    # Before version 2 the error of the whole is told with every partition.
+    whole = answer.error if request.version < 2 else ErrorCode.NONE
+    offsets = answer.offsets
+    if answer.error and asked is not None:
+        offsets = {key: FetchedOffset(error=whole) for key in asked}
+    return OffsetFetchResponse(
+        error_code=int(answer.error),
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=one.offset,
+                        committed_leader_epoch=one.leader_epoch,
+                        metadata=one.metadata,
+                        error_code=int(one.error),
+                    )
+                    for index, one in partitions
+                ],
+            )
+            for topic, partitions in _by_topic(offsets).items()
+        ],
+    )
+
+
+def _fetch(
+    state: BrokerState, group_id: str, asked: list[TopicPartition] | None, require_stable: bool
+) -> FetchAnswer:
+    try:
+        coordinator = state.coordinator(group_id)
+    except RequestError as error:
+        return FetchAnswer(error.code, {})
+    ids = {name: topic.id for name, topic in state.image.topics.items()}
+    return coordinator.groups.fetch_offsets(
+        group_id, asked, require_stable=require_stable, topic_ids=ids
+    )
+
+
+def _group(
+    state: BrokerState, asked: OffsetFetchRequestGroup, require_stable: bool, version: int
+) -> OffsetFetchResponseGroup:
+    by_id = version >= _BY_ID
+    unknown: list[OffsetFetchResponseTopics] = []
+    wanted: list[TopicPartition] | None = None
+    if asked.topics is not None:
+        wanted = []
+        for topic in asked.topics:
+            name: str | None = topic.name
+            if by_id:
+                name = state.image.names.get(topic.topic_id)
+            if name is None:
+                unknown.append(_unknown(topic.topic_id, topic.partition_indexes))
+            else:
+                wanted += [
+                    TopicPartition(name, PartitionIndex(index)) for index in topic.partition_indexes
+                ]
+    answer = _fetch(state, asked.group_id, wanted, require_stable)
+    if answer.error:
+        return OffsetFetchResponseGroup(
+            group_id=asked.group_id, topics=[], error_code=int(answer.error)
+        )
+    ids = {name: topic.id for name, topic in state.image.topics.items()} if by_id else {}
+    return OffsetFetchResponseGroup(
+        group_id=asked.group_id,
+        topics=[
+            *unknown,
+            *(
+                OffsetFetchResponseTopics(
+                    name=topic,
+                    topic_id=ids.get(topic, ZERO_UUID),
+                    partitions=[_partition(index, one) for index, one in partitions],
+                )
+                for topic, partitions in _by_topic(answer.offsets).items()
+                if not by_id or topic in ids  # one that is gone has no id to be named by
+            ),
+        ],
+    )
+
+
+def _partition(index: int, one: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=int(one.error),
+    )
+
+
+def _unknown(topic_id: Uuid, indexes: Iterable[int]) -> OffsetFetchResponseTopics:
+    nothing = FetchedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
+    return OffsetFetchResponseTopics(
+        topic_id=topic_id, partitions=[_partition(index, nothing) for index in indexes]
+    )
+
+
+def _by_topic(
+    offsets: dict[TopicPartition, FetchedOffset],
+) -> dict[str, list[tuple[int, FetchedOffset]]]:
+    found: dict[str, list[tuple[int, FetchedOffset]]] = {}
+    for key, one in offsets.items():
+        found.setdefault(key.topic, []).append((key.partition, one))
+    return found

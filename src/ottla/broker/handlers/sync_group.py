@@ -1,0 +1,43 @@
+"""SyncGroup: a member asks for its share, and the leader brings all of them."""
+
+from ottla.broker.state import BrokerState
+from ottla.errors import RequestError
+from ottla.groups.answers import SyncAnswer
+from ottla.groups.effects import RequestToken
+from ottla.groups.events import Sync
+from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.transport.connection import Connection, Later
+
+
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+    """Answer when the assignment is known and stored."""
+    message = request.message
+    assert isinstance(message, SyncGroupRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: SyncGroupRequest) -> Answer:
+    def event(token: RequestToken) -> Sync:
+        return Sync(
+            token,
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id,
+            message.protocol_type,
+            message.protocol_name,
+            {one.member_id: bytes(one.assignment) for one in message.assignments},
+        )
+
+    try:
+        answer = await state.coordinator(message.group_id).ask(event)
+    except RequestError as error:
+        answer = SyncAnswer(error.code)
+    assert isinstance(answer, SyncAnswer)
+    return SyncGroupResponse(
+        error_code=int(answer.error),
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        assignment=answer.assignment,
+    )
