@@ -1,9 +1,10 @@
 """Compaction of all logs of a broker, in simulated time."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner import Cleaner, CleaningFailed, LocalCleaner
 from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
 from ottla.log.compactor import ASIDE_SECONDS, Compactor, CompactorRules
+from ottla.log.dirt import Dirt
 from ottla.log.disk import Disk, read_whole
 from ottla.log.loading import HostedLog
 from ottla.log.logs import Logs
@@ -57,7 +59,9 @@ async def for_a_while(work: Compactor, seconds: float) -> None:
 
 
 def test_the_rules_are_those_of_the_settings() -> None:
-    assert CompactorRules.of(broker_config()) == CompactorRules()
+    assert CompactorRules.of(broker_config()) == CompactorRules(
+        limits=CleaningLimits.of(broker_config())
+    )
     config = broker_config(
         overrides=(
             "log.cleaner.threads=4",
@@ -68,7 +72,7 @@ def test_the_rules_are_those_of_the_settings() -> None:
             "log.cleaner.io.max.bytes.per.second=100",
         )
     )
-    limits = CleaningLimits(10_000_000, 0.5, 1000, 25.0)
+    limits = CleaningLimits(10_000_000, 0.5, 500, 25.0)
     assert CompactorRules.of(config) == CompactorRules(4, 20, limits)
     off = broker_config(overrides=("log.cleaner.enable=false",))
     assert CompactorRules.of(off).cleaners == 0
@@ -221,3 +225,33 @@ def test_a_directory_that_fails_under_a_cleaning_goes_offline() -> None:
         assert logs.online == []
 
     simulated(program)
+
+
+def test_a_log_that_cannot_even_be_looked_at_holds_up_no_other() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        rules = replace(COMPACT, max_compaction_lag_ms=1000)
+        logs = await opened(SimulatedDisk(), clock, rules=rules)
+        for number in range(2):
+            fill(await created(logs, number, rules), 40)
+        broken = logs[partition(0)].log
+
+        async def refuse(*args: object, **kwargs: object) -> Dirt:
+            raise CleaningFailed("it cannot be looked at")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(broken), "dirt", _except_for(broken, refuse, type(broken).dirt))
+            await for_a_while(compactor(logs), 60)
+        assert [one.cleaned_until is None for one in logs] == [True, False]
+
+    simulated(program)
+
+
+def _except_for(
+    broken: object, refuse: Callable[..., Any], otherwise: Callable[..., Any]
+) -> Callable[..., Any]:
+    """What one log does otherwise than the others."""
+
+    def chosen(self: object, *args: object, **kwargs: object) -> Any:
+        return (refuse if self is broken else otherwise)(self, *args, **kwargs)
+
+    return chosen

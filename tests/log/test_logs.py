@@ -236,6 +236,45 @@ def test_c5_a_directory_whose_sync_fails_goes_offline_and_the_others_go_on() -> 
     simulated(program)
 
 
+def test_deleting_goes_on_behind_a_directory_that_fails() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(2):
+            append(await created(logs, number), b"old")
+        disk.fails = lambda what, path: what == "rename" and path.startswith("/one/t-0")
+        with pytest.raises(StorageFailure):
+            await logs.delete([partition(0), partition(1)])
+        assert [one.path for one in logs.online] == ["/two"]
+        assert await values(await created(logs, 1)) == []
+
+    simulated(program)
+
+
+def test_a_new_partition_has_nothing_of_a_folder_that_was_there() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        disk.make_folder("/data/t-0")
+        write_atomically(disk, "/data/t-0/00000000000000000005.log", b"old")
+        assert (await created(logs, 0)).log.next_offset == 0
+        aside = [name for name in disk.names("/data") if name.endswith("-stray")]
+        assert len(aside) == 1
+
+    simulated(program)
+
+
+def test_a_file_with_the_name_of_a_partition_is_left_alone() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        disk.make_folder("/data")
+        write_atomically(disk, "/data/notes-1", b"mine")
+        logs = await opened(disk, clock)
+        assert (len(logs), logs.missing) == (0, {})
+
+    simulated(program)
+
+
 def test_when_all_directories_are_offline_a_new_partition_is_refused() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)

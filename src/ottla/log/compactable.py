@@ -11,8 +11,9 @@ from contextlib import aclosing, suppress
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.cleaned_segment import open_closed, remove_cleaned, swap
-from ottla.log.cleaner import Cleaner, CleaningAborted
+from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.cleaning import CleanedGroup, CleaningDone, CleaningLimits
+from ottla.log.completion import uninterrupted
 from ottla.log.deletion import Doomed, live_paths
 from ottla.log.dirt import Dirt, find_dirt
 from ottla.log.durable import DurableLog
@@ -77,12 +78,19 @@ class CompactableLog(DurableLog):
                 return None
             job = cleaning_job(self, dirt, limits or CleaningLimits(), now_ms, secret)
             done: CleaningDone | None = None
-            async with aclosing(cleaner.clean(self.disk, job)) as news:
-                async for one in news:
-                    if isinstance(one, CleaningDone):
-                        done = one
-                    else:
-                        await self._swap(one, cuts, clock_ms())
+            try:
+                async with aclosing(cleaner.clean(self.disk, job)) as news:
+                    async for one in news:
+                        if isinstance(one, CleaningDone):
+                            done = one
+                        else:
+                            await self._swap(one, cuts, clock_ms())
+            except CleaningFailed as failure:
+                if job.segments[0].base_offset < self.segments.first.base_offset:
+                    raise CleaningAborted(
+                        f"{self.folder}: segments were deleted while it was cleaned"
+                    ) from failure
+                raise
             assert done is not None, "a cleaner says when it is done, or why it is not"
             self._check_uncut(cuts)
             return done
@@ -95,6 +103,7 @@ class CompactableLog(DurableLog):
         if self._cuts != cuts:
             raise CleaningAborted(f"{self.folder}: it was cut while it was cleaned")
 
+    @uninterrupted
     async def _swap(self, group: CleanedGroup, cuts: int, now_ms: int) -> None:
         async with self._work:
             self._check_usable()

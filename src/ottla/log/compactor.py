@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ottla.errors import RequestError, StorageFailure
+from ottla.errors import OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.cleaning import CleaningDone, CleaningLimits
@@ -25,7 +25,6 @@ from ottla.settings.config import Config
 _LOG = logging.getLogger(__name__)
 
 ASIDE_SECONDS: Final = 600.0  # for a log that could not be cleaned
-_NO_LIMIT: Final = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +37,12 @@ class CompactorRules:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """What a broker's configuration says; what is for all cleaners is divided."""
-        cleaners = config[broker.LOG_CLEANER_THREADS]
-        if not config[broker.LOG_CLEANER_ENABLE]:
-            cleaners = 0
-        share = max(cleaners, 1)
-        rate = config[broker.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND]
+        """What a broker's configuration says."""
+        enabled = config[broker.LOG_CLEANER_ENABLE]
         return cls(
-            cleaners,
+            config[broker.LOG_CLEANER_THREADS] if enabled else 0,
             config[broker.LOG_CLEANER_BACKOFF_MS],
-            CleaningLimits(
-                map_bytes=config[broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // share,
-                load_factor=config[broker.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
-                io_bytes=max(config[broker.LOG_CLEANER_IO_BUFFER_SIZE] // share, 1),
-                bytes_per_second=None if rate > _NO_LIMIT else rate / share,
-            ),
+            CleaningLimits.of(config),
         )
 
 
@@ -117,11 +107,14 @@ class Compactor:
             if not hosted.log.rules.compact or hosted.directory.failure is not None:
                 continue
             if name not in self._busy and name not in self._aside:
-                found[name] = await hosted.log.dirt(
-                    hosted.cleaned_until,
-                    high_watermark=self._high_watermark(name),
-                    now_ms=self._logs.clock.now_ms(),
-                )
+                try:
+                    found[name] = await hosted.log.dirt(
+                        hosted.cleaned_until,
+                        high_watermark=self._high_watermark(name),
+                        now_ms=self._logs.clock.now_ms(),
+                    )
+                except (OttlaError, FileNotFoundError) as error:
+                    self._put_aside(hosted, error)
         chosen = next_to_clean(found)
         return None if chosen is None else self._logs.get(chosen)
 
@@ -138,7 +131,8 @@ class Compactor:
                 limits=self._rules().limits,
             )
             if done is not None:
-                hosted.cleaned_until = Offset(done.first_dirty_offset)
+                end = hosted.log.next_offset  # which may have been cut at the last moment
+                hosted.cleaned_until = Offset(min(done.first_dirty_offset, end))
                 await self._logs.store(CLEANED_OFFSETS, hosted.directory)
                 _tell(hosted, done)
         except StorageFailure as failure:
@@ -146,9 +140,12 @@ class Compactor:
         except (CleaningAborted, RequestError) as aborted:  # cut, or deleted
             _LOG.info("%s", aborted)
         except CleaningFailed as failure:
-            _LOG.error("%s: put aside for %.0f s", failure, ASIDE_SECONDS)
-            self._aside[hosted.partition] = self._logs.clock.elapsed_s() + ASIDE_SECONDS
+            self._put_aside(hosted, failure)
         return done
+
+    def _put_aside(self, hosted: HostedLog, error: Exception) -> None:
+        _LOG.error("%s: %s: put aside for %.0f s", hosted.partition, error, ASIDE_SECONDS)
+        self._aside[hosted.partition] = self._logs.clock.elapsed_s() + ASIDE_SECONDS
 
 
 def _tell(hosted: HostedLog, done: CleaningDone) -> None:

@@ -81,6 +81,10 @@ class Disk(Protocol):
         """Whether there is a file or folder."""
         ...
 
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder."""
+        ...
+
     def names(self, folder: str) -> list[str]:
         """What is in a folder, sorted."""
         ...

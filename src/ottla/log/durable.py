@@ -11,6 +11,7 @@ from typing import TypeVar
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset
 from ottla.log.appending import AppendableLog
+from ottla.log.completion import uninterrupted
 from ottla.log.flushing import FlushPlan
 from ottla.log.names import LEADER_EPOCHS
 
@@ -22,6 +23,7 @@ class DurableLog(AppendableLog):
 
     __slots__ = ()
 
+    @uninterrupted
     async def flush(self, upto: int | None = None) -> None:
         """Put everything on the device, if the recovery point is below an offset (rule C1)."""
         async with self._work:
@@ -60,6 +62,7 @@ class DurableLog(AppendableLog):
             self._failure = failure
             raise
 
+    @uninterrupted
     async def close(self) -> None:
         """Stop cleanly: everything is on the device, so that the next start trusts it."""
         async with self._work:

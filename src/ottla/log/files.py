@@ -192,6 +192,10 @@ class OsDisk:
         """Whether there is a file or folder."""
         return os.path.lexists(path)
 
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder."""
+        return os.path.isdir(path)
+
     def names(self, folder: str) -> list[str]:
         """What is in a folder, sorted."""
         return _look("list", folder, lambda: sorted(os.listdir(folder)))

@@ -6,7 +6,7 @@ flush at a time covers all that was appended before it began.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,7 +60,7 @@ class Flushable(Protocol):
         """What the topic asks for."""
         ...
 
-    async def flush(self) -> None:
+    def flush(self) -> Awaitable[None]:
         """Move the recovery point to where the log ends now."""
         ...
 

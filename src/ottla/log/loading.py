@@ -56,6 +56,20 @@ class HostedLog:
         self.commit = GroupCommit(self.log)
 
 
+CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {
+    RECOVERY_POINTS: lambda hosted: hosted.log.recovery_point,
+    # As Kafka has it: where the log begins with its first segment the name of that says it.
+    LOG_START_OFFSETS: lambda hosted: (
+        hosted.log.log_start_offset
+        if hosted.log.log_start_offset > hosted.log.segments.first.base_offset
+        else None
+    ),
+    CLEANED_OFFSETS: lambda hosted: hosted.cleaned_until if hosted.log.rules.compact else None,
+    HIGH_WATERMARKS: lambda hosted: hosted.high_watermark,
+}
+"""What each checkpoint of a directory holds of a log; None where it holds nothing."""
+
+
 @dataclass(slots=True)
 class Loading:
     """How far the opening of a directory is, for a person to read."""
@@ -169,7 +183,7 @@ async def load(
         async with asyncio.TaskGroup() as group:
             for partition in found:
                 group.create_task(open_in_turn(partition))
-    except* StorageFailure as group_of_failures:
+    except* (StorageFailure, FileNotFoundError) as group_of_failures:
         failures += group_of_failures.exceptions
     for failure in failures:
         raise failure
@@ -198,7 +212,9 @@ def _survey(directory: DataDirectory) -> tuple[list[TopicPartition], Loaded]:
         folder = parse_folder(name)
         if folder is None:
             continue  # the files of the directory, and what people put there
-        if folder.state is FolderState.LIVE and folder.partition.topic != _KRAFT_TOPIC:
+        if not directory.disk.is_folder(f"{directory.path}/{name}"):
+            loaded.notes.append(f"{directory.path}/{name} is a file and is left alone")
+        elif folder.state is FolderState.LIVE and folder.partition.topic != _KRAFT_TOPIC:
             found.append(folder.partition)
         elif folder.state is FolderState.DELETED:
             loaded.deleted.append(f"{directory.path}/{name}")

@@ -8,23 +8,20 @@ partition that was deleted are stored before the call returns.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Final, Self
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata
+from ottla.log.completion import uninterrupted
 from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory, DirectoryRefused
 from ottla.log.disk import Disk, write_atomically
-from ottla.log.loading import HostedLog, Loaded, Loading, load
+from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, Loading, load
 from ottla.log.names import (
-    CLEANED_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
     PARTITION_METADATA,
-    RECOVERY_POINTS,
     FolderState,
     folder,
     marked_folder,
@@ -195,6 +192,7 @@ class Logs:
 
     # Partitions that come and go.
 
+    @uninterrupted
     async def create(
         self,
         partition: TopicPartition,
@@ -213,6 +211,11 @@ class Logs:
         now_ms = self.clock.now_ms()
 
         def on_the_device() -> HostedLog:
+            if self.disk.exists(path):
+                # Of a partition that this broker had once: nothing of it may be in the new one.
+                aside = marked_folder(partition, FolderState.STRAY, self._new_id().hex())
+                self.disk.rename(path, f"{directory.path}/{aside}")
+                _LOG.warning("%s was there already and is now %s", path, aside)
             self.disk.make_folder(path)
             metadata = format_partition_metadata(topic_id).encode()
             write_atomically(self.disk, f"{path}/{PARTITION_METADATA}", metadata)
@@ -241,6 +244,7 @@ class Logs:
                 counts[id(hosted.directory)] += 1
         return min(usable, key=lambda one: counts[id(one)])
 
+    @uninterrupted
     async def delete(
         self, partitions: Collection[TopicPartition], state: FolderState = FolderState.DELETED
     ) -> None:
@@ -249,13 +253,21 @@ class Logs:
         As stray they are kept until a person removes them.
         """
         gone = [self._hosted.pop(partition) for partition in partitions]
+        failures: list[StorageFailure] = []
         for hosted in gone:
             await hosted.log.retire("the partition was deleted")
             if hosted.directory.failure is None:
-                await self.guarded(hosted.directory, lambda one=hosted: self._rename(one, state))
+                try:
+                    await self.guarded(
+                        hosted.directory, lambda one=hosted: self._rename(one, state)
+                    )
+                except StorageFailure as failure:
+                    failures.append(failure)  # the other directories come first
         for directory in {id(one.directory): one.directory for one in gone}.values():
             # Or a partition of the same name would begin with the offsets of this one.
             await self.store_checkpoints(directory)
+        for failure in failures:
+            raise failure
 
     async def _rename(self, hosted: HostedLog, state: FolderState) -> None:
         directory, partition = hosted.directory, hosted.partition
@@ -273,12 +285,14 @@ class Logs:
 
     # Cutting, which may lower a recovery point.
 
+    @uninterrupted
     async def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Let a log end at an offset; stored when this returns."""
         hosted = self._hosted[partition]
         await self.guarded(hosted.directory, lambda: hosted.log.truncate_to(offset))
         await self._after_cut(hosted)
 
+    @uninterrupted
     async def start_anew(self, partition: TopicPartition, offset: Offset) -> None:
         """Drop all records of a log, which begins at an offset; stored when this returns."""
         hosted = self._hosted[partition]
@@ -322,6 +336,7 @@ class Logs:
         _LOG.error("%s is offline with its %d partitions: %s", directory.path, len(inside), failure)
         self._offline(directory, [hosted.partition for hosted in inside])
 
+    @uninterrupted
     async def guarded(self, directory: DataDirectory, work: Callable[[], Awaitable[None]]) -> None:
         """Do something to a directory, which goes offline when that fails."""
         try:
@@ -329,6 +344,10 @@ class Logs:
         except StorageFailure as failure:
             self.fail(directory, failure)
             raise
+        except FileNotFoundError as missing:  # a file that must be there: the directory is gone
+            failure = StorageFailure(f"{directory.path}: {missing}")
+            self.fail(directory, failure)
+            raise failure from missing
 
     # Leaving.
 
@@ -370,16 +389,3 @@ class Logs:
         """Let other processes have the directories; nothing is stored."""
         for directory in self.directories:
             directory.release()
-
-
-CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {
-    RECOVERY_POINTS: lambda hosted: hosted.log.recovery_point,
-    # As Kafka has it: where the log begins with its first segment the name of that says it.
-    LOG_START_OFFSETS: lambda hosted: (
-        hosted.log.log_start_offset
-        if hosted.log.log_start_offset > hosted.log.segments.first.base_offset
-        else None
-    ),
-    CLEANED_OFFSETS: lambda hosted: hosted.cleaned_until if hosted.log.rules.compact else None,
-    HIGH_WATERMARKS: lambda hosted: hosted.high_watermark,
-}

@@ -12,6 +12,7 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.aborted import AbortedTransaction
+from ottla.log.completion import uninterrupted
 from ottla.log.cut import place_of_cut
 from ottla.log.damage import format_damage
 from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
@@ -90,6 +91,7 @@ class PartitionLog(ScrubbedLog):
 
     # Epochs.
 
+    @uninterrupted
     async def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Lead from the log's end on; stored when this returns (rule A1)."""
         async with self._work:
@@ -110,6 +112,7 @@ class PartitionLog(ScrubbedLog):
 
     # Cutting.
 
+    @uninterrupted
     async def truncate_to(self, offset: int) -> None:
         """Let the log end at an offset or, where that lies within a batch, before that batch.
 
@@ -163,6 +166,7 @@ class PartitionLog(ScrubbedLog):
         self.producers = await self._replayed(cut.end_offset)
         self._epochs_due = False
 
+    @uninterrupted
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything and go on at an offset, on the device when this returns (rule A17)."""
         async with self._work:
@@ -207,6 +211,7 @@ class PartitionLog(ScrubbedLog):
             self.log_start_offset = offset
             self._epochs_due |= self.epochs.truncate_from_start(offset)
 
+    @uninterrupted
     async def retain(self, *, high_watermark: int, now_ms: int) -> int:
         """Delete the segments that have outlived their time; how many."""
         async with self._work:
@@ -241,6 +246,7 @@ class PartitionLog(ScrubbedLog):
             self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
             return count
 
+    @uninterrupted
     async def purge(self, now_ms: int) -> None:
         """Remove the deleted files whose delay is over."""
         due = [doomed for doomed in self.doomed if doomed.due_ms <= now_ms]

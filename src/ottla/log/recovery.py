@@ -139,6 +139,11 @@ class _Opening:
             self._check(unchecked, producers, lambda done: progress(done, total))
             progress(total, total)
         end = self._end()
+        if end < self.recovery_point:
+            self.notes.append(
+                f"{self.folder}: it ends at {end}, and was on the device up to "
+                f"{self.recovery_point}: it was cut before that was told, or records are missing"
+            )
         anew = self.log_start > end
         if anew:
             self.notes.append(f"the log ends at {end} and starts at {self.log_start}: begun anew")

@@ -89,7 +89,10 @@ class Upkeep:
     ) -> None:
         while True:
             await self._logs.clock.sleep(interval_ms() / 1000)
-            await duty()
+            try:
+                await duty()
+            except Exception:
+                _LOG.exception("a duty towards the logs failed; it is tried again")
 
     async def flush(self) -> None:
         """Flush the logs whose flush.ms is over, and those that have rolled.

@@ -231,6 +231,10 @@ class SimulatedDisk:
         """Whether there is a file or folder."""
         return path in self._files or path in self._folders
 
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder."""
+        return path in self._folders
+
     def names(self, folder: str) -> list[str]:
         """What is in a folder, sorted."""
         if folder not in self._folders:
