@@ -1,7 +1,8 @@
-"""What the log costs over plain writes of the same bytes: check, index, append.
+"""What the log costs over plain files: appends with check and index, reads with their look-up.
 
 Invariant: both candidates write the same bytes to files of the same folder, one call a batch; ours
-also validates the batch (CRC and every record), places it, and keeps the indexes.
+also validates the batch (CRC and every record), places it, and keeps the indexes. Both read the
+same bytes from memory; ours finds them by their offset.
 
 The files are cut back when they reach a limit, by both alike, so that a long run needs no more
 disk than a short one.
@@ -12,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 from harness import Case, run
 from ottla.ids import LeaderEpoch, Offset
@@ -61,27 +63,74 @@ def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
     return append
 
 
+def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
+    """1 MB a read, one behind the other; 16 KB a read, from anywhere."""
+    opened = open_log(disk, str(folder), LogRules(), clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
+    log, data = opened.log, batch(150, 100)
+    asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+    for _ in range(8000):
+        valid = validate(data, TopicRules(), now_ms=NOW_MS, produce_version=12)
+        log.append(valid, data, leader_epoch=0, now_ms=NOW_MS)
+    descriptor = os.open(log.segments.active.file.path, os.O_RDONLY)
+    size, end, chance = log.segments.active.size, log.next_offset, Random(0)
+    whole = 1024 * 1024 // len(data) * len(data)
+    offset = position = 0
+
+    def ours_in_order() -> None:
+        nonlocal offset
+        found = log.read_cached(offset, end, whole).cached()
+        assert found is not None
+        offset += len(found) // len(data) * 150
+        offset = 0 if offset >= end else offset
+
+    def plain_in_order() -> None:
+        nonlocal position
+        position += len(os.pread(descriptor, whole, position))
+        position = 0 if position >= size else position
+
+    def ours_anywhere() -> None:
+        log.read_cached(int(chance.random() * end), end, len(data)).cached()
+
+    def plain_anywhere() -> None:
+        at = int(chance.random() * 8000) * len(data)
+        os.pread(descriptor, len(data), at)
+
+    return [
+        Case("read, 1 MB in order", {"ottla": ours_in_order, "plain": plain_in_order}, whole / 1e6),
+        Case(
+            "read, 16 KB from anywhere",
+            {"ottla": ours_anywhere, "plain": plain_anywhere},
+            len(data) / 1e6,
+        ),
+    ]
+
+
 def main() -> None:
     disk = OsDisk()
+    large, huge = batch(16, 1000), batch(1000, 1000)
     with tempfile.TemporaryDirectory() as folder:
         cases = [
             Case(
                 f"append, {name}",
                 {
                     "ottla": ours(disk, Path(folder) / f"t-{number}", data),
-                    "plain write": plain(Path(folder) / str(number), data),
+                    "plain": plain(Path(folder) / str(number), data),
                 },
+                work,
+                target_ratio=ratio,
             )
-            for number, (name, data) in enumerate(
+            for number, (name, data, work, ratio) in enumerate(
                 [
-                    ("1 record of 100 B", batch(1, 100)),
-                    ("16 KB of 100 B", batch(150, 100)),
-                    ("16 KB of 1 KB", batch(16, 1000)),
-                    ("1 MB of 1 KB", batch(1000, 1000)),
+                    ("1 record of 100 B, µs", batch(1, 100), None, None),
+                    ("16 KB of 100 B, µs (target: 12 more)", batch(150, 100), None, None),
+                    ("16 KB of 1 KB, µs (target: 12 more)", batch(16, 1000), None, None),
+                    ("16 KB of 1 KB, MB/s", large, len(large) / 1e6, None),
+                    ("1 MB of 1 KB, MB/s", huge, len(huge) / 1e6, 0.8),
                 ]
             )
         ]
-        run(__file__, "What does the log cost over plain writes?", cases, "batch", ("fastcrc",))
+        cases += read_cases(disk, Path(folder) / "r-0")
+        run(__file__, "What does the log cost over plain files?", cases, "MB", ("fastcrc",))
     disk.close()
 
 
