@@ -1,15 +1,23 @@
 """A first look at what Ottla can do today, without a server: run it with `make run`.
 
 A client and a server conversation are joined without a socket, records are put into a batch and
-read back one at a time and by columns, and a setting with a wrong value is explained.
+read back one at a time and by columns, a log is killed and opened again, and a setting with a wrong
+value is explained.
 """
 
+import asyncio
+import os
+import tempfile
 from time import perf_counter
 
 from rich.console import Console
 from rich.syntax import Syntax
 
 from ottla.errors import ErrorCode
+from ottla.ids import LeaderEpoch
+from ottla.log.files import OsDisk
+from ottla.log.recovery import Recovered, open_log
+from ottla.log.rules import LogRules
 from ottla.protocol.apis import API_OF_KEY
 from ottla.protocol.conversation import ClientConversation, ServerConversation
 from ottla.protocol.messages.produce import (
@@ -81,8 +89,32 @@ def read_it_back(batch: bytes) -> None:
         console.print(f"   {what:14} {columns.rows / seconds / 1e6:6.1f} million records/s")
 
 
+def keep_it(batch: bytes) -> None:
+    heading("4. A log keeps it, in Kafka's files, and survives being killed")
+    with tempfile.TemporaryDirectory() as folder:
+        disk = OsDisk()
+
+        def opened(*, clean: bool) -> Recovered:
+            now_ms, path = 1_700_000_000_000, f"{folder}/events-0"
+            return open_log(disk, path, LogRules(), clean=clean, now_ms=now_ms, chance=lambda: 0.5)
+
+        log = opened(clean=True).log
+        asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+        valid = validate(batch, TopicRules(), now_ms=1_700_000_000_000, produce_version=12)
+        for _ in range(3):
+            log.append(valid, memoryview(batch), leader_epoch=0, now_ms=1_700_000_000_000)
+        size = log.segments.active.size
+        os.truncate(log.segments.active.file.path, size - 1000)  # as a crash might leave it
+        again = opened(clean=False)
+        console.print(f"   written   {log.next_offset:,} records, then the last batch was torn")
+        console.print(f"   opened    {again.log.next_offset:,} records, all of them whole")
+        for note in again.notes:
+            console.print(f"   told      {note.removeprefix(folder + '/')}", soft_wrap=True)
+        disk.close()
+
+
 def explain_a_mistake() -> None:
-    heading("4. A wrong setting says what is wrong, and where")
+    heading("5. A wrong setting says what is wrong, and where")
     text = (
         "broker.id=1\nlog.retention.hours=a week\nnum.partition=3\nreplica.lag.max.messages=4000\n"
     )
@@ -103,7 +135,8 @@ def what_comes_next() -> None:
         f"versions, {len(ErrorCode)} error codes, {len(BROKER.settings)} broker settings."
     )
     console.print(
-        "   The log, the broker, the client and the pipelines are being built on these.\n"
+        "   A broker that Kafka's clients use: `.venv/bin/ottla dev`.\n"
+        "   The client and the pipelines are being built.\n"
         "   docs/ARCHITECTURE.md is the map; docs/reference/ has the tables."
     )
 
@@ -112,5 +145,6 @@ if __name__ == "__main__":
     made = build_a_batch(20_000)
     send_it_without_a_socket(made)
     read_it_back(made)
+    keep_it(made)
     explain_a_mistake()
     what_comes_next()

@@ -71,6 +71,24 @@ def test_c9_a_second_process_is_refused(tmp_path: Path) -> None:
     disk.close()
 
 
+def test_c9_java_is_kept_out_too_even_after_a_second_claim_here(tmp_path: Path) -> None:
+    disk = OsDisk()
+    first = claim(disk, str(tmp_path))
+    with pytest.raises(DirectoryRefused):
+        claim(disk, str(tmp_path))
+    # Java's FileChannel.lock is a lock of the POSIX kind.
+    program = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+')\n"
+        "try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError: sys.exit(3)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / ".lock")]
+    assert subprocess.run(command, check=False).returncode == 3
+    first.release()
+    assert subprocess.run(command, check=False).returncode == 0
+    disk.close()
+
+
 @pytest.mark.parametrize(
     ("cluster", "node", "told"),
     [("other", 1, "belongs to cluster c, this broker to other"), ("c", 2, "set node.id to 1")],

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from log.brokers import append, created, for_a_while, opened, partition
 from log.logs import SMALL
 from log.logs import append as append_batch
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset, TopicPartition
 from ottla.log.disk import read_whole
 from ottla.log.logs import Logs
@@ -132,6 +135,30 @@ def test_d4_producers_that_have_been_silent_are_forgotten() -> None:
         assert hosted.log.producers.count == 1
         await for_a_while(duties, 1300)
         assert hosted.log.producers.count == 0
+
+    simulated(program)
+
+
+def test_c4_damage_that_nobody_has_met_is_found_within_a_week() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for number in range(10):
+            append(hosted, b"%d" % number + bytes(300))
+        await hosted.log.flush()
+        file = disk.open("/data/t-0/00000000000000000000.log")
+        rotten = file.read(150, 1)[0] ^ 1
+        file.write([bytes([rotten])], 150)
+        duties = upkeep(logs)
+        await for_a_while(duties, 6 * 86_400)
+        assert hosted.log.damaged == ()
+        await for_a_while(duties, 8 * 86_400)
+        assert [(one.first_offset, one.end_offset) for one in hosted.log.damaged] == [(0, 1)]
+        with pytest.raises(RequestError) as refused:
+            await hosted.log.read(0, 10, 1000)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert (await (await hosted.log.read(1, 10, 1000)).read()) != b""
 
     simulated(program)
 

@@ -13,6 +13,8 @@ import errno
 import fcntl
 import mmap
 import os
+import struct
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -164,6 +166,18 @@ class OsLock:
             self._descriptor = -1
 
 
+def _hold(descriptor: int) -> None:
+    """Lock a file, against Java's locks and against brokers of this process too."""
+    if sys.platform == "linux":
+        # It belongs to this opening of the file. The usual one belongs to the process, and is gone
+        # when the process closes the file, be it opened a second time.
+        whole = struct.pack("hhlli", fcntl.F_WRLCK, 0, 0, 0, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, whole)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 class OsDisk:
     """The file system of the machine."""
 
@@ -247,9 +261,7 @@ class OsDisk:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = _change("open", path, lambda: os.open(path, flags, 0o644))
         try:
-            # The first keeps out brokers of this process too; the second is the one of Java.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(descriptor)
         except OSError:
             os.close(descriptor)
             return None

@@ -28,6 +28,9 @@ _LOG = logging.getLogger(__name__)
 # default: then logs are looked at this often.
 FLUSH_CHECK_MS_MAX: Final = 1000
 PURGE_INTERVAL_MS: Final = 1000
+# Every log is read once a week for damage that nobody has met (rule C4), slowly.
+SCRUB_INTERVAL_MS: Final = 7 * 86_400_000
+SCRUB_BYTES_PER_SECOND: Final = 16 * 1024 * 1024
 PRODUCER_EXPIRY_INTERVAL_MS: Final = 600_000  # as Kafka
 
 
@@ -81,6 +84,7 @@ class Upkeep:
                 (lambda: rules().high_watermark_ms, self.store_high_watermarks),
                 (lambda: PURGE_INTERVAL_MS, self.purge),
                 (lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
+                (lambda: SCRUB_INTERVAL_MS, self.scrub),
             ):
                 group.create_task(self._repeat(interval_ms, duty))
 
@@ -138,6 +142,20 @@ class Upkeep:
         now_ms, limit_ms = self._logs.clock.now_ms(), self._rules().producer_expiration_ms
         for hosted in self._usable():
             hosted.log.producers.expire(now_ms, limit_ms)
+
+    async def scrub(self) -> None:
+        """Look for damage below the recovery points, so that it is not served (rule C4)."""
+
+        async def pause(size: int) -> None:
+            await self._logs.clock.sleep(size / SCRUB_BYTES_PER_SECOND)
+
+        for hosted in self._usable():
+
+            async def work(log: PartitionLog = hosted.log) -> None:
+                for damage in await log.scrub(pause):
+                    _LOG.error("%s: %s", log.folder, damage)
+
+            await self._attempt(hosted, work)
 
     async def store_recovery_points(self) -> None:
         """Let the next start begin its checks where these logs are on the device."""
