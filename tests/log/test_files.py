@@ -15,7 +15,7 @@ import pytest
 
 from ottla.errors import StorageFailure
 from ottla.log.disk import read_whole, replace, write_atomically
-from ottla.log.files import IOV_MAX, OsDisk
+from ottla.log.files import IOV_MAX, OsDisk, OsFile
 
 
 @pytest.fixture
@@ -179,3 +179,32 @@ def test_the_room_of_a_disk_is_told(disk: OsDisk, tmp_path: Path) -> None:
     assert 0 < room.usable_bytes <= room.total_bytes
     with pytest.raises(StorageFailure):
         disk.room(str(tmp_path / "missing"))
+
+
+def test_c5_a_file_whose_sync_failed_is_broken_for_good(tmp_path: Path) -> None:
+    reading, writing = os.pipe()  # which cannot be synced
+    file = OsFile(str(tmp_path / "f"), writing)
+    with pytest.raises(StorageFailure, match="sync"):
+        file.sync()
+    for change in (file.sync, lambda: file.write([b"x"], 0)):
+        with pytest.raises(StorageFailure, match="broken by an earlier failure"):
+            change()
+    file.close()
+    os.close(reading)
+
+
+def test_what_is_not_in_memory_is_not_waited_for(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.write([b"abc"], 0)
+    assert file.read_cached(0, 3) == b"abc"
+    asked: list[int] = []
+
+    def cold(descriptor: int, buffers: object, position: int, flags: int = 0) -> int:
+        asked.append(flags)
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "preadv", cold)
+    assert file.read_cached(0, 3) is None
+    assert asked == [os.RWF_NOWAIT]

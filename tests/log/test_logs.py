@@ -164,6 +164,8 @@ def test_a_partition_that_is_made_again_does_not_begin_with_old_offsets() -> Non
         hosted.high_watermark = Offset(5)
         await logs.store_checkpoints(hosted.directory)
         await logs.delete([partition(0)])
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            assert read_whole(disk, f"/data/{name}") == b"0\n0\n"
         with pytest.raises(RequestError) as refused:
             append(hosted, b"too late")
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -521,3 +521,15 @@ def test_what_was_flushed_survives_the_loss_of_the_rest(loss: Loss) -> None:
         assert found[: len(kept)] == kept
         assert found == after[: len(found)]
         assert list(again.log.epochs) == epochs
+
+
+def test_c3_what_was_cut_off_is_off_the_device() -> None:
+    disk = SimulatedDisk()
+    log = history(disk)
+    finish(log.flush())
+    path = log.segments.active.file.path
+    log.segments.active.file.write([b"torn"], log.segments.active.size)
+    calls = len(disk.calls)
+    opened(disk, clean=False, recovery_point=log.recovery_point)
+    changes = [what for what, where in disk.calls[calls:] if where == path]
+    assert changes[:2] == ["truncate", "sync"]
