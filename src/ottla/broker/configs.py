@@ -63,6 +63,22 @@ async def alter(
         )
 
 
+async def outcome(
+    state: BrokerState,
+    resource_type: int,
+    name: str,
+    values: Mapping[str, str] | Changes,
+    *,
+    validate_only: bool,
+) -> tuple[ErrorCode, str | None]:
+    """The same, with what a client is told of it."""
+    try:
+        await alter(state, resource_type, name, values, validate_only=validate_only)
+    except RequestError as error:
+        return error.code, error.message or error.code.text
+    return ErrorCode.NONE, None
+
+
 def changed(present: Mapping[str, str], changes: Changes, table: Table) -> dict[str, str]:
     """Settings after single changes, each name at most once."""
     after = dict(present)

@@ -68,6 +68,7 @@ class Node:
         self._config = config
         self._around = around
         self._dispatch: Dispatch | None = None
+        self._served = served()
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
         self.addresses: dict[str, Address] = {}  # as clients are told, by listener
@@ -121,7 +122,7 @@ class Node:
             producer_ids=ProducerIds(session, self.id),
             groups=GroupCoordinators(lambda: GroupRules.of(settings.broker), around.clock),
             new_id=around.new_id,
-            served=served(),
+            served=self._served,
         )
         topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
         state.topics = topics
@@ -173,7 +174,7 @@ class Node:
 
     def _connection_rules(self) -> ConnectionRules:
         return ConnectionRules(
-            served(),
+            self._served,
             self._config[broker.SOCKET_REQUEST_MAX_BYTES],
             self._config[broker.CONNECTIONS_MAX_IDLE_MS],
         )

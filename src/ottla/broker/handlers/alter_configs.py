@@ -1,8 +1,8 @@
 """AlterConfigs: the settings of a resource are replaced by others."""
 
-from ottla.broker.configs import alter
+from ottla.broker.configs import outcome
 from ottla.broker.state import BrokerState
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -33,20 +33,13 @@ async def _answer(state: BrokerState, message: AlterConfigsRequest) -> Answer:
 async def _alter(
     state: BrokerState, asked: AlterConfigsResource, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    code, text = ErrorCode.NONE, None
-    try:
-        values = {one.name: one.value for one in asked.configs if one.value is not None}
-        if len(values) < len(asked.configs):
-            raise RequestError(ErrorCode.INVALID_REQUEST, "a value is missing, or given twice")
-        await alter(
-            state,
-            asked.resource_type,
-            asked.resource_name,
-            values,
-            validate_only=validate_only,
+    values = {one.name: one.value for one in asked.configs if one.value is not None}
+    if len(values) < len(asked.configs):
+        code, text = ErrorCode.INVALID_REQUEST, "a value is missing, or given twice"
+    else:
+        code, text = await outcome(
+            state, asked.resource_type, asked.resource_name, values, validate_only=validate_only
         )
-    except RequestError as error:
-        code, text = error.code, error.message or error.code.text
     return AlterConfigsResourceResponse(
         error_code=int(code),
         error_message=text,

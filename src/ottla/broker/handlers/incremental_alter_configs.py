@@ -1,8 +1,7 @@
 """IncrementalAlterConfigs: single settings are set, deleted, added to or taken from."""
 
-from ottla.broker.configs import alter
+from ottla.broker.configs import outcome
 from ottla.broker.state import BrokerState
-from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -33,18 +32,10 @@ async def _answer(state: BrokerState, message: IncrementalAlterConfigsRequest) -
 async def _alter(
     state: BrokerState, asked: AlterConfigsResource, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    code, text = ErrorCode.NONE, None
-    try:
-        changes = [(one.name, one.config_operation, one.value) for one in asked.configs]
-        await alter(
-            state,
-            asked.resource_type,
-            asked.resource_name,
-            changes,
-            validate_only=validate_only,
-        )
-    except RequestError as error:
-        code, text = error.code, error.message or error.code.text
+    changes = [(one.name, one.config_operation, one.value) for one in asked.configs]
+    code, text = await outcome(
+        state, asked.resource_type, asked.resource_name, changes, validate_only=validate_only
+    )
     return AlterConfigsResourceResponse(
         error_code=int(code),
         error_message=text,
