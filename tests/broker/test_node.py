@@ -1,13 +1,16 @@
 """A whole broker: topics are made, records come and go, and all of it is there after a restart."""
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.nodes import Client, broker, run
 from ottla.errors import ErrorCode
 from ottla.ids import Uuid
+from ottla.protocol.conversation import Answer
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -48,6 +51,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
+from ottla.transport.connection import Later
 
 
 def batch(*values: bytes, producer_id: int = -1, sequence: int = -1) -> bytes:
@@ -153,6 +157,33 @@ def test_a_fetch_waits_until_there_is_something(tmp_path: Path) -> None:
             await produce(writer, "t", batch(b"at last"))
             assert await waiting == [b"at last"]
             assert await fetch(reader, topic_id, 1, wait_ms=20) == []
+
+    run(scenario)
+
+
+def test_an_append_between_the_look_and_the_wait_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        appended, looked = asyncio.Event(), asyncio.Event()
+
+        def held(wait: Coroutine[Any, Any, Answer | None]) -> Later:
+            async def held_wait() -> Answer | None:
+                looked.set()
+                await appended.wait()
+                return await wait
+
+            return Later(held_wait())
+
+        async with broker(tmp_path) as running:
+            reader, writer = await running.client(), await running.client()
+            topic_id = await create(writer, "t")
+            monkeypatch.setattr("ottla.broker.handlers.fetch.Later", held)
+            waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=120_000))
+            await looked.wait()
+            await produce(writer, "t", batch(b"in between"))
+            appended.set()
+            assert await waiting == [b"in between"]
 
     run(scenario)
 

@@ -84,6 +84,14 @@ class Gathering:
         """Whether the device has to be asked."""
         return bool(self._cold)
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether one of the partitions has more to read by now."""
+        return any(
+            one.partition is not None and one.partition.high_watermark != one.high_watermark
+            for one in self.found
+        )
+
     async def take_cold(self) -> None:
         """Read what is not in memory."""
         cold, self._cold = self._cold, []

@@ -98,9 +98,11 @@ class _Fetch:
             left = deadline - clock.elapsed_s()
             if self.is_enough(gathering) or left <= 0:
                 return self.answer(gathering)
-            partitions = [one.partition for one in gathering.found if one.partition is not None]
-            missing = self.message.min_bytes - gathering.size
-            await BytesAwaited(partitions, missing).wait(left)
+            # An append may have come between the look and this; nobody would tell of it again.
+            if not gathering.is_outdated:
+                partitions = [one.partition for one in gathering.found if one.partition is not None]
+                missing = self.message.min_bytes - gathering.size
+                await BytesAwaited(partitions, missing).wait(left)
             gathering = self.gather()
 
     # The answer.
