@@ -5,17 +5,34 @@ over the file. What does not go together is refused before anything is changed.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.errors import ErrorCode, RequestError
 from ottla.log.rules import LogRules
 from ottla.records.batch import TimestampType
+from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
 from ottla.settings.layers import Layers
 from ottla.settings.problems import InvalidSettings
 from ottla.settings.resolution import dynamic_config, topic_overrides
-from ottla.settings.table import CLUSTER_WIDE, PER_BROKER
+from ottla.settings.table import CLUSTER_WIDE, PER_BROKER, Setting
+
+# What compression.type says; None keeps what the producer chose.
+_STORED_AS: Final[Mapping[str, Compression | None]] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_LEVELS: Final[Mapping[Compression, Setting[int]]] = {
+    Compression.GZIP: topic.COMPRESSION_GZIP_LEVEL,
+    Compression.LZ4: topic.COMPRESSION_LZ4_LEVEL,
+    Compression.ZSTD: topic.COMPRESSION_ZSTD_LEVEL,
+}
 
 
 class SettingsInForce:
@@ -111,6 +128,8 @@ class SettingsInForce:
         """What is demanded of the batches produced to a topic."""
         config = self.topic(name)
         by_clock = config[topic.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime"
+        compression = _STORED_AS[config[topic.COMPRESSION_TYPE]]
+        level = None if compression is None else _LEVELS.get(compression)
         return TopicRules(
             max_message_bytes=config[topic.MAX_MESSAGE_BYTES],
             compacted="compact" in config[topic.CLEANUP_POLICY],
@@ -118,6 +137,8 @@ class SettingsInForce:
             timestamp_before_max_ms=config[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
             timestamp_after_max_ms=config[topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
             decompressed_bytes_max=self.broker[broker.MAX_DECOMPRESSED_MESSAGE_BYTES],
+            compression=compression,
+            compression_level=None if level is None else config[level],
         )
 
     def in_sync_min(self, name: str) -> int:

@@ -84,6 +84,8 @@ class TopicRules:
     timestamp_before_max_ms: int = _INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
     decompressed_bytes_max: int = PRODUCED_BYTES_MAX
+    compression: Compression | None = None  # in which batches are stored; None is the producer's
+    compression_level: int | None = None
 
 
 class ValidBatch(NamedTuple):
@@ -94,6 +96,7 @@ class ValidBatch(NamedTuple):
     max_timestamp: int  # the true one; under LogAppendTime the broker's clock
     max_timestamp_delta: int  # offset delta of the record that has it; -1: no record has any
     patch: bool  # whether `assign_timestamp` has something to change
+    section: Buffer  # the records, decompressed
 
     @property
     def record_count(self) -> int:
@@ -132,6 +135,7 @@ def validate(data: Buffer, rules: TopicRules, *, now_ms: int, produce_version: i
         max_timestamp,
         max_delta,
         patch=append_time or header.max_timestamp != max_timestamp,
+        section=section,
     )
 
 

@@ -19,6 +19,7 @@ from ottla.log.names import LOG_START_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import RecordSlice
 from ottla.log.timestamps import FoundOffset
+from ottla.records.recompression import recompressed
 from ottla.records.validation import TopicRules, ValidBatch, validate
 from ottla.replication.waiting import BytesAwaited
 
@@ -83,7 +84,10 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"min.insync.replicas is {self.in_sync_min}, there is 1 replica",
             )
-        valid = validate(records, self.rules, now_ms=now_ms, produce_version=produce_version)
+        rules = self.rules
+        valid = validate(records, rules, now_ms=now_ms, produce_version=produce_version)
+        if rules.compression is not None:
+            valid, records = recompressed(valid, records, rules)
         return self.append_valid(valid, records, now_ms=now_ms)
 
     def append_valid(

@@ -1,0 +1,127 @@
+"""Recompression: another codec, and nothing else that a reader could tell."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from fastcrc.crc32 import iscsi as crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.errors import ErrorCode
+from ottla.records.batch import COMPRESSION_MASK, Batch, BatchHeader, TimestampType
+from ottla.records.builder import BatchBuilder
+from ottla.records.compression import Compression
+from ottla.records.errors import InvalidRecords
+from ottla.records.recompression import recompressed
+from ottla.records.validation import TopicRules, ValidBatch, validate
+from records.drawing import Drawn, build, drawn_batches
+
+NOW = 1_700_000_000_000
+RULES = TopicRules(
+    max_message_bytes=2**31 - 1, timestamp_before_max_ms=2**63 - 1, timestamp_after_max_ms=2**63 - 1
+)
+OTHERS = [(one, two) for one, two in product(Compression, Compression) if one is not two]
+TEXT = [Drawn(NOW + i, b"key", b"many words, many words " * 40, (("h", b"1"),)) for i in range(50)]
+
+
+def stored(data: bytes, rules: TopicRules) -> tuple[ValidBatch, Batch]:
+    """A batch as it goes into the log of a topic with these rules."""
+    valid = validate(data, rules, now_ms=NOW, produce_version=9)
+    valid, view = recompressed(valid, memoryview(data), rules)
+    return valid, Batch(view)
+
+
+def without_codec(header: BatchHeader) -> BatchHeader:
+    return header._replace(length=0, crc=0, attributes=header.attributes & ~COMPRESSION_MASK)
+
+
+@pytest.mark.parametrize(("source", "target"), OTHERS)
+@given(drawn=drawn_batches, transactional=st.booleans())
+@settings(max_examples=5)
+def test_records_and_header_stay_what_they_are(
+    source: Compression, target: Compression, drawn: list[Drawn], transactional: bool
+) -> None:
+    builder = BatchBuilder(2**31 - 1, source)
+    for record in drawn:
+        assert builder.append(record.timestamp & 0xFFFFFFFFFFF, *record[1:])
+    before = builder.build(
+        producer_id=7, producer_epoch=3, base_sequence=2**31 - 2, transactional=transactional
+    )
+    valid, after = stored(before, replace(RULES, compression=target))
+    header = Batch(before).header
+    assert after.header.compression is target
+    assert after.crc_ok
+    assert without_codec(after.header) == without_codec(header)
+    assert list(after.records()) == list(Batch(before).records())
+    assert (valid.header, valid.patch) == (after.header, False)
+    assert valid.max_timestamp == header.max_timestamp
+
+
+@pytest.mark.parametrize("target", Compression)
+def test_aiokafka_reads_what_was_recompressed(target: Compression) -> None:
+    source = Compression.GZIP if target is not Compression.GZIP else Compression.LZ4
+    _, after = stored(build(TEXT, source), replace(RULES, compression=target))
+    peer = DefaultRecordBatch(bytes(after.data))
+    assert peer.validate_crc()
+    assert peer.compression_type == target
+    read = [(one.timestamp, one.key, one.value, tuple(one.headers)) for one in peer]
+    assert read == [tuple(one) for one in TEXT]
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_what_has_the_codec_is_left_alone(codec: Compression) -> None:
+    data = memoryview(build(TEXT, codec))
+    for target in (codec, None):
+        rules = replace(RULES, compression=target)
+        valid = validate(data, rules, now_ms=NOW, produce_version=9)
+        assert recompressed(valid, data, rules) == (valid, data)
+        assert recompressed(valid, data, rules)[1] is data
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"),
+    [(Compression.GZIP, 1, 9), (Compression.LZ4, 1, 12), (Compression.ZSTD, -100, 19)],
+)
+def test_the_level_counts(codec: Compression, low: int, high: int) -> None:
+    sizes = [
+        len(stored(build(TEXT), replace(RULES, compression=codec, compression_level=level))[1].data)
+        for level in (low, high)
+    ]
+    assert sizes[1] < sizes[0]
+
+
+def test_under_append_time_the_brokers_clock_is_in_the_new_header() -> None:
+    rules = replace(
+        RULES, compression=Compression.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME
+    )
+    _, after = stored(build([Drawn(5, b"k", b"v", ())]), rules)
+    assert after.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert (after.header.max_timestamp, after.header.base_timestamp) == (NOW, 5)
+    assert [record.timestamp for record in after.records()] == [NOW]
+    assert after.crc_ok
+
+
+def test_a_wrong_maximum_timestamp_is_put_right() -> None:
+    data = bytearray(build(TEXT))
+    data[35:43] = (0).to_bytes(8)
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4)
+    _, after = stored(bytes(data), replace(RULES, compression=Compression.LZ4))
+    assert after.header.max_timestamp == NOW + 49
+
+
+def test_what_grows_beyond_the_limit_is_refused() -> None:
+    data = build(TEXT, Compression.ZSTD)
+    rules = replace(RULES, compression=Compression.NONE, max_message_bytes=len(data))
+    with pytest.raises(InvalidRecords, match="as none") as failure:
+        stored(data, rules)
+    assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_bomb_is_not_unpacked_to_be_packed_again() -> None:
+    data = build([Drawn(NOW, None, bytes(1 << 20), ())], Compression.ZSTD)
+    rules = replace(RULES, compression=Compression.LZ4, decompressed_bytes_max=1 << 19)
+    with pytest.raises(InvalidRecords, match="more than") as failure:
+        stored(data, rules)
+    assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
