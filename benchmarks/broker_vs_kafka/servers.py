@@ -1,0 +1,183 @@
+"""The two servers that are compared: ours and Apache Kafka, each a process of its own.
+
+Invariant: both run alone on loopback, with the settings that they come with and the same few that
+a single node needs, their data side by side on one disk. What a server costs is what the system
+counts for its process and the children it started.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Protocol
+
+from judges.kafka_broker import SERVER_JVM, KafkaBroker
+from judges.wire import Wire
+from ottla.ids import ZERO_UUID
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+OTTLA = str(Path(sys.executable).parent / "ottla")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+SETTINGS = {
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "auto.create.topics.enable": "false",
+    "max.connections.per.ip": 20_000,
+    "socket.listen.backlog.size": 1000,
+}
+
+
+class Server(Protocol):
+    """A broker that is running."""
+
+    name: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        ...
+
+    @property
+    def process_id(self) -> int:
+        """Which process it is."""
+        ...
+
+
+class OttlaServer:
+    """Ours, as `ottla broker` runs it."""
+
+    name = "ottla"
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="ottla-"))
+        self._log = self._folder / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = ("127.0.0.1", 0)
+
+    def close(self) -> None:
+        """Stop it, and delete what it wrote."""
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it; returns when it answers."""
+        self.launch()
+        while not answers(self):
+            assert self._process is not None
+            if self._process.poll() is not None:
+                raise RuntimeError(f"ottla broker ended:\n{self._log.read_text()}")
+            time.sleep(0.002)
+
+    def launch(self) -> None:
+        """Start it, without waiting for anything."""
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self.address = taken.getsockname()
+        settings = {
+            "listeners": f"PLAINTEXT://{bootstrap(self)}",
+            "log.dirs": self._folder / "data",
+            **SETTINGS,
+        }
+        config = self._folder / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        with self._log.open("wb") as told:
+            self._process = subprocess.Popen(
+                [OTTLA, "broker", "--config", str(config)], stdout=told, stderr=told
+            )
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(60)
+            self._process = None
+
+    @property
+    def process_id(self) -> int:
+        """Which process it is."""
+        assert self._process is not None
+        return self._process.pid
+
+
+class KafkaServer(KafkaBroker):
+    """Apache Kafka, as its own scripts run it."""
+
+    name = "kafka"
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS, jvm=SERVER_JVM, timeout_s=300)
+
+
+def answers(server: Server) -> bool:
+    """Whether a server takes requests."""
+    with suppress(OSError), Wire(server.address) as wire:
+        wire.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        return True
+    return False
+
+
+def bootstrap(server: Server) -> str:
+    """Where a server listens, as clients want it."""
+    host, port = server.address
+    return f"{host}:{port}"
+
+
+def cpu_s(server: Server) -> float:
+    """The seconds of CPU that a server has used so far, with its children."""
+    fields = Path(f"/proc/{server.process_id}/stat").read_text().rpartition(")")[2].split()
+    own_and_waited_for = sum(map(int, fields[11:15]))
+    return own_and_waited_for / TICKS_PER_S
+
+
+def memory_mb(server: Server, which: str = "VmRSS") -> float:
+    """What a server has in memory now, or (VmHWM) had at most."""
+    status = Path(f"/proc/{server.process_id}/status").read_text()
+    found = re.search(rf"{which}:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def create_topic(server: Server, name: str, partitions: int) -> None:
+    """Make a topic; returns when it can be used."""
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=(), configs=()
+    )
+    with Wire(server.address) as wire:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+        answer = wire.ask(request, 7, CreateTopicsResponse)
+    assert answer.topics[0].error_code == 0, answer
+
+
+def delete_topic(server: Server, name: str) -> None:
+    """Delete a topic and what it has on the disk."""
+    with Wire(server.address) as wire:
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=60_000
+        )
+        wire.ask(request, 6, DeleteTopicsResponse)
+
+
+def connections(server: Server, count: int) -> ExitStack:
+    """So many connections, open until the stack is closed."""
+    stack = ExitStack()
+    for _ in range(count):
+        with suppress(TimeoutError):
+            stack.enter_context(Wire(server.address, 10))
+    return stack

@@ -1,0 +1,124 @@
+"""The rows of the table: a load each, and what we want to reach in it.
+
+Invariant: at most sixteen, and each says how many records it is about.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from loads import (
+    Outcome,
+    consumer_performance,
+    end_to_end,
+    librdkafka,
+    producer_performance,
+)
+from servers import Server
+
+MILLION = 1_000_000
+LARGE_BATCHES = "batch.size=262144"
+
+Load = Callable[[Server, str, int], Outcome]
+"""Does its work on a topic, with so many records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What we want to reach: our figure over Kafka's."""
+
+    rate_min: float = 0
+    cpu_max: float = 0
+    latency_max: float = 0
+
+
+SMALL = Goal(rate_min=1.5, cpu_max=0.4)
+LARGE = Goal(rate_min=1, cpu_max=0.7)
+SOON = Goal(latency_max=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One row: a load, and what we want to reach in it."""
+
+    name: str
+    load: Load
+    records: int
+    goal: Goal
+    partitions: int = 6
+    filled: int | None = None  # the size of the records that are there before a consumer starts
+
+
+def produced(size: int, *settings: str) -> Load:
+    return lambda server, topic, records: producer_performance(
+        server, topic, records, size, *settings
+    )
+
+
+def consumed(server: Server, topic: str, records: int) -> Outcome:
+    return consumer_performance(server, topic, records)
+
+
+def by_librdkafka(load: str, **job: int) -> Load:
+    def run(server: Server, topic: str, records: int) -> Outcome:
+        settings: dict[str, object] = {}
+        if load == "consume":
+            settings["group.id"] = f"{topic}-{time.time_ns()}"
+        return librdkafka(server, topic, load, settings=settings, records=records, **job)
+
+    return run
+
+
+def both(server: Server, topic: str, records: int) -> Outcome:
+    """A consumer that reads while a producer writes; the rate is the producer's."""
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(consumer_performance, server, topic, records)
+        writing = pool.submit(producer_performance, server, topic, records, 1000, LARGE_BATCHES)
+        reading.result()
+        return writing.result()
+
+
+WORKS: Sequence[Work] = (
+    Work("produce 100 B, 1 partition, acks 1", produced(100, "acks=1"), 2 * MILLION, SMALL, 1),
+    Work("produce 100 B, 6 partitions, acks all", produced(100), 2 * MILLION, SMALL),
+    Work("produce 100 B, 100 partitions, acks all", produced(100), 2 * MILLION, SMALL, 100),
+    Work("produce 100 B, 256 KB batches", produced(100, LARGE_BATCHES), 3 * MILLION, SMALL),
+    Work(
+        "produce 100 B, 256 KB batches, lz4",
+        produced(100, LARGE_BATCHES, "compression.type=lz4"),
+        3 * MILLION,
+        SMALL,
+    ),
+    Work(
+        "produce 100 B, 256 KB batches, zstd",
+        produced(100, LARGE_BATCHES, "compression.type=zstd"),
+        3 * MILLION,
+        SMALL,
+    ),
+    Work("produce 1 KB, 6 partitions, acks all", produced(1000), MILLION // 2, LARGE),
+    Work("produce 1 KB, 256 KB batches", produced(1000, LARGE_BATCHES), MILLION // 2, LARGE),
+    Work(
+        "produce 100 B, librdkafka",
+        by_librdkafka("produce", size=100, connections=1),
+        MILLION,
+        SMALL,
+    ),
+    Work(
+        "produce 100 B, librdkafka, 50 connections",
+        by_librdkafka("produce", size=100, connections=50),
+        MILLION,
+        SMALL,
+    ),
+    Work("consume 100 B", consumed, 4 * MILLION, LARGE, filled=100),
+    Work("consume 1 KB", consumed, MILLION, LARGE, filled=1000),
+    Work("consume 100 B, librdkafka", by_librdkafka("consume"), 2 * MILLION, LARGE, filled=100),
+    Work("produce and consume 1 KB", both, MILLION // 2, LARGE),
+    Work(
+        "end to end, 100 B, one at a time",
+        lambda server, topic, records: end_to_end(server, topic, records, 100),
+        2_000,
+        SOON,
+        1,
+    ),
+)
