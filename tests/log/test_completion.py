@@ -11,6 +11,7 @@ from log.logs import SMALL
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.completion import completed
+from ottla.log.disk import read_whole
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
@@ -84,7 +85,7 @@ def test_d3_a_cut_is_whole_though_its_caller_gives_up(after_s: float) -> None:
         await given_up(asyncio.create_task(logs.truncate(partition(0), 10)), after_s)
         disk.slow = False
         assert (hosted.log.next_offset, hosted.log.recovery_point) == (10, 10)
-        assert b"t 0 10" in disk.map("/data/recovery-point-offset-checkpoint")
+        assert b"t 0 10" in read_whole(disk, "/data/recovery-point-offset-checkpoint")
 
     simulated(program)
 

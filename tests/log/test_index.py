@@ -1,17 +1,26 @@
 """The offset index and the time index, against Kafka's bytes and against a list."""
 
-import mmap
 import random
 from bisect import bisect_left, bisect_right
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ids import Offset, Position
+from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
-from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
+from ottla.log.heads import BrokenSegment
+from ottla.log.index import (
+    BLOCK_ENTRIES,
+    GUESSES_MAX,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+)
+from ottla.log.reading import NotCached, read_now, read_waiting
+from ottla.testing.disk import SimulatedDisk, SimulatedFile
 
 BASE = Offset(100)
 
@@ -57,16 +66,16 @@ def test_indexes_have_kafkas_bytes() -> None:
 )
 def test_an_offset_is_found_where_kafka_finds_it(asked: int, found: tuple[int, int]) -> None:
     for index in (offset_index(OFFSETS), OffsetIndex(BASE, KAFKA_INDEX)):
-        assert index.lookup(asked) == found
-        assert index.lookup(99_999) == (4000, 70000)
+        assert index.lookup(asked, read_waiting) == found
+        assert index.lookup(99_999, read_waiting) == (4000, 70000)
 
 
 def test_a_time_is_found_where_kafka_finds_it() -> None:
     for index in (time_index(TIMES), TimeIndex(BASE, KAFKA_TIME_INDEX)):
-        assert index.lookup(0) == (-1, 100)
-        assert index.lookup(1700000000000) == (1700000000000, 104)
-        assert index.lookup(1700000000499) == (1700000000000, 104)
-        assert index.lookup(2**63 - 1) == (1700000009999, 4000)
+        assert index.lookup(0, read_waiting) == (-1, 100)
+        assert index.lookup(1700000000000, read_waiting) == (1700000000000, 104)
+        assert index.lookup(1700000000499, read_waiting) == (1700000000000, 104)
+        assert index.lookup(2**63 - 1, read_waiting) == (1700000009999, 4000)
 
 
 @pytest.mark.parametrize(
@@ -103,37 +112,104 @@ def test_the_last_entry_follows_appends_and_truncations() -> None:
     assert offsets.to_bytes() == times.to_bytes() == b""
 
 
-def test_the_first_entry_from_a_position_bounds_a_fetch() -> None:
-    index = OffsetIndex(BASE, KAFKA_INDEX)
-    assert index.first_from(1) == (104, 4200)
-    assert index.first_from(4200) == (104, 4200)
-    assert index.first_from(4201) == (111, 8500)
-    assert index.first_from(70001) is None
-    assert OffsetIndex(BASE).first_from(0) is None
-
-
 def test_the_last_entry_until_a_position_is_where_to_walk_from() -> None:
     index = OffsetIndex(BASE, KAFKA_INDEX)
-    assert index.last_until(4199) == (100, 0)
-    assert index.last_until(4200) == (104, 4200)
-    assert index.last_until(69999) == (111, 8500)
-    assert index.last_until(2**31 - 1) == (4000, 70000)
+    assert index.last_until(4199, read_waiting) == (100, 0)
+    assert index.last_until(4200, read_waiting) == (104, 4200)
+    assert index.last_until(69999, read_waiting) == (111, 8500)
+    assert index.last_until(2**31 - 1, read_waiting) == (4000, 70000)
 
 
-def test_a_mapped_file_is_read_in_place_and_can_be_closed(tmp_path: Path) -> None:
-    path = tmp_path / "00000000000000000100.index"
-    path.write_bytes(KAFKA_INDEX)
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        index = OffsetIndex(BASE, mapped)
-        index.check(every_entry=True)
-        assert index.lookup(2000) == (111, 8500)
-        assert index.to_bytes() == KAFKA_INDEX
+def in_a_file(data: bytes) -> SimulatedFile:
+    file = SimulatedDisk().open("/x.index", create=True)
+    file.write([data], 0)
+    return file
+
+
+def test_an_index_in_a_file_is_reopened_in_memory() -> None:
+    index = OffsetIndex.in_file(BASE, in_a_file(KAFKA_INDEX))
+    index.check(every_entry=True)
+    assert (index.is_in_file, index.entries, index.last) == (True, 3, OFFSETS[2])
+    assert index.lookup(2000, read_waiting) == (111, 8500)
+    with pytest.raises(AssertionError, match="not cut"):
         index.truncate_to(4000)
-        index.reopen()
-        mapped.close()  # fails while anything still points into it
+    index.reopen()
+    index.truncate_to(4000)
+    assert not index.is_in_file
     index.append(Offset(4000), Position(70000))
     assert index.to_bytes() == KAFKA_INDEX
+
+
+@pytest.mark.parametrize("entries", [0, 1, 2, 511, 512, 513, 1024, 1025, 5000])
+def test_a_look_up_in_a_file_finds_what_one_in_memory_finds(entries: int) -> None:
+    offsets = offset_index([(100 + n * 7, n * 4096) for n in range(1, entries + 1)])
+    times = time_index([(1000 + n * n, 100 + n * 7) for n in range(1, entries + 1)])
+    far_offsets = OffsetIndex.in_file(BASE, in_a_file(offsets.to_bytes()))
+    far_times = TimeIndex.in_file(BASE, in_a_file(times.to_bytes()))
+    far_offsets.check()
+    far_times.check()
+    assert (far_offsets.last, far_times.last) == (offsets.last, times.last)
+    for n in {0, 1, 2, 511, 512, 513, 1023, 1024, 1025, entries - 1, entries, entries + 1}:
+        for more in (-1, 0, 1):
+            asked = (100 + n * 7 + more, n * 4096 + more, 1000 + n * n + more)
+            for one, other in ((offsets, far_offsets), (far_offsets, offsets)):
+                assert one.lookup(asked[0], read_waiting) == other.lookup(asked[0], read_waiting)
+                assert one.last_until(asked[1], read_waiting) == other.last_until(
+                    asked[1], read_waiting
+                )
+            assert times.lookup(asked[2], read_waiting) == far_times.lookup(asked[2], read_waiting)
+
+
+def test_a_look_up_in_a_file_reads_few_small_blocks() -> None:
+    entries = 262_144  # of a segment of a gigabyte
+    data = b"".join((n * 7).to_bytes(4, "big") + (n * 4000).to_bytes(4, "big")
+                    for n in range(1, entries + 1))  # fmt: skip
+    index = OffsetIndex.in_file(BASE, in_a_file(data))
+    sizes: list[int] = []
+
+    def counted(one: File, position: int, size: int) -> bytes:
+        sizes.append(size)
+        return one.read(position, size)
+
+    assert index.lookup(100 + 7 * 200_001, counted) == (100 + 7 * 200_001, 4000 * 200_001)
+    assert len(sizes) == 1  # the entries lie evenly
+    assert set(sizes) == {BLOCK_ENTRIES * 8}
+
+
+def test_a_look_up_in_a_file_of_uneven_entries_halves_what_is_left() -> None:
+    entries = [(100 + n, n) for n in range(1, 100_000)] + [(2**31, 2**31 - 1)]
+    index = OffsetIndex.in_file(BASE, in_a_file(offset_index(entries).to_bytes()))
+    sizes: list[int] = []
+
+    def counted(one: File, position: int, size: int) -> bytes:
+        sizes.append(size)
+        return one.read(position, size)
+
+    assert index.lookup(100 + 77_777, counted) == (100 + 77_777, 77_777)
+    assert len(sizes) <= GUESSES_MAX + 8  # of 196 blocks
+
+
+def test_a_look_up_in_a_cold_file_asks_for_patience() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("/x.index", create=True)
+    file.write([KAFKA_INDEX], 0)
+    index = OffsetIndex.in_file(BASE, file)
+    disk.cold = True
+    assert index.lookup(5000, read_now) == (4000, 70000)  # the last entry is remembered
+    with pytest.raises(NotCached) as cold:
+        index.lookup(200, read_now)
+    assert (cold.value.file, cold.value.position, cold.value.size) == (file, 0, 24)
+
+
+@pytest.mark.parametrize("left", [0, 1, 8, 23])
+def test_an_index_file_that_has_become_shorter_breaks_its_segment(left: int) -> None:
+    file = in_a_file(KAFKA_INDEX)
+    index = OffsetIndex.in_file(BASE, file)
+    file.truncate(left)
+    for look in (lambda: index.lookup(200, read_waiting), index.to_bytes):
+        with pytest.raises(BrokenSegment, match="shorter") as broken:
+            look()
+        assert broken.value.base_offset == BASE
 
 
 def test_a_closed_index_takes_no_entries() -> None:
@@ -141,14 +217,6 @@ def test_a_closed_index_takes_no_entries() -> None:
         OffsetIndex(BASE, KAFKA_INDEX).append(Offset(5000), Position(80000))
     with pytest.raises(AssertionError):
         TimeIndex(BASE, KAFKA_TIME_INDEX).append(1700000010000, Offset(5000))
-
-
-def test_the_owner_writes_what_is_new() -> None:
-    index = offset_index(OFFSETS[:1])
-    written = index.to_bytes()
-    for offset, position in OFFSETS[1:]:
-        index.append(Offset(offset), Position(position))
-    assert written + index.to_bytes(from_entry=1) == KAFKA_INDEX
 
 
 @pytest.mark.parametrize("entry", [(4000, 70001), (3999, 70001), (4001, 70000), (4001, 0)])
@@ -181,7 +249,7 @@ def test_an_offset_must_fit_31_bits_from_the_base() -> None:
     assert index.can_hold(100 + 2**31 - 1)
     assert not index.can_hold(100 + 2**31)
     index.append(Offset(100 + 2**31 - 1), Position(1))
-    assert index.lookup(2**40) == (100 + 2**31 - 1, 1)
+    assert index.lookup(2**40, read_waiting) == (100 + 2**31 - 1, 1)
     with pytest.raises(AssertionError):
         OffsetIndex(BASE).append(Offset(100 + 2**31), Position(1))
     with pytest.raises(AssertionError):
@@ -255,11 +323,9 @@ def test_an_offset_index_is_a_sorted_list(
     for index in (growing, OffsetIndex(BASE, growing.to_bytes())):
         index.check(every_entry=True)
         at = bisect_right(entries, (asked, 2**31))
-        assert index.lookup(asked) == (entries[at - 1] if at else (BASE, 0))
-        later = [entry for entry in entries if entry[1] >= asked]
-        assert index.first_from(asked) == (later[0] if later else None)
+        assert index.lookup(asked, read_waiting) == (entries[at - 1] if at else (BASE, 0))
         earlier = [entry for entry in entries if entry[1] <= asked]
-        assert index.last_until(asked) == (earlier[-1] if earlier else (BASE, 0))
+        assert index.last_until(asked, read_waiting) == (earlier[-1] if earlier else (BASE, 0))
         index.truncate_to(cut)
         kept = entries[: bisect_left(entries, (cut, 0))]
         assert index.to_bytes() == offset_index(kept).to_bytes()
@@ -283,7 +349,7 @@ def test_a_time_index_is_a_sorted_list(steps: list[tuple[int, int]], asked: int,
     for index in (growing, TimeIndex(BASE, growing.to_bytes())):
         index.check(every_entry=True)
         at = bisect_right(entries, (asked, 2**40))
-        assert index.lookup(asked) == (entries[at - 1] if at else (-1, BASE))
+        assert index.lookup(asked, read_waiting) == (entries[at - 1] if at else (-1, BASE))
         index.truncate_to(cut)
         kept = [entry for entry in entries if entry[1] < cut]
         assert index.to_bytes() == time_index(kept).to_bytes()
@@ -294,5 +360,5 @@ def test_a_large_index_is_searched_right() -> None:
     index = OffsetIndex(BASE, offset_index(entries).to_bytes())
     drawn = random.Random(5)
     for offset in (drawn.randrange(107, 100 + 7 * 5000) for _ in range(300)):
-        found = index.lookup(offset)
+        found = index.lookup(offset, read_waiting)
         assert found.offset <= offset < found.offset + 7 or found == entries[-1]

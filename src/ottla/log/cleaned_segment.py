@@ -8,7 +8,7 @@ caller.
 from ottla.ids import Offset
 from ottla.log.aborted import AbortedIndex
 from ottla.log.deletion import SEGMENT_FILES, mark_deleted
-from ottla.log.disk import Disk
+from ottla.log.disk import Disk, read_whole
 from ottla.log.names import FileState, Kind, offset_file, parse_offset_file
 from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.throttle import Throttle
@@ -146,9 +146,9 @@ def open_closed(disk: Disk, folder: str, base_offset: Offset, created_ms: int) -
     """A segment that was just swapped in, with the indexes that were written with it."""
     file = disk.open(f"{folder}/{offset_file(base_offset, Kind.RECORDS)}")
     segment = Segment(folder, base_offset, file, size=file.size(), created_ms=created_ms)
-    segment.map_indexes(disk)
+    segment.use_indexes(segment.open_indexes(disk))
     if disk.exists(path := segment.path(Kind.ABORTED_INDEX)):
-        segment.aborted = AbortedIndex(base_offset, disk.map(path))
+        segment.aborted = AbortedIndex(base_offset, read_whole(disk, path))
     segment.trust_times()
     segment.written_size = segment.size
     return segment

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.ids import Offset
 from ottla.log.heads import Head
 from ottla.log.reading import Read
-from ottla.log.segment import Segment
+from ottla.log.segment import Indexes, Segment
 
 
 class Cut(NamedTuple):
@@ -19,6 +19,7 @@ class Cut(NamedTuple):
     end_offset: Offset
     tail: list[Head]  # the batches that stay behind the last index entry that stays
     first_timestamp: int | None
+    indexes: Indexes  # of the segment as it was, in memory
 
 
 def place_of_cut(segment: Segment, offset: int, read: Read) -> Cut:
@@ -29,8 +30,8 @@ def place_of_cut(segment: Segment, offset: int, read: Read) -> Cut:
         position = segment.size
     else:
         end_offset = min(offset, next(segment.heads(position, segment.size, read)).base_offset)
-    entry = segment.offsets.lookup(end_offset - 1)
+    entry = segment.offsets.lookup(end_offset - 1, read)
     first = segment.read_first_timestamp(read) if position else None
     heads = segment.heads(entry.position, position, read)
     tail = [head for head in heads if head.base_offset < end_offset]
-    return Cut(position, Offset(end_offset), tail, first)
+    return Cut(position, Offset(end_offset), tail, first, segment.loaded_indexes(read))

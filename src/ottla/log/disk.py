@@ -73,10 +73,6 @@ class Disk(Protocol):
         """Open for reading and writing; `create` makes the file, which must not be there."""
         ...
 
-    def map(self, path: str) -> Buffer:
-        """The content of a file that will not change any more, read as it is used."""
-        ...
-
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
         ...

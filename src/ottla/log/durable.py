@@ -46,10 +46,10 @@ class DurableLog(AppendableLog):
             epochs if self._epochs_due else None,
         )
         self._epochs_due = False
-        await self._in_thread(lambda: plan.carry_out(self.disk, self.snapshots))
-        for segment in closed:
+        stored = await self._in_thread(lambda: plan.carry_out(self.disk, self.snapshots))
+        for segment, indexes in zip(closed, stored, strict=True):
             segment.written_size = segment.size
-            segment.map_indexes(self.disk)
+            segment.use_indexes(indexes)
             self.closed.remove(segment)
         self.snapshots.note_written(due)
         self.recovery_point = Offset(max(self.recovery_point, end))

@@ -11,7 +11,6 @@ The log calls these through the `Disk` and `File` of `disk.py`.
 import asyncio
 import errno
 import fcntl
-import mmap
 import os
 import struct
 import sys
@@ -190,17 +189,6 @@ class OsDisk:
         flags = self._access | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         ask = _change if create else _look
         return OsFile(path, ask("open", path, lambda: os.open(path, flags, 0o644)))
-
-    def map(self, path: str) -> Buffer:
-        """The content of a file that will not change any more."""
-
-        def mapped() -> Buffer:
-            with open(path, "rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    return b""
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-        return _look("map", path, mapped)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

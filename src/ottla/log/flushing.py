@@ -13,7 +13,7 @@ from typing import Protocol
 from ottla.ids import Offset
 from ottla.log.disk import Disk, File, write_atomically
 from ottla.log.rules import LogRules
-from ottla.log.segment import Segment
+from ottla.log.segment import Indexes, Segment
 from ottla.log.snapshots import Snapshots
 
 
@@ -34,8 +34,8 @@ class FlushPlan:
     snapshots: Mapping[Offset, bytes]
     epochs: tuple[str, str] | None  # path and text of the leader epochs, if they changed
 
-    def carry_out(self, disk: Disk, snapshots: Snapshots) -> None:
-        """Return when all of it is on the device."""
+    def carry_out(self, disk: Disk, snapshots: Snapshots) -> list[Indexes]:
+        """Return when all of it is on the device, with the indexes of the closed segments."""
         for file in self.files:
             file.sync()
         for segment in self.closed:
@@ -45,6 +45,7 @@ class FlushPlan:
         if self.epochs is not None:
             path, text = self.epochs
             write_atomically(disk, path, text.encode())
+        return [segment.open_indexes(disk) for segment in self.closed]
 
 
 class Flushable(Protocol):

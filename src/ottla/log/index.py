@@ -5,23 +5,25 @@ timestamps rise with every entry. A look-up gives the last entry at or below wha
 or the segment's beginning, and makes no object per entry. An index is never repaired: one that
 breaks these rules is thrown away and made anew from the records.
 
-The index of the active segment grows in memory and its owner writes the new bytes to the file;
-that of a closed one lies over a buffer, as a rule the mapped file.
+The index of the active segment grows in memory; that of a closed one stays in its file, of which a
+look-up reads a few blocks. They are not mapped: a page that is not in memory would stop the event
+loop, and one that somebody cut off the file would end the process.
 """
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, Self
 
 from ottla.ids import Offset, Position
+from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
+from ottla.log.heads import BrokenSegment
+from ottla.log.reading import Read, read_waiting
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import NO_TIMESTAMP
 
-if TYPE_CHECKING:
-    from mmap import mmap
-
-EntryBuffer: TypeAlias = "Buffer | mmap"
+BLOCK_ENTRIES: Final = 512  # read at once: a page of memory has so many offsets
+GUESSES_MAX: Final = 3  # entries lie evenly, as a rule; where they do not, the rest is halved
 
 _RELATIVE_MAX: Final = 0x7FFFFFFF
 _POSITION_MAX: Final = 0x7FFFFFFF
@@ -44,21 +46,38 @@ class TimestampOffset(NamedTuple):
 
 
 class Index:
-    """Entries of one size over a buffer: what the indexes of a segment share."""
+    """Entries of one size, in memory or in a file: what the indexes of a segment share."""
 
-    __slots__ = ("_data", "_entries", "_growing", "base_offset")
+    __slots__ = ("_data", "_entries", "_file", "_growing", "_size", "base_offset")
 
     ENTRY: ClassVar[Struct]
 
-    def __init__(self, base_offset: Offset, data: "EntryBuffer | None" = None) -> None:
-        """Begin an index that grows, or take over the bytes of one that is closed."""
+    def __init__(self, base_offset: Offset, data: Buffer | None = None) -> None:
+        """Begin an index that grows, or take over the bytes of one that does not."""
         self.base_offset = base_offset
+        self._file: File | None = None
         self._growing: bytearray | None = None
         if data is None:
             data = self._growing = bytearray()
-        self._data: EntryBuffer = data
-        self._entries = len(self._data) // self.ENTRY.size
+        self._data: Buffer = data  # of an index in a file, the first and the last entry
+        self._size = len(data)  # of the file; an index that grows counts its entries
+        self._entries = self._size // self.ENTRY.size
         self._entries_changed()
+
+    @classmethod
+    def in_file(cls, base_offset: Offset, file: File) -> Self:
+        """The index of a closed segment; waits for the device."""
+        size, entry = file.size(), cls.ENTRY.size
+        entries = size // entry
+        ends = sorted({0, entries - 1}) if entries else ()
+        index = cls(base_offset, b"".join(file.read(n * entry, entry) for n in ends))
+        index._file, index._size, index._entries = file, size, entries
+        return index
+
+    @property
+    def is_in_file(self) -> bool:
+        """Whether a look-up reads from a file."""
+        return self._file is not None
 
     @property
     def entries(self) -> int:
@@ -70,13 +89,18 @@ class Index:
         """Bytes of the entries: what a file cut to its entries has."""
         return self._entries * self.ENTRY.size
 
-    def to_bytes(self, from_entry: int = 0) -> bytes:
-        """The entries from one on, as they are in the file."""
-        return bytes(self._data[from_entry * self.ENTRY.size : self.size])
+    def to_bytes(self, read: Read = read_waiting) -> bytes:
+        """All entries, as they are in the file."""
+        return bytes(memoryview(self._bytes(0, self._entries, read)))
+
+    def loaded(self, read: Read) -> Self:
+        """The same index in memory."""
+        return self if self._file is None else type(self)(self.base_offset, self.to_bytes(read))
 
     def reopen(self) -> None:
         """Grow again, over a copy: a segment that was cut becomes the active one."""
         self._data = self._growing = bytearray(self.to_bytes())
+        self._file = None
 
     def can_hold(self, offset: int) -> bool:
         """Whether an offset can be stored: as a distance from the base offset in 31 bits."""
@@ -95,6 +119,7 @@ class Index:
         self._entries += 1
 
     def _cut(self, entries: int) -> None:
+        assert self._file is None, "the index of a closed segment is not cut"
         assert entries <= self._entries
         self._entries = entries
         if self._growing is not None:
@@ -113,14 +138,56 @@ class Index:
                 high = middle
         return low
 
+    def _bytes(self, start: int, end: int, read: Read) -> Buffer:
+        """The entries between two numbers."""
+        size = self.ENTRY.size
+        if self._file is None:
+            return memoryview(self._data)[start * size : end * size]
+        data = read(self._file, start * size, (end - start) * size)
+        if len(data) < (end - start) * size:
+            raise BrokenSegment(self.base_offset, f"{self._file.path}: it has become shorter")
+        return data
+
+    def _block(self, field: Struct, field_at: int, key: int, read: Read) -> Self:
+        """The part of the file that has the last entry with a smaller value in a field.
+
+        It is the last block that begins with such a value, or the first of all.
+        """
+        block: Buffer = b""
+        if not self._entries:
+            return type(self)(self.base_offset, block)
+        low, high, guesses = 0, -(-self._entries // BLOCK_ENTRIES), GUESSES_MAX
+        below, above = (self._value(self._data, field, field_at, end) for end in (0, -1))
+        while low < high:
+            middle = (low + high) // 2
+            if guesses and below < key < above:
+                middle = low + (key - below) * (high - low) // (above - below)
+                guesses -= 1
+            start = middle * BLOCK_ENTRIES
+            data = self._bytes(start, min(start + BLOCK_ENTRIES, self._entries), read)
+            first = self._value(data, field, field_at, 0)
+            if middle and first >= key:
+                high, above = middle, first
+                continue
+            low, block = middle + 1, data
+            below = self._value(data, field, field_at, -1)
+            if below >= key:
+                break
+        return type(self)(self.base_offset, block)
+
+    def _value(self, data: Buffer, field: Struct, field_at: int, entry: int) -> int:
+        """A field of the first entry, or of the last one, which is -1."""
+        return field.unpack_from(data, field_at - entry * (len(data) - self.ENTRY.size))[0]
+
     def _checked(self, every_entry: bool) -> Iterator[tuple[int, ...]]:
         """All entries or those at the ends, once the size is found to be right."""
-        if len(self._data) % self.ENTRY.size:
-            raise CorruptIndex(f"{len(self._data)} bytes are not entries of {self.ENTRY.size}")
+        size = self._size if self._growing is None else len(self._growing)
+        if size % self.ENTRY.size:
+            raise CorruptIndex(f"{size} bytes are not entries of {self.ENTRY.size}")
         if every_entry:
             return self.ENTRY.iter_unpack(self.to_bytes())
-        ends = sorted({0, self._entries - 1} if self._entries else ())
-        return (self.ENTRY.unpack_from(self._data, n * self.ENTRY.size) for n in ends)
+        at = sorted({0, len(self._data) - self.ENTRY.size}) if self._entries else ()
+        return (self.ENTRY.unpack_from(self._data, position) for position in at)
 
 
 class OffsetIndex(Index):
@@ -140,23 +207,23 @@ class OffsetIndex(Index):
         self._add(self.ENTRY.pack(offset - self.base_offset, position))
         self.last = OffsetPosition(offset, position)
 
-    def lookup(self, offset: int) -> OffsetPosition:
+    def lookup(self, offset: int, read: Read) -> OffsetPosition:
         """The last entry at or below an offset; the segment's beginning when there is none."""
         if offset >= self.last.offset:  # readers at the tail end here
             return self.last
-        return self._entry(self._entries_below(_INT32, 0, offset - self.base_offset + 1) - 1)
+        key = offset - self.base_offset + 1
+        if self._file is not None:
+            return self._block(_INT32, 0, key, read).lookup(offset, read)
+        return self._entry(self._entries_below(_INT32, 0, key) - 1)
 
-    def first_from(self, position: int) -> OffsetPosition | None:
-        """The first entry at or behind a position: its offset bounds what lies before it."""
-        entry = self._entries_below(_INT32, 4, position)
-        return self._entry(entry) if entry < self._entries else None
-
-    def last_until(self, position: int) -> OffsetPosition:
+    def last_until(self, position: int, read: Read) -> OffsetPosition:
         """The last entry at or before a position; the segment's beginning when there is none."""
+        if self._file is not None:
+            return self._block(_INT32, 4, position + 1, read).last_until(position, read)
         return self._entry(self._entries_below(_INT32, 4, position + 1) - 1)
 
     def behind(self, position: int) -> Iterator[OffsetPosition]:
-        """The entries behind a position; also of an index that is wrong."""
+        """The entries behind a position; also of an index that is wrong, but in memory."""
         for number in range(self._entries_below(_INT32, 4, position + 1), self._entries):
             entry = self._entry(number)
             if entry.position > position:
@@ -218,10 +285,12 @@ class TimeIndex(Index):
         self.last = TimestampOffset(timestamp, offset)
         return True
 
-    def lookup(self, timestamp: int) -> TimestampOffset:
+    def lookup(self, timestamp: int, read: Read) -> TimestampOffset:
         """The last entry at or below a time: records up to its offset are not later than it."""
         if timestamp >= self.last.timestamp:
             return self.last
+        if self._file is not None:
+            return self._block(_INT64, 0, timestamp + 1, read).lookup(timestamp, read)
         return self._entry(self._entries_below(_INT64, 0, timestamp + 1) - 1)
 
     def truncate_to(self, offset: int) -> None:

@@ -140,6 +140,7 @@ class PartitionLog(ScrubbedLog):
         segment = self.segments.from_offset(offset)[0]
         cut = await self._settled(lambda read: place_of_cut(segment, offset, read), has_turn=True)
         dropped = self.segments.remove_after(segment)
+        segment.use_indexes(cut.indexes)
         segment.cut_indexes(cut.position, cut.end_offset)
         segment.first_timestamp = cut.first_timestamp
         segment.note_tail(cut.tail, self.rules.index_interval_bytes)

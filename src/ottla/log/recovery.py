@@ -27,7 +27,7 @@ from ottla.log.epochs import EpochHistory, EpochStart
 from ottla.log.errors import CorruptFile, CorruptText
 from ottla.log.foothold import right_batch
 from ottla.log.heads import BrokenSegment
-from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.index import OffsetIndex
 from ottla.log.leftovers import tidy
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.partition_log import PartitionLog
@@ -39,7 +39,6 @@ from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
 from ottla.log.soundness import Bounds, Examination, Sound
-from ottla.protocol.primitives import Buffer
 
 _NEVER: Final = 2**63 - 1  # an offset that no record has
 
@@ -219,10 +218,10 @@ class _Opening:
         """Take the indexes from their files, or make them anew."""
         base, disk = segment.base_offset, self.disk
         try:
-            segment.offsets = OffsetIndex(base, disk.map(segment.path(Kind.OFFSET_INDEX)))
-            segment.times = TimeIndex(base, disk.map(segment.path(Kind.TIME_INDEX)))
+            segment.use_indexes(segment.open_indexes(disk))
             with suppress(FileNotFoundError):
-                segment.aborted = AbortedIndex(base, disk.map(segment.path(Kind.ABORTED_INDEX)))
+                data = read_whole(disk, segment.path(Kind.ABORTED_INDEX))
+                segment.aborted = AbortedIndex(base, data)
             segment.offsets.check()
             segment.times.check()
             segment.aborted.check()
@@ -311,9 +310,9 @@ class _Opening:
 
     def _hints(self, segment: Segment) -> OffsetIndex:
         """What is left of the offset index, right or wrong."""
-        data: Buffer = b""
+        data = b""
         with suppress(FileNotFoundError):
-            data = self.disk.map(segment.path(Kind.OFFSET_INDEX))
+            data = read_whole(self.disk, segment.path(Kind.OFFSET_INDEX))
         return OffsetIndex(segment.base_offset, data)
 
     def _has_lost_records(self, segment: Segment, expected: int) -> bool:
@@ -385,7 +384,7 @@ class _Opening:
         self.damage_file.store(format_damage(segments))
         for segment in self.rebuilt:
             if segment is not segments.active:
-                segment.map_indexes(self.disk)
+                segment.use_indexes(segment.open_indexes(self.disk))
 
 
 def _epoch_starts(segments: Segments) -> Iterator[EpochStart]:

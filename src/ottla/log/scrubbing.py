@@ -3,10 +3,12 @@
 Invariant: what was found is neither served nor cut, and the file tells of it before anything else
 relies on it. A segment is examined when somebody asks for a scrub, or cannot walk its batches; the
 check runs in a thread on what was there when it began, and counts unless the log was cut meanwhile.
+Where nothing is found the indexes are wrong, which somebody has cut or changed: they are made anew.
 
 What is fetched is not checked on the way: it goes out uncopied, and whoever gets it has the CRC.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -23,6 +25,8 @@ from ottla.log.segment import Segment
 from ottla.log.soundness import Bounds, Examination
 from ottla.records.batch import BatchHeader
 from ottla.records.errors import CorruptRecords
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -58,13 +62,19 @@ class ScrubbedLog(CompactableLog):
 
         Who has the turn to change the log stores what was found.
         """
+        reindexed: set[Offset] = set()
         while True:
             try:
                 return await settled(self.disk, look_up)
             except BrokenSegment as broken:
-                known = self.damaged
+                known, base_offset = self.damaged, broken.base_offset
                 async with self._examining:  # others may have come here at the same time
-                    news = self.damaged != known or await self._examine(broken.base_offset)
+                    news = self.damaged != known or await self._examine(base_offset)
+                    if not news and base_offset not in reindexed:
+                        # Its batches are in order: where they are was told by its indexes.
+                        await self._reindex(base_offset)
+                        reindexed.add(base_offset)
+                        continue
                 if not news:
                     raise self._corrupt(broken) from broken
                 if not has_turn:
@@ -79,7 +89,7 @@ class ScrubbedLog(CompactableLog):
         """Check a segment; whether something else is damaged than was known."""
         segment = self.segments.from_offset(base_offset)[0]
         cuts = self._cuts
-        hints = OffsetIndex(segment.base_offset, segment.offsets.to_bytes())
+        hints = await self.disk.blocking(lambda: _hints(segment))
         examination = Examination(segment, self._bounds(segment), hints, _Nobody())
         while not examination.done:
             before = examination.sound.size
@@ -93,6 +103,19 @@ class ScrubbedLog(CompactableLog):
             return False
         segment.damaged = damaged
         return True
+
+    async def _reindex(self, base_offset: Offset) -> None:
+        """Make the indexes of a closed segment anew; the next flush writes their files."""
+        segment, cuts = self.segments.from_offset(base_offset)[0], self._cuts
+        if not (segment.offsets.is_in_file or segment.times.is_in_file):
+            return  # they are as the batches were noted
+        interval = self.rules.index_interval_bytes
+        indexes = await self.disk.blocking(lambda: segment.indexed_anew(interval))
+        if cuts == self._cuts and segment in self.segments:
+            _LOG.warning("%s: its indexes were wrong and are made anew", segment.file.path)
+            segment.use_indexes(indexes)
+            segment.written_size = None
+            self.closed.append(segment)
 
     def _bounds(self, segment: Segment) -> Bounds:
         """All that an open log holds was right when it was appended or found to be."""
@@ -118,6 +141,14 @@ class ScrubbedLog(CompactableLog):
                     raise self._corrupt(broken) from broken
                 text = format_damage(self.segments)
                 await self._in_thread(lambda text=text: self.damage_file.store(text))
+
+
+def _hints(segment: Segment) -> OffsetIndex:
+    """What is left of the offset index, right or wrong; waits for the device."""
+    try:
+        return OffsetIndex(segment.base_offset, segment.offsets.to_bytes())
+    except BrokenSegment:
+        return OffsetIndex(segment.base_offset)
 
 
 class _Nobody:

@@ -20,7 +20,7 @@ from ottla.log.disk import Disk, File, replace
 from ottla.log.heads import Head, heads
 from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.names import Kind, offset_file
-from ottla.log.reading import Read
+from ottla.log.reading import Read, read_waiting
 from ottla.log.rules import LogRules
 from ottla.protocol.primitives import Buffer
 
@@ -38,6 +38,13 @@ class Extent(NamedTuple):
 
     position: int
     size: int
+
+
+class Indexes(NamedTuple):
+    """Where offsets and times are in a records file."""
+
+    offsets: OffsetIndex
+    times: TimeIndex
 
 
 class Segment:
@@ -199,11 +206,29 @@ class Segment:
         if self.aborted.entries or disk.exists(self.path(Kind.ABORTED_INDEX)):
             replace(disk, self.path(Kind.ABORTED_INDEX), self.aborted.to_bytes())
 
-    def map_indexes(self, disk: Disk) -> None:
-        """Take the indexes from the files just written, so that they need no memory."""
-        self.offsets = OffsetIndex(self.base_offset, disk.map(self.path(Kind.OFFSET_INDEX)))
-        self.times = TimeIndex(self.base_offset, disk.map(self.path(Kind.TIME_INDEX)))
+    def open_indexes(self, disk: Disk) -> Indexes:
+        """The indexes in their files, where they need no memory; waits for the device."""
+        return Indexes(
+            OffsetIndex.in_file(self.base_offset, disk.open(self.path(Kind.OFFSET_INDEX))),
+            TimeIndex.in_file(self.base_offset, disk.open(self.path(Kind.TIME_INDEX))),
+        )
+
+    def use_indexes(self, indexes: Indexes) -> None:
+        """Find batches by other indexes than before, which say the same."""
+        self.offsets, self.times = indexes
         self._recent.clear()
+
+    def indexed_anew(self, index_interval_bytes: int) -> Indexes:
+        """Indexes made of the batches alone; waits for the device."""
+        scratch = Segment(self.folder, self.base_offset, self.file, size=self.size, created_ms=0)
+        scratch.damaged = self.damaged
+        scratch.note_tail(scratch.heads(0, scratch.size, read_waiting), index_interval_bytes)
+        scratch.note_time()
+        return Indexes(scratch.offsets, scratch.times)
+
+    def loaded_indexes(self, read: Read) -> Indexes:
+        """The indexes in memory."""
+        return Indexes(self.offsets.loaded(read), self.times.loaded(read))
 
     def cut_indexes(self, position: int, offset: int) -> None:
         """Let the segment end at a position, and at an offset; the file is cut by the caller."""
@@ -306,7 +331,7 @@ class Segment:
         if recent and offset > self._recent_after:
             at = bisect_left(recent, offset, key=_LAST_OFFSET)
             return recent[at][1] if at < len(recent) else None
-        for batch in self.heads(self.offsets.lookup(offset).position, self.size, read):
+        for batch in self.heads(self.offsets.lookup(offset, read).position, self.size, read):
             if batch.last_offset >= offset:
                 return batch.position
         return None
@@ -340,7 +365,7 @@ class Segment:
             if recent[at - 1][1] > start:
                 return recent[at - 1][1]
             return recent[at][1] if at < len(recent) else end
-        entry = self.offsets.last_until(wanted)
+        entry = self.offsets.last_until(wanted, read)
         for batch in self.heads(max(start, entry.position), end, read):
             if batch.position + batch.size > wanted:
                 return batch.position if batch.position > start else start + batch.size
@@ -351,8 +376,8 @@ class Segment:
         if timestamp > self._latest_timestamp:
             return
         # No record up to the offset of an earlier entry is as late as that.
-        earlier = self.times.lookup(timestamp - 1)
-        start = self.offsets.lookup(earlier.offset).position
+        earlier = self.times.lookup(timestamp - 1, read)
+        start = self.offsets.lookup(earlier.offset, read).position
         for batch in self.heads(start, self.size, read):
             if batch.max_timestamp >= timestamp:
                 yield batch

@@ -109,13 +109,13 @@ class Upkeep:
             log = hosted.log
             unflushed = log.next_offset - log.recovery_point
             since_ms = now_ms - hosted.flushed_ms
-            if not unflushed:
-                hosted.flushed_ms = now_ms
-            elif log.closed or flush_due(
+            if log.closed or flush_due(
                 log.rules, unflushed_messages=unflushed, since_flush_ms=since_ms
             ):
                 hosted.flushed_ms = now_ms
                 await self._attempt(hosted, log.flush)
+            elif not unflushed:
+                hosted.flushed_ms = now_ms
 
     async def retain(self) -> None:
         """Delete the segments that have outlived their time."""

@@ -143,7 +143,7 @@ class SimulatedFile:
 
     def read_cached(self, position: int, size: int) -> bytes | None:
         """The same, or None while the disk is told to be cold."""
-        return None if self._disk.cold else self.read(position, size)
+        return None if self._disk.is_cold(self._path) else self.read(position, size)
 
     def truncate(self, size: int) -> None:
         """Cut the file."""
@@ -181,6 +181,7 @@ class SimulatedDisk:
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.capacity_bytes = capacity_bytes
         self.cold = False  # whether nothing is in the page cache
+        self.is_cold: Callable[[str], bool] = lambda path: self.cold  # or what of it is not
         self.calls: Final[list[tuple[str, str]]] = []
         self.crash_at: int | None = None  # the number of the call that is not done any more
         self.fails: Callable[[str, str], bool] = lambda what, path: False
@@ -222,10 +223,6 @@ class SimulatedDisk:
         if path not in self._files:
             raise FileNotFoundError(path)
         return SimulatedFile(self, path, self._files[path])
-
-    def map(self, path: str) -> Buffer:
-        """The content of a file that will not change any more."""
-        return bytes(self.open(path).read(0, 2**62))
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

@@ -1,0 +1,122 @@
+"""Indexes of closed segments stay in their files: nothing waits on the loop, nothing crashes."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from log.logs import FOLDER, append, contents, new_log, opened
+from ottla.ids import LeaderEpoch
+from ottla.log.disk import read_whole
+from ottla.log.files import OsDisk
+from ottla.log.partition_log import PartitionLog
+from ottla.log.reading import NotCached
+from ottla.log.rules import LogRules
+from ottla.records.batch import batches
+from ottla.testing.disk import SimulatedDisk, finish
+
+T = TypeVar("T")
+
+
+class PatientDisk(SimulatedDisk):
+    """Counts what is done in a thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_threads = 0
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        self.in_threads += 1
+        return await super().blocking(call)
+
+
+def log_of_closed_segments(disk: SimulatedDisk) -> PartitionLog:
+    log = new_log(disk, LogRules(segment_bytes=20_000, index_interval_bytes=150))
+    for number in range(300):
+        append(log, b"x" * 100, timestamp=1000 + number)
+    finish(log.flush())
+    closed = list(log.segments)[:-1]
+    assert len(closed) > 1
+    assert all(one.offsets.is_in_file and one.times.is_in_file for one in closed)
+    return log
+
+
+def test_a_cold_index_is_read_in_a_thread_though_the_records_are_in_memory() -> None:
+    disk = PatientDisk()
+    log = log_of_closed_segments(disk)
+    disk.is_cold = lambda path: path.endswith("index")
+    disk.in_threads = 0
+    with pytest.raises(NotCached) as cold:
+        log.read_cached(50, 300, 100)
+    assert cold.value.file.path.endswith("00000000000000000000.index")
+    assert disk.in_threads == 0
+    found = finish(log.read(50, 300, 100))
+    assert disk.in_threads == 1  # the block has where the offset is, and where the bytes end
+    assert next(batches(finish(found.read()))).header.base_offset == 50
+    assert finish(log.find_time(1060)) == (60, 1060, 0)
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.index", "00000000000000000000.timeindex"])
+@pytest.mark.parametrize("left", [0, 8, 100])
+def test_an_index_cut_under_a_running_log_is_made_anew(name: str, left: int) -> None:
+    disk = SimulatedDisk()
+    log = log_of_closed_segments(disk)
+    whole = read_whole(disk, f"{FOLDER}/{name}")
+    disk.open(f"{FOLDER}/{name}").truncate(left)
+    assert finish(log.find_time(1060)) == (60, 1060, 0)
+    if not name.endswith("timeindex"):
+        assert next(batches(finish(finish(log.read(50, 300, 100)).read()))).header.base_offset == 50
+    first = log.segments.first
+    assert not first.offsets.is_in_file
+    assert not log.damaged
+    finish(log.flush())
+    assert first.offsets.is_in_file
+    assert read_whole(disk, f"{FOLDER}/{name}") == whole
+
+
+def test_an_index_that_turns_to_nonsense_under_a_running_log_is_made_anew() -> None:
+    disk = SimulatedDisk()
+    log = log_of_closed_segments(disk)
+    path = f"{FOLDER}/00000000000000000000.index"
+    whole = read_whole(disk, path)
+    for position in range(7, len(whole), 8):
+        disk.rot(path, position)
+    with pytest.raises(NotCached):  # for whoever may wait
+        log.read_cached(50, 300, 100)
+    assert next(batches(finish(finish(log.read(50, 300, 100)).read()))).header.base_offset == 50
+    finish(log.flush())
+    assert read_whole(disk, path) == whole
+
+
+def test_a_log_is_cut_in_a_segment_whose_index_was_cut() -> None:
+    disk = SimulatedDisk()
+    log = log_of_closed_segments(disk)
+    disk.open(f"{FOLDER}/00000000000000000000.index").truncate(9)
+    finish(log.truncate_to(70))
+    assert log.next_offset == 70
+    append(log, b"new")
+    assert [offset for offset, _ in contents(log)] == list(range(71))
+    finish(log.close())
+    again = opened(disk, recovery_point=71)
+    assert again.log.next_offset == 71
+    assert contents(again.log) == contents(log)
+
+
+def test_an_index_cut_on_a_real_disk_does_not_end_the_process(tmp_path: Path) -> None:
+    disk = OsDisk()
+    rules = LogRules(segment_bytes=20_000, index_interval_bytes=150)
+    log = opened(disk, rules, folder=str(tmp_path / "t-0")).log
+    asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+    for _ in range(300):
+        append(log, b"x" * 100)
+    asyncio.run(log.flush())
+    for path in tmp_path.glob("t-0/*index"):
+        os.truncate(path, 0)
+    for offset in range(0, 300, 7):
+        found = asyncio.run(log.read(offset, 300, 100))
+        assert next(batches(asyncio.run(found.read()))).header.base_offset == offset
+    asyncio.run(log.close())
+    disk.close()
