@@ -315,6 +315,38 @@ def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
     dumping.wait()
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [["version"], ["log", "dump"]])
+def test_output_that_cannot_be_written_is_one_line_and_1(data: Path, arguments: list[str]) -> None:
+    run = "from ottla.cli.main import run; run()"
+    paths = [str(data)] * 20 if arguments[0] == "log" else []  # more than is kept in memory
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", run, *arguments, *paths],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"ottla: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--verify"]])
+@pytest.mark.parametrize("name", ["00000000000000000100.log", "00000000000000000000.index"])
+def test_a_pipe_named_like_a_file_of_a_log_is_refused(
+    tmp_path: Path, name: str, options: list[str]
+) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    os.mkfifo(folder / name)
+    for path in (folder, folder / name):  # a hang ends with the time limit of every test
+        done = dump(path, *options)
+        assert done.exit_code == 1
+        assert f"{name}: open: not a regular file" in done.output
+        if path == folder and options:
+            assert "1 batches" in done.output  # what can be read is checked
+
+
 def test_a_whole_data_directory_is_not_changed(data: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
     assert dump(data, "--values", "text").exit_code == 0

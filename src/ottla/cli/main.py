@@ -4,9 +4,17 @@ Invariant: 0 is success, 1 a failure that was explained, 2 a wrong use. With `-o
 carries one JSON object and nothing else, or one a line where a command shows a stream of them.
 """
 
+import errno
+import os
+import sys
+from typing import Final
+
 import typer
 
 from ottla.cli import broker, log, version
+
+# Why what a command says cannot be written: a full disk, a broken one, a limit, a reader that left.
+_OUTPUT_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EPIPE)
 
 app = typer.Typer(
     name="ottla",
@@ -29,4 +37,16 @@ def ottla() -> None:
 
 def run() -> None:
     """The console script."""
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        if error.errno != errno.EPIPE:
+            print(f"ottla: the output cannot be written: {error.strerror}", file=sys.stderr)
+        # What is left in the buffer cannot be written either, and is not tried when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -186,9 +187,14 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and, unless the disk is read-only, writing."""
-        flags = self._access | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        # Not to wait for who writes into a pipe of that name; of a file it changes nothing.
+        flags = self._access | os.O_CLOEXEC | os.O_NONBLOCK
+        flags |= os.O_CREAT | os.O_EXCL if create else 0
         ask = _change if create else _look
-        return OsFile(path, ask("open", path, lambda: os.open(path, flags, 0o644)))
+        file = OsFile(path, ask("open", path, lambda: os.open(path, flags, 0o644)))
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise StorageFailure(f"{path}: open: not a regular file")
+        return file
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

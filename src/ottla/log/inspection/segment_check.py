@@ -94,6 +94,7 @@ class SegmentCheck:
         self._tally = tally
         self._progress = progress
         self._path = files.path(Kind.RECORDS)
+        self._unreadable: list[Finding] = []
         self._sound = True  # whether indexes can still be compared
         self._gap_allowed = around.compacted
         self._unfinished = files.active and not around.clean
@@ -138,6 +139,7 @@ class SegmentCheck:
             times = TimeIndexCheck(file.path, time_index)
         if (file := self._open(Kind.ABORTED_INDEX, opened)) is not None:
             aborted = AbortedIndexCheck(file.path, aborted_entries(file, base))
+        yield from self._unreadable
         walk = Walk(records, lambda done, total: self._progress(self._path, done, total))
         yield from self._start()
         for found in walk.batches(lambda header: True):
@@ -189,6 +191,9 @@ class SegmentCheck:
             file = self._disk.open(self._files.path(kind))
         except FileNotFoundError:
             return None
+        except StorageFailure as error:
+            self._unreadable.append(gone_or_unreadable(self._files.path(kind), error))
+            return None
         opened.append(file)
         self._tally.files += 1
         self._tally.bytes += file.size()
@@ -200,10 +205,12 @@ class SegmentCheck:
         """Every segment has its indexes once it is closed."""
         if self._lacking is None or not tail.position:
             return
+        told = {finding.path for finding in self._unreadable}
         for kind, found in ((Kind.OFFSET_INDEX, offsets), (Kind.TIME_INDEX, times)):
-            if found is None:
+            path = self._files.path(kind)
+            if found is None and path not in told:
                 problem = "it is missing; the next start makes it anew from the records"
-                yield Finding(self._lacking, self._files.path(kind), problem)
+                yield Finding(self._lacking, path, problem)
 
     # Batches.
 
