@@ -13,7 +13,13 @@ import msgspec
 import pytest
 
 from ottla.ids import LeaderEpoch
-from ottla.log.cleaner import CHILD_MODULE, ChildCleaner, CleaningFailed, LocalCleaner
+from ottla.log.cleaner import (
+    CHILD_MODULE,
+    ChildCleaner,
+    CleaningAborted,
+    CleaningFailed,
+    LocalCleaner,
+)
 from ottla.log.cleaning import CleaningDone, CleaningJob, CleaningLimits
 from ottla.log.dirt import SourceSegment
 from ottla.log.files import OsDisk
@@ -172,6 +178,24 @@ def test_a_cleaning_that_is_cancelled_ends_its_child(tmp_path: Path) -> None:
         assert not is_alive(processes.children[0].pid)
         assert await content(log) == before
         assert not list((tmp_path / "t-0").glob("*.cleaned"))
+        disk.close()
+
+    run(main())
+
+
+def test_a_partition_that_is_deleted_ends_its_child(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk, processes = OsDisk(), WatchedProcesses()
+        log = await filled(disk, tmp_path / "c-0")
+        work = asyncio.create_task(compact(log, ChildCleaner(processes), SLOW))
+        await processes.began.wait()
+        (child,) = processes.children
+        assert is_alive(child.pid)
+        await log.retire("the partition was deleted")
+        assert not is_alive(child.pid)
+        assert not list(tmp_path.rglob("*.cleaned"))
+        with pytest.raises(CleaningAborted, match="given up"):
+            await work
         disk.close()
 
     run(main())

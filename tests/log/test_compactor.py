@@ -10,6 +10,7 @@ import pytest
 
 from log.brokers import EPOCH, created, opened, partition, values
 from log.logs import SMALL
+from ottla.errors import RequestError
 from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner import Cleaner, CleaningFailed, LocalCleaner
 from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
@@ -210,6 +211,49 @@ def test_a_log_that_is_cut_or_deleted_meanwhile_is_left_to_later() -> None:
             await logs.delete([partition(1)])
         assert logs[partition(0)].cleaned_until is None
         assert logs.online == logs.directories
+
+    simulated(program)
+
+
+class Writing(LocalCleaner):
+    """Begins a file, and goes on in the folder of that name until it is ended."""
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        super().__init__(lambda: 0.0)
+        self._wait = clock
+        self.ended = False
+
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+        try:
+            for number in range(100):
+                disk.open(f"{job.folder}/{number:020}.log.cleaned", create=True)
+                await self._wait.sleep(1)
+            async for news in super().clean(disk, job):
+                yield news
+        finally:
+            self.ended = True
+
+
+def test_c7_a_cleaning_ends_with_its_partition() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, rules=COMPACT)
+        fill(await created(logs, 0, COMPACT), 40)
+        cleaner = Writing(clock)
+        work = compactor(logs, cleaner)
+        running = asyncio.create_task(for_a_while(work, 60))
+        await clock.sleep(5.5)
+        old = logs[partition(0)].log
+        assert any(name.endswith(".cleaned") for name in disk.names("/data/t-0"))
+        await logs.delete([partition(0)])
+        assert cleaner.ended
+        await created(logs, 0, COMPACT)
+        await clock.sleep(30)
+        assert not running.done()  # the others are cleaned on
+        assert not any(name.endswith(".cleaned") for name in disk.names("/data/t-0"))
+        with pytest.raises(RequestError, match="deleted"):
+            await old.compact(cleaner, None, high_watermark=0, secret=SECRET, clock_ms=clock.now_ms)
+        await running
 
     simulated(program)
 

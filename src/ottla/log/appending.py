@@ -117,7 +117,7 @@ class AppendableLog:
         self._epochs_due = False
         self._failure: OttlaError | None = None
         self._changing = False
-        self._cleaning = False
+        self._cleaning: asyncio.Task[object] | None = None
         self._cuts: int = 0  # how often the log was cut, for those who rely on what they saw before
         self._examining = asyncio.Lock()
         self._work = asyncio.Lock()

@@ -5,6 +5,7 @@ only if the log has not been cut and has not lost one of them since the cleaner 
 Who reads an old segment reads on; its files are removed after file.delete.delay.ms.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
@@ -67,8 +68,41 @@ class CompactableLog(DurableLog):
         None when there is nothing. The owner stores the first dirty offset of the outcome, and
         only then: after CleaningAborted or CleaningFailed the old one is right.
         """
-        assert not self._cleaning, "one cleaning at a time"
-        self._cleaning = True
+        assert self._cleaning is None, "one cleaning at a time"
+        work = self._compact(cleaner, cleaned_until, high_watermark, secret, clock_ms, limits)
+        try:
+            cleaning = self._cleaning = asyncio.get_running_loop().create_task(work)
+        except RuntimeError:
+            return await work  # no loop runs, so nobody can end it
+        try:
+            return await cleaning
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            raise CleaningAborted(f"{self.folder}: it was given up while it was cleaned") from None
+        finally:
+            self._cleaning = None
+
+    async def retire(self, reason: str) -> None:
+        """Take nothing more, and end a cleaning: it is over, and its files gone, after this.
+
+        Or it would go on in the folder of the next partition that has this name.
+        """
+        await super().retire(reason)
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            await asyncio.wait((self._cleaning,))
+
+    async def _compact(
+        self,
+        cleaner: Cleaner,
+        cleaned_until: int | None,
+        high_watermark: int,
+        secret: bytes,
+        clock_ms: Callable[[], int],
+        limits: CleaningLimits | None,
+    ) -> CleaningDone | None:
         try:
             # What is cleaned is on the device with its indexes, and nobody writes there any more.
             await self.flush()
@@ -95,7 +129,6 @@ class CompactableLog(DurableLog):
             self._check_uncut(cuts)
             return done
         finally:
-            self._cleaning = False
             with suppress(StorageFailure, FileNotFoundError):
                 await self.disk.blocking(lambda: remove_cleaned(self.disk, self.folder))
 
