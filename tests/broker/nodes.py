@@ -75,9 +75,11 @@ class RunningBroker:
 
 
 @asynccontextmanager
-async def broker(folder: Path, *overrides: str) -> AsyncGenerator[RunningBroker]:
+async def broker(
+    folder: Path, *overrides: str, disk: OsDisk | None = None
+) -> AsyncGenerator[RunningBroker]:
     """A broker whose data are in a folder; started again there it has them again."""
-    clock, disk, random = SystemClock(), OsDisk(), Random(7)
+    clock, disk, random = SystemClock(), disk or OsDisk(), Random(7)
     store = EmbeddedStore.open(disk, f"{folder}/coordination", clock)
     settings = (
         "node.id=1",

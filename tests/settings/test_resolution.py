@@ -429,7 +429,13 @@ def test_a_brokers_name_leads_to_the_topics() -> None:
     [
         ("ottla.topic.name.policy={env}.{team}.{name},test-{name}", True),
         ("ottla.topic.name.policy=", True),
+        ("ottla.topic.name.policy={env:dev|prod}.{team}.{name}", True),
         ("ottla.topic.name.policy={env.{team}", False),
+        ("ottla.topic.name.policy={env:}.{team}", False),
+        ("ottla.topic.name.policy={env:dev||prod}.{team}", False),
+        ("ottla.topic.name.policy={:dev}.{team}", False),
+        ("ottla.topic.name.policy={env:de v}.{team}", False),
+        ("ottla.topic.name.policy={}", False),
         ("ottla.topic.name.policy={env} {team}", False),
         ("sasl.oauthbearer.jwks.endpoint.url=https://keys.example/jwks", True),
         ("sasl.oauthbearer.jwks.endpoint.url=file:///etc/passwd", False),

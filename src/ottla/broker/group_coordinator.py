@@ -15,14 +15,17 @@ from typing import Final, TypeVar
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import Answer
+from ottla.groups.committing import not_stored_answer
 from ottla.groups.coordinator import Coordinator, partition_for
 from ottla.groups.effects import (
     Append,
     CancelTimer,
     Effect,
+    OffsetsStored,
     RequestToken,
     Respond,
     SetTimer,
+    Then,
     Timer,
     TopicRecord,
 )
@@ -45,7 +48,6 @@ from ottla.replication.partition import Partition
 _LOG = logging.getLogger(__name__)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_LOAD_BYTES: Final = 5 * 1024 * 1024
 _PRODUCE_VERSION: Final = 12  # by whose rules our own batches are checked
 
 A = TypeVar("A", bound=Answer)
@@ -57,6 +59,7 @@ class PartitionCoordinator:
     def __init__(self, partition: Partition, rules: GroupRules, clock: Clock) -> None:
         self.partition = partition
         self.groups = Coordinator(rules)
+        self._rules = rules
         self._clock = clock
         self._tokens = count(1)
         self._asked: dict[RequestToken, asyncio.Future[Answer]] = {}
@@ -73,7 +76,7 @@ class PartitionCoordinator:
         self._carry_out(self.groups.lead(epoch, self._clock.now_ms()))
         offset = log.log_start_offset
         while offset < log.next_offset:
-            found = await log.read(offset, log.next_offset, _LOAD_BYTES)
+            found = await log.read(offset, log.next_offset, self._rules.load_bytes)
             for batch in batches(await found.read()):
                 self._replay(batch)
                 offset = batch.header.next_offset
@@ -176,12 +179,27 @@ class PartitionCoordinator:
             self.tell(outcome)
 
     async def _when_durable(self, outcome: Appended) -> None:
+        then = outcome.append.then
+        late = asyncio.get_running_loop().call_later(
+            self._rules.commit_timeout_ms / 1000, self._answer_late, then
+        )
         try:
             await self.partition.durable(self.partition.log.next_offset)
         except RequestError as error:
             self.tell(AppendFailed(outcome.append, error.code))
         else:
             self.tell(outcome)
+        finally:
+            late.cancel()
+
+    def _answer_late(self, then: Then) -> None:
+        """Let nobody wait for a commit beyond offsets.commit.timeout.ms; the append goes on.
+
+        What the log has counts when its outcome comes, and the client commits again.
+        """
+        if isinstance(then, OffsetsStored):
+            answer = not_stored_answer(then, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._do(Respond(then.token, answer))
 
     def _append_one(self, data: bytes) -> Offset:
         now_ms = self._clock.now_ms()
@@ -198,11 +216,11 @@ class PartitionCoordinator:
         if effect.atomic:
             limit = self.partition.log.rules.segment_bytes
         now_ms = self._clock.now_ms()
-        builder = BatchBuilder(limit)
+        builder = BatchBuilder(limit, self._rules.compression)
         for record in effect.records:
             if not _added(builder, record, now_ms):
                 yield builder.build()
-                builder = BatchBuilder(limit)
+                builder = BatchBuilder(limit, self._rules.compression)
                 if not _added(builder, record, now_ms):
                     raise RequestError(ErrorCode.MESSAGE_TOO_LARGE)
         yield builder.build()

@@ -73,7 +73,8 @@ class Gathering:
             if data is None:
                 self._cold.append(one)
             else:
-                self._give(one, partition, found, data)
+                self._note_aborted(one, partition, found)
+                self._give(one, partition, data)
         except NotCached:
             self._cold.append(one)
         except RequestError as error:
@@ -102,14 +103,21 @@ class Gathering:
                 found = await partition.read(
                     one.wanted.offset, self._room(one.wanted), committed=self.limits.committed
                 )
-                self._give(one, partition, found, await found.read())
+                # Now: what compaction does while the device is asked is not in these bytes.
+                self._note_aborted(one, partition, found)
+                self._give(one, partition, await found.read())
             except RequestError as error:
                 self._fail(one, error)
 
     def _room(self, wanted: Wanted) -> int:
         return max(0, min(wanted.bytes_max, self.limits.bytes_max - self.size))
 
-    def _give(self, one: Gathered, partition: Partition, found: RecordSlice, data: bytes) -> None:
+    def _note_aborted(self, one: Gathered, partition: Partition, found: RecordSlice) -> None:
+        """Remember which transactions a read_committed consumer has to leave out."""
+        if self.limits.committed:
+            one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
+
+    def _give(self, one: Gathered, partition: Partition, data: bytes) -> None:
         if len(data) > self._room(one.wanted) and self.size:
             data = b""  # the first batch is too large, and others have given something
         self.size += len(data)
@@ -117,10 +125,6 @@ class Gathering:
         one.high_watermark = partition.high_watermark
         one.last_stable_offset = partition.last_stable_offset
         one.log_start_offset = partition.log.log_start_offset
-        if self.limits.committed:
-            one.aborted = partition.log.aborted_transactions(
-                one.wanted.offset, partition.last_stable_offset
-            )
 
     def _is_diverging(self, one: Gathered, partition: Partition) -> bool:
         """Whether what the reader read last is not what this log has there (rule A12)."""

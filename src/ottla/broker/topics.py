@@ -19,6 +19,7 @@ from ottla.cluster.creation import (
     check_name,
 )
 from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.naming import check_policy
 from ottla.cluster.nodes import TopicNode
 from ottla.controller.store import ClusterStore, Elected
 from ottla.errors import ErrorCode, RequestError
@@ -78,6 +79,7 @@ class Topics:
                 asked, self._defaults(), sorted(image.brokers), self._start()
             )
             self._state.settings.checked_overrides(values)
+            check_policy(asked.name, self._state.settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
             made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
             if validate_only:
                 return made

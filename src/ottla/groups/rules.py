@@ -6,6 +6,7 @@ Invariant: a set of rules never changes, and its defaults are Kafka's.
 from dataclasses import dataclass
 from typing import Final, Self
 
+from ottla.records.compression import Compression
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.values import INT_MAX
@@ -32,6 +33,9 @@ class GroupRules:
     offset_metadata_length_max: int = 4_096
     offsets_retention_ms: int = 10_080 * _MINUTE_MS
     offsets_retention_check_interval_ms: int = 600_000
+    commit_timeout_ms: int = 5_000
+    compression: Compression = Compression.NONE
+    load_bytes: int = 5_242_880
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -45,4 +49,7 @@ class GroupRules:
             offset_metadata_length_max=config[broker.OFFSET_METADATA_MAX_BYTES],
             offsets_retention_ms=config[broker.OFFSETS_RETENTION_MINUTES] * _MINUTE_MS,
             offsets_retention_check_interval_ms=config[broker.OFFSETS_RETENTION_CHECK_INTERVAL_MS],
+            commit_timeout_ms=config[broker.OFFSETS_COMMIT_TIMEOUT_MS],
+            compression=Compression(config[broker.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+            load_bytes=config[broker.OFFSETS_LOAD_BUFFER_SIZE],
         )

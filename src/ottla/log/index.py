@@ -216,6 +216,18 @@ class OffsetIndex(Index):
             return self._block(_INT32, 0, key, read).lookup(offset, read)
         return self._entry(self._entries_below(_INT32, 0, key) - 1)
 
+    def first_from(self, position: int, read: Read) -> OffsetPosition | None:
+        """An entry at or behind a position, whose offset bounds what lies before it.
+
+        It is the first one, and None also where that one begins another block of the file.
+        """
+        if position > self.last.position:  # readers at the tail end here
+            return None
+        if self._file is not None:
+            return self._block(_INT32, 4, position, read).first_from(position, read)
+        entry = self._entries_below(_INT32, 4, position)
+        return self._entry(entry) if entry < self._entries else None
+
     def last_until(self, position: int, read: Read) -> OffsetPosition:
         """The last entry at or before a position; the segment's beginning when there is none."""
         if self._file is not None:

@@ -67,9 +67,9 @@ class PartitionLog(ScrubbedLog):
             )
         found = self.segments.extent(offset, min(upper_offset, end), bytes_max, read)
         if found is None:
-            return RecordSlice(self.disk, None, 0, 0)
-        segment, (position, size) = found
-        return RecordSlice(self.disk, segment.file, position, size)
+            return RecordSlice(self.disk, None, 0, 0, offset)
+        segment, (position, size), upper = found
+        return RecordSlice(self.disk, segment.file, position, size, upper)
 
     async def find_time(self, timestamp: int) -> FoundOffset | None:
         """The first record of a time or later."""

@@ -66,6 +66,7 @@ class RecordSlice(NamedTuple):
     file: File | None
     position: int
     size: int
+    upper_offset: int  # above all of its offsets, and not far above
 
     def cached(self) -> bytes | None:
         """The bytes, if they are all in memory."""

@@ -357,6 +357,11 @@ class Segment:
             end = self._batch_end(start, start + bytes_max, end, read)
         return Extent(start, end - start)
 
+    def offset_bound(self, extent: Extent, upper: int, read: Read) -> int:
+        """An offset above all in an extent whose offsets are below `upper`: the index has one."""
+        entry = self.offsets.first_from(extent.position + extent.size, read)
+        return upper if entry is None else min(upper, entry.offset)
+
     def _batch_end(self, start: int, wanted: int, end: int, read: Read) -> int:
         """The end of the last batch up to a position, or of the first one when none fits."""
         recent = self._recent

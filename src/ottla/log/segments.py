@@ -18,6 +18,7 @@ class Found(NamedTuple):
 
     segment: Segment
     extent: Extent
+    upper: int  # an offset above all of theirs, and not far above
 
 
 class Segments:
@@ -107,7 +108,9 @@ class Segments:
             bound = None if not last and self._bases[number + 1] <= upper else upper
             extent = segment.extent(offset, bound, bytes_max, read)
             if extent is not None:
-                return Found(segment, extent)
+                if not last:
+                    upper = min(upper, self._bases[number + 1])
+                return Found(segment, extent, segment.offset_bound(extent, upper, read))
         return None
 
     def aborted(self, fetch_offset: int, upper: int) -> list[AbortedTransaction]:

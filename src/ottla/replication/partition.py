@@ -23,6 +23,8 @@ from ottla.records.recompression import recompressed
 from ottla.records.validation import TopicRules, ValidBatch, validate
 from ottla.replication.waiting import BytesAwaited
 
+NO_TRANSACTIONS: Final = "transactions are not served by this broker"
+
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -86,6 +88,9 @@ class Partition:
             )
         rules = self.rules
         valid = validate(records, rules, now_ms=now_ms, produce_version=produce_version)
+        if valid.header.is_transactional:
+            # Nobody would ever end the transaction, so read_committed would read no further.
+            raise RequestError(ErrorCode.INVALID_TXN_STATE, NO_TRANSACTIONS)
         if rules.compression is not None:
             valid, records = recompressed(valid, records, rules)
         return self.append_valid(valid, records, now_ms=now_ms)

@@ -154,9 +154,10 @@ AUTO_CREATE_TOPICS_ENABLE = Setting("auto.create.topics.enable", BOOLEAN, True,
         "should not make a topic.")
 DELETE_TOPIC_ENABLE = Setting("delete.topic.enable", BOOLEAN, True,
     doc="Whether topics can be deleted at all.")
-OTTLA_TOPIC_NAME_POLICY = Setting("ottla.topic.name.policy", LIST, (), list_of(matching(r"([A-Za-z0-9._-]|\{[a-z]+\})+", "{word}.{word},...")),
-    doc="Forms that the name of a new topic has to have, one of them: `{env}.{team}.{name}` wants three "
-        "words with dots between. Empty allows every legal name. Ottla's own; Kafka has a Java class for it.")
+OTTLA_TOPIC_NAME_POLICY = Setting("ottla.topic.name.policy", LIST, (), list_of(matching(r"([A-Za-z0-9._-]|\{[a-z_]+(:[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*)?\})+", "{part}.{part:word|word},...")), dynamic=CLUSTER_WIDE,
+    doc="Forms that the name of a new topic has to have, one of them. `{env:dev|prod}.{team}.{name}` wants "
+        "dev or prod and then two words of letters, digits, - and _, with dots between. Empty allows every "
+        "legal name. Topics that are there keep theirs. Ottla's own; Kafka has a Java class for it.")
 MIN_INSYNC_REPLICAS = Setting("min.insync.replicas", INT, 1, at_least(1), dynamic=CLUSTER_WIDE,
     doc="Replicas that must be in sync for a write with acks=all to be accepted. Two of three replicas "
         "keeps acknowledged records through the loss of any one broker.")

@@ -12,9 +12,11 @@ from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from ottla.replication.partition import NO_TRANSACTIONS
 from ottla.transport.connection import Connection, Later
 
 _GROUP = 0
+_TRANSACTION = 1
 _BATCHED = 4  # the version from which several are asked for at once
 
 
@@ -44,10 +46,10 @@ async def _answer(
 
 async def _find(state: BrokerState, key_type: int, key: str, listener: str) -> Coordinator:
     try:
+        if key_type == _TRANSACTION:
+            raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if key_type != _GROUP:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, "transactions and share groups are not served"
-            )
+            raise RequestError(ErrorCode.INVALID_REQUEST, "share groups are not served")
         if OFFSETS_TOPIC not in state.image.topics:
             await state.topics.create_offsets_topic()
         topic = state.image.topics[OFFSETS_TOPIC]

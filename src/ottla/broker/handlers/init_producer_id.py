@@ -1,4 +1,8 @@
-"""InitProducerId: an id for a producer that is to be idempotent."""
+"""InitProducerId: an id for a producer that is to be idempotent.
+
+A producer with a transactional id is refused for good, with the one code that makes every client
+give up at once instead of asking again (docs/decisions/0014-transactions-are-refused.md).
+"""
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode

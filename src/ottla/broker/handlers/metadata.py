@@ -4,6 +4,7 @@ The answer to "all topics" is written once for an image, a version and a listene
 until the image changes.
 """
 
+import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,6 +23,8 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.settings.broker import AUTO_CREATE_TOPICS_ENABLE
 from ottla.transport.connection import Connection, Later
+
+_LOG = logging.getLogger(__name__)
 
 # Every operation on a topic and on the cluster, as bits (AclOperation): nobody is refused yet.
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -91,12 +94,23 @@ async def _made_first(
         try:
             await state.topics.create_missing(name)
         except RequestError as error:
-            failed[name] = error.code
+            failed[name] = _told(error)
     described = _described(state, message, asked)
     for topic in described:
         if topic.name in failed and topic.error_code:
             topic.error_code = int(failed[topic.name])
     return _response(state, message, described, listener)
+
+
+def _told(error: RequestError) -> ErrorCode:
+    """What clients make something of: to all of them a forbidden name is for ever, like a bad one.
+
+    Of POLICY_VIOLATION they have never heard here, and ask again until they run out of time.
+    """
+    if error.code is not ErrorCode.POLICY_VIOLATION:
+        return error.code
+    _LOG.warning("%s", error.message)
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _described(

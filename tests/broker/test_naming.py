@@ -1,0 +1,108 @@
+"""ottla.topic.name.policy over the wire."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import Client, broker, run
+from broker.test_configs import BROKER_RESOURCE, set_one
+from broker.test_node import create
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from ottla.settings.problems import InvalidSettings
+
+POLICY = "ottla.topic.name.policy"
+
+
+async def refused(client: Client, name: str, *, validate_only: bool = False) -> tuple[int, str]:
+    topic = CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+    (result,) = (await client.ask(request, CreateTopicsResponse)).topics
+    return result.error_code, result.error_message or ""
+
+
+def test_only_names_of_the_form_are_made(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{POLICY}={{env:dev|prod}}.{{name}}") as running:
+            client = await running.client()
+            for validate_only in (True, False):
+                code, message = await refused(client, "test.a", validate_only=validate_only)
+                assert code == ErrorCode.POLICY_VIOLATION
+                assert "{env:dev|prod}.{name}" in message
+            await create(client, "dev.a")
+            # What is wrong in itself is told as that.
+            code, _ = await refused(client, "a b")
+            assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(scenario)
+
+
+def test_it_holds_for_topics_that_come_by_themselves(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{POLICY}={{env:dev|prod}}.{{name}}") as running:
+            client = await running.client()
+            names = ["dev.a", "b"]
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=True,
+            )
+            answer = await client.ask(request, MetadataResponse)
+            codes = {one.name: one.error_code for one in answer.topics}
+            assert codes == {"dev.a": 0, "b": ErrorCode.INVALID_TOPIC_EXCEPTION}
+            found = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+            assert [one.name for one in found.topics] == ["dev.a"]
+
+    run(scenario)
+
+
+def test_groups_work_whatever_the_policy(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{POLICY}={{env}}.{{name}}") as running:
+            client = await running.client()
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+            answer = await client.ask(request, FindCoordinatorResponse)
+            assert answer.coordinators[0].error_code == 0
+
+    run(scenario)
+
+
+def test_it_changes_while_the_broker_runs_and_topics_keep_their_names(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "free")
+            assert await set_one(client, BROKER_RESOURCE, "", POLICY, "{a}.{b}") == 0
+            assert (await refused(client, "other"))[0] == ErrorCode.POLICY_VIOLATION
+            bad = await set_one(client, BROKER_RESOURCE, "", POLICY, "{a.b")
+            assert bad == ErrorCode.INVALID_REQUEST
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert (await refused(client, "other"))[0] == ErrorCode.POLICY_VIOLATION
+            found = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+            assert [one.name for one in found.topics] == ["free"]
+
+    run(scenario)
+
+
+def test_a_bad_template_is_told_at_the_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with pytest.raises(InvalidSettings, match=r"{part}\.{part:word\|word}"):
+            async with broker(tmp_path, f"{POLICY}={{env"):
+                pass
+
+    run(scenario)

@@ -1,0 +1,112 @@
+"""Commits of offsets, and the device that takes its time."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from broker.nodes import Client, broker, run
+from broker.test_node import create
+from ottla.errors import ErrorCode
+from ottla.log.files import OsDisk
+from ottla.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from ottla.records.batch import batches
+from ottla.records.compression import Compression
+
+T = TypeVar("T")
+
+
+class HeldDisk(OsDisk):
+    """A disk whose device can be held up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        await self.free.wait()
+        return await super().blocking(call)
+
+
+async def find_coordinator(client: Client) -> None:
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    answer = await client.ask(request, FindCoordinatorResponse)
+    assert answer.coordinators[0].error_code == 0
+
+
+async def commit(client: Client, offset: int) -> int:
+    """Commit for partition 0 of "t" as a consumer that assigns itself."""
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    request = OffsetCommitRequest(group_id="g", member_id="", topics=[topic])
+    answer = await client.ask(request, OffsetCommitResponse, 9)
+    return answer.topics[0].partitions[0].error_code
+
+
+async def committed(client: Client) -> int:
+    topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
+    answer = await client.ask(request, OffsetFetchResponse, 9)
+    return answer.groups[0].topics[0].partitions[0].committed_offset
+
+
+def test_nobody_waits_longer_than_the_timeout_for_a_commit(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = HeldDisk()
+        settings = (
+            "offsets.commit.timeout.ms=50",
+            "offsets.topic.num.partitions=1",
+            "log.flush.interval.messages=1",
+        )
+        async with broker(tmp_path, *settings, disk=disk) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            assert await commit(client, 3) == 0
+            disk.free.clear()
+            assert await commit(client, 5) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await committed(client) == 3
+            disk.free.set()
+            while await committed(client) == 3:
+                await asyncio.sleep(0.01)
+            # It was in the log, so it counts when the device has it.
+            assert await committed(client) == 5
+            assert await commit(client, 6) == 0
+
+    run(scenario)
+
+
+def test_the_offsets_topic_is_compressed_as_its_setting_says(tmp_path: Path) -> None:
+    settings = ("offsets.topic.num.partitions=1", "offsets.load.buffer.size=1")
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *settings, "offsets.topic.compression.codec=4") as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            for offset in (1, 2):
+                assert await commit(client, offset) == 0
+        data = (tmp_path / "data/__consumer_offsets-0/00000000000000000000.log").read_bytes()
+        assert [one.header.compression for one in batches(data)] == [Compression.ZSTD] * 2
+        async with broker(tmp_path, *settings) as running:
+            assert await committed(await running.client()) == 2
+
+    run(scenario)
