@@ -13,8 +13,11 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from ottla.broker.dispatch import served
 from ottla.errors import ErrorCode
+from ottla.metrics import LATENCY_SECONDS, METRICS
 from ottla.protocol.apis import API_OF_KEY, Use
+from ottla.protocol.schema import Versions
 from ottla.settings import connection
 from ottla.settings.admin import ADMIN
 from ottla.settings.broker import BROKER
@@ -196,27 +199,63 @@ def apis_page() -> Iterator[str]:
     """The APIs of the protocol."""
     yield "# APIs"
     yield ""
-    yield "Which versions of Kafka's APIs Ottla reads and writes. From the flexible ones on,"
-    yield "lengths are varints and structures may carry tagged fields. What is advertised is what"
-    yield "a broker that serves the API tells clients, where that differs."
+    yield "Which of Kafka's APIs a broker serves, and which versions Ottla reads and writes. From"
+    yield "the flexible ones on, lengths are varints and structures may carry tagged fields. A"
+    yield "version that is served and not read is told of by ApiVersions, as Kafka does it, and the"
+    yield "connection that uses it is closed. So is one that asks for an API that is not served."
+    yield ""
+    apis = served()
+    yield f"A broker serves {len(apis)} APIs."
     for use in Use:
         yield ""
         yield f"## For {use.value}"
         yield ""
         yield from grid(
-            ("key", "API", "versions", "flexible", "advertised"),
+            ("key", "API", "served", "read and written", "flexible"),
             (
                 (
                     str(api.key),
                     f"[{api.name}](../../src/ottla/protocol/messages/{api.module}.py)",
+                    str(Versions(api.advertised.low, apis[api.key].high))
+                    if api.key in apis
+                    else "",
                     str(api.versions),
                     str(api.flexible),
-                    "" if api.advertised == api.versions else str(api.advertised),
                 )
                 for api in API_OF_KEY.values()
                 if api.use is use
             ),
         )
+
+
+def metrics_page() -> Iterator[str]:
+    """What a broker counts."""
+    yield "# Metrics"
+    yield ""
+    yield "`ottla.metrics.listener=127.0.0.1:9192` opens a page for Prometheus at `/metrics`, and"
+    yield "`/healthz`, which answers 200 when the broker serves and 503 when all its data"
+    yield "directories have failed. `ottla dev` opens them by itself. There is no login: keep them"
+    yield "on the machine, or behind something that has one."
+    yield ""
+    yield "Counters begin at 0 when the broker starts. A topic or group that is deleted goes from"
+    yield "the page. Kafka's name is that of its MBean, for those who have dashboards of it."
+    yield ""
+    yield from grid(
+        ("metric", "type", "labels", "what it says", "Kafka's"),
+        (
+            (
+                code(row.name),
+                row.kind.value,
+                ", ".join(map(code, row.labels)),
+                row.doc,
+                code(row.kafka),
+            )
+            for row in METRICS
+        ),
+    )
+    yield ""
+    bounds = ", ".join(f"{bound:g}" for bound in LATENCY_SECONDS)
+    yield f"The buckets of the histogram end at {bounds} seconds."
 
 
 PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
@@ -226,6 +265,7 @@ PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("settings-not-supported.md", not_supported_page),
     ("errors.md", errors_page),
     ("apis.md", apis_page),
+    ("metrics.md", metrics_page),
 )
 
 

@@ -108,6 +108,13 @@ async def broker(
         disk.close()
 
 
+async def closed(reader: asyncio.StreamReader) -> bool:
+    """Wait until the other end has closed the connection, in whatever way."""
+    with suppress(ConnectionError):
+        return await reader.read() == b""
+    return True
+
+
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):

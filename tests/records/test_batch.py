@@ -28,6 +28,7 @@ from ottla.records.batch import (
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.errors import CorruptRecords, DecompressionLimitExceeded, UnsupportedMagic
+from ottla.records.kernel import count_records
 from records.drawing import Drawn, build, drawn_batches
 
 ONE = build([Drawn(5, b"k", b"v", ())])
@@ -331,3 +332,16 @@ def test_an_empty_batch_may_keep_its_codec() -> None:
         attributes=Compression.ZSTD,
     )
     assert list(Batch(buffer).records()) == []
+
+
+def test_records_are_counted_by_the_headers_of_whole_batches() -> None:
+    runs = [[b"a"], [b"b"] * 300, [b"c", b"d"]]
+    data = b""
+    for values in runs:
+        builder = BatchBuilder()
+        for value in values:
+            builder.append(0, None, value)
+        data += builder.build()
+    assert count_records(data) == count_records(memoryview(data)) == 303
+    assert count_records(b"") == 0
+    assert count_records(b"\0" * 61) == 0  # no batch is as short as that

@@ -87,6 +87,13 @@ def test_check(section: bytes, count: int, base: int, earliest: int, latest: int
         )
 
 
+@given(st.lists(drawn_batches.map(build), max_size=3).map(b"".join), st.binary(max_size=200))
+def test_count_records(run: bytes, tail: bytes) -> None:
+    same(lambda kernel: kernel.count_records(run))
+    same(lambda kernel: kernel.count_records(run + tail))
+    same(lambda kernel: kernel.count_records(tail))
+
+
 def told(record: Any) -> tuple[object, ...]:
     return record.offset, record.timestamp, record.key, record.value, record.headers
 

@@ -136,6 +136,7 @@ def test_only_these_settings_are_not_kafkas_of_4_3() -> None:
         ("broker", "zookeeper.connection.timeout.ms"),
         ("broker", "super.users"),
         ("broker", "allow.everyone.if.no.acl.found"),
+        ("broker", "ottla.metrics.listener"),
         ("broker", "ottla.topic.name.policy"),
         ("broker", "max.decompressed.message.bytes"),  # of a later Kafka
     }

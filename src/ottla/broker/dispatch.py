@@ -4,8 +4,10 @@ Invariant: what is served is what has a handler, and ApiVersions tells exactly t
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
+from ottla.broker.answer_errors import AnswerErrors
 from ottla.broker.handlers import (
     alter_configs,
     api_versions,
@@ -37,9 +39,11 @@ from ottla.broker.handlers import (
     sync_group,
 )
 from ottla.broker.state import BrokerState
+from ottla.metrics import ApiCounts
 from ottla.protocol import apis
 from ottla.protocol.apis import Api
 from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.message import Message
 from ottla.protocol.schema import Versions
 from ottla.transport.connection import Connection, Dispatch, Later
 
@@ -85,11 +89,31 @@ def served() -> dict[int, Versions]:
     }
 
 
+_COUNT_THEIR_ERRORS: Final = frozenset((apis.PRODUCE.key, apis.FETCH.key))
+"""They are asked often and for much, and know their errors when they make them."""
+
+
 def dispatcher(state: BrokerState) -> Dispatch:
-    """A function that answers requests from this state."""
-    handlers = {api.key: handler for api, handler in HANDLERS.items()}
+    """A function that answers requests from this state, and counts them."""
+    handlers = {api.key: (handler, state.requests[api.key]) for api, handler in HANDLERS.items()}
+    elapsed_s = state.clock.elapsed_s
+    errors = AnswerErrors()
+
+    def note(key: int, counts: ApiCounts, began_s: float, answer: Answer | None) -> None:
+        counts.note(elapsed_s() - began_s)
+        if key not in _COUNT_THEIR_ERRORS and isinstance(answer, Message):
+            for code in errors.of(answer):
+                counts.note_error(code)
 
     def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
-        return handlers[request.api.key](state, request, connection)
+        key = request.api.key
+        handler, counts = handlers[key]
+        began_s = elapsed_s()
+        answer = handler(state, request, connection)
+        if isinstance(answer, Later):
+            answer.told = partial(note, key, counts, began_s)
+        else:
+            note(key, counts, began_s, answer)
+        return answer
 
     return dispatch

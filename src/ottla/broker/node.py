@@ -15,6 +15,7 @@ from typing import Any, Self
 from ottla.broker.dispatch import dispatcher, served
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
+from ottla.broker.metrics_page import pages
 from ottla.broker.settings_in_force import SettingsInForce
 from ottla.broker.state import BrokerState
 from ottla.broker.topics import Topics
@@ -43,6 +44,8 @@ from ottla.transport.admission import Admission, AdmissionRules
 from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Later
 from ottla.transport.listener import Listener
 from ottla.transport.network import Network
+from ottla.transport.occupant import occupant
+from ottla.transport.pages import PageServer
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,6 +75,7 @@ class Node:
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
         self.addresses: dict[str, Address] = {}  # as clients are told, by listener
+        self.metrics: Address | None = None  # where the page of metrics is
 
     async def __aenter__(self) -> Self:
         try:
@@ -206,6 +210,28 @@ class Node:
             # Listeners are closed before anything else ends.
             self._exit.push_async_callback(listener.close)
         self._exit.callback(_let_go_of_waiting, state)
+        await self._show(state)
+
+    async def _show(self, state: BrokerState) -> None:
+        """Open the page of metrics; a broker serves without it too."""
+        host, _, port = self._config[broker.OTTLA_METRICS_LISTENER].rpartition(":")
+        if not port:
+            return
+        server = PageServer(pages(state, self._listeners))
+        host = host.strip("[]")
+        try:
+            opened = await server.open(self._around.network, host or None, int(port))
+        except (OSError, OverflowError) as error:
+            who = occupant(int(port))
+            _LOG.warning(
+                "metrics are not shown",
+                {"listener": f"{host}:{port}", "reason": str(error)}
+                | ({"who": who} if who else {}),
+            )
+            return
+        self._exit.callback(server.close)
+        self.metrics = Address(host or "localhost", opened)
+        _LOG.info("metrics", {"url": f"http://{self.metrics.host}:{opened}/metrics"})
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on beside the others until the broker stops."""

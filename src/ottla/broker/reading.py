@@ -15,7 +15,9 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.epochs import EpochEnd
 from ottla.log.reading import NotCached, RecordSlice
+from ottla.protocol.apis import FETCH
 from ottla.protocol.primitives import Buffer
+from ottla.records.kernel import count_records
 from ottla.replication.partition import Partition
 
 READ_COMMITTED: Final = 1
@@ -108,6 +110,16 @@ class Gathering:
                 self._give(one, partition, await found.read())
             except RequestError as error:
                 self._fail(one, error)
+
+    def count(self) -> None:
+        """Note what is given away, once, when it is."""
+        for one in self.found:
+            if one.error is not ErrorCode.NONE:
+                self.state.requests[FETCH.key].note_error(one.error)
+            elif one.records and one.partition is not None:
+                traffic = one.partition.traffic
+                traffic.bytes_out += len(one.records)
+                traffic.records_out += count_records(one.records)
 
     def _room(self, wanted: Wanted) -> int:
         return max(0, min(wanted.bytes_max, self.limits.bytes_max - self.size))

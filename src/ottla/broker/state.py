@@ -18,6 +18,7 @@ from ottla.controller.producer_ids import ProducerIds
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.logs import Logs
+from ottla.metrics import ApiCounts, TopicCounts
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.replication.partition import Partition
@@ -86,6 +87,8 @@ class BrokerState:
     groups: GroupCoordinators
     new_id: Callable[[], Uuid]
     served: Mapping[int, Versions]
+    requests: dict[int, ApiCounts] = field(init=False)  # by the key of the API
+    traffic: dict[str, TopicCounts] = field(default_factory=dict[str, TopicCounts])
     written_metadata: tuple[int, WrittenMetadata] = field(
         default_factory=lambda: (-1, WrittenMetadata())
     )
@@ -93,6 +96,9 @@ class BrokerState:
         default_factory=dict[TopicPartition, Partition]
     )
     topics: TopicChanges = field(init=False)  # who needs this state to be made
+
+    def __post_init__(self) -> None:
+        self.requests = {key: ApiCounts() for key in self.served}
 
     def topic(self, name: str, topic_id: Uuid | None = None) -> Topic:
         """A topic by its name, or by its id where one is given."""

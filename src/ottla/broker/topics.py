@@ -25,6 +25,7 @@ from ottla.controller.store import ClusterStore, Elected
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition, Uuid
 from ottla.log.loading import HostedLog
+from ottla.metrics import TopicCounts
 from ottla.replication.partition import Partition
 from ottla.settings import broker
 
@@ -126,6 +127,7 @@ class Topics:
             await self._store.delete_topic(name)
             self._state.image = self._state.image.without_topics([name])
             self._state.settings.forget(name)
+            self._state.traffic.pop(name, None)
             await self._drop(
                 [TopicPartition(name, PartitionIndex(n)) for n in range(len(found.partitions))]
             )
@@ -236,6 +238,7 @@ class Topics:
             led.leader_epoch,
             settings.topic_rules(found.name),
             settings.in_sync_min(found.name),
+            state.traffic.setdefault(found.name, TopicCounts()),
         )
         if found.name == OFFSETS_TOPIC:
             await state.groups.lead(partition)

@@ -48,6 +48,7 @@ def dev(
         "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1",
         "group.initial.rebalance.delay.ms=0",
+        "ottla.metrics.listener=127.0.0.1:9192",
         *(override or []),
     ]
 
@@ -59,11 +60,18 @@ def dev(
             f"\n"
             f"  Python   KafkaProducer(bootstrap_servers='{where}')\n"
             f"  kcat     kcat -b {where} -L\n"
+            f"{_metrics(node)}"
             f"\n"
             f"There is no authentication yet: use it on trusted networks only."
         )
 
     _run(None, "", settings, explain)
+
+
+def _metrics(node: "Node") -> str:
+    """The line about metrics, where there are any."""
+    page = node.metrics
+    return "" if page is None else f"  metrics  http://{page.host}:{page.port}/metrics\n"
 
 
 def _run(

@@ -564,6 +564,29 @@ def _count_fits(walk: Walk, count: cython.longlong) -> cython.bint:
 # --- checking --------------------------------------------------------------------------------
 
 
+def count_records(data):
+    """How many records a run of whole batches has, as their headers say; nothing is checked."""
+    held: Held = Held(data)
+    pos: cython.Py_ssize_t = 0
+    length: cython.longlong
+    count: cython.longlong = 0
+    while pos + 61 <= held.size:
+        length = _big32(held.at, pos + 8)
+        if length < 49:  # with the 12 bytes before it, a header
+            break
+        count += _big32(held.at, pos + 57)
+        pos += 12 + length
+    return count
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _big32(p: cython.p_const_uchar, at: cython.Py_ssize_t) -> cython.longlong:
+    value: cython.longlong = p[at]
+    return value << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
+
+
 def check(
     data,
     count: cython.longlong,

@@ -19,6 +19,7 @@ from ottla.log.names import LOG_START_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import RecordSlice
 from ottla.log.timestamps import FoundOffset
+from ottla.metrics import TopicCounts
 from ottla.records.recompression import recompressed
 from ottla.records.validation import TopicRules, ValidBatch, validate
 from ottla.replication.waiting import BytesAwaited
@@ -45,6 +46,7 @@ class Partition:
         "log",
         "rules",
         "topic_id",
+        "traffic",
         "waiting",
     )
 
@@ -56,6 +58,7 @@ class Partition:
         leader_epoch: LeaderEpoch,
         rules: TopicRules,
         in_sync_min: int,
+        traffic: TopicCounts | None = None,
     ) -> None:
         self._logs = logs
         self._hosted = hosted
@@ -64,6 +67,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.rules = rules
         self.in_sync_min = in_sync_min
+        self.traffic = traffic or TopicCounts()  # of its topic, with the other partitions
         self.high_watermark = hosted.log.next_offset
         self.waiting: set[BytesAwaited] = set()
 
@@ -110,6 +114,9 @@ class Partition:
         except StorageFailure as failure:
             raise self._storage_error(failure) from failure
         if not appended.duplicate:
+            traffic = self.traffic
+            traffic.bytes_in += len(records)
+            traffic.records_in += appended.last_offset - appended.base_offset + 1
             self._advance(len(records))
         return appended
 

@@ -478,6 +478,12 @@ ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS = Setting("add.partitions.to.txn.retr
     doc="Milliseconds after which a partition stops asking the coordinator about a transaction that is "
         "still ending, and lets the producer try again.")
 
+# Watching a broker.
+OTTLA_METRICS_LISTENER = Setting("ottla.metrics.listener", STRING, "", matching(r"((\[[0-9a-fA-F:.]+\]|[^:/\[\]\s]*):[0-9]{1,5})?", "host:port"),
+    doc="Where /metrics, for Prometheus, and /healthz are, such as 127.0.0.1:9192; without a host on every "
+        "interface, and empty nowhere. Everybody who gets there may read names of topics and groups. A port "
+        "that is taken is a warning. Ottla's own; Kafka has JMX for it.")
+
 # Quotas: over which time rates are taken.
 QUOTA_WINDOW_NUM = Setting("quota.window.num", INT, 11, at_least(1),
     doc="Windows over which a client's rate is averaged. More of them forgive bursts.")

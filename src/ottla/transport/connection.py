@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, TypeAlias, cast
 
 from ottla.clock import Clock
@@ -36,13 +37,22 @@ WRITE_BUFFER_BYTES: Final = 256 * 1024
 
 @dataclass(slots=True)
 class Later:
-    """An answer that takes a while."""
+    """An answer that takes a while, and who is told when it is there."""
 
     answer: Coroutine[Any, Any, Answer | None]
+    told: Callable[[Answer | None], None] | None = None
 
 
 Dispatch: TypeAlias = "Callable[[Request, Connection], Answer | Later | None]"
 """Answers a request: at once, later, or (None) never."""
+
+
+class Fault(StrEnum):
+    """Why the broker closes a connection."""
+
+    VIOLATION = "violation"  # the client's bytes are no request
+    OVERDUE = "overdue"  # the client is idle or too slow
+    FAILURE = "failure"  # our mistake
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_busy",
         "_closed",
+        "_complained",
         "_conversation",
         "_dispatch",
         "_frame_since_s",
@@ -86,10 +97,12 @@ class Connection(asyncio.BufferedProtocol):
         rules: ConnectionRules,
         clock: Clock,
         listener: str = "",
+        complained: "Callable[[Connection, Fault, str], None] | None" = None,
     ) -> None:
         self._dispatch = dispatch
         self._opened = opened  # answers with the reason why the connection may not be
         self._closed = closed
+        self._complained = complained  # hears why it is closed
         self.rules = rules
         self.clock = clock
         self.listener = listener  # the name of the one it came through
@@ -182,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             if type(answer) is Later:
                 self._busy = True
                 self._task = asyncio.get_running_loop().create_task(
-                    self._serve_later(request, answer.answer)
+                    self._serve_later(request, answer.answer, answer.told)
                 )
             else:
                 assert not isinstance(answer, Later)
@@ -190,13 +203,18 @@ class Connection(asyncio.BufferedProtocol):
         self._read_on()
 
     async def _serve_later(
-        self, request: Request, coming: Coroutine[Any, Any, Answer | None]
+        self,
+        request: Request,
+        coming: Coroutine[Any, Any, Answer | None],
+        told: Callable[[Answer | None], None] | None,
     ) -> None:
         try:
             answer = await coming
         except Exception:
             self._give_up(request)
             return
+        if told is not None:
+            told(answer)
         self._busy, self._task = False, None
         self._heard_s = self.clock.elapsed_s()
         if self._transport is not None:
@@ -226,14 +244,25 @@ class Connection(asyncio.BufferedProtocol):
     # Ending.
 
     def _send_away(self, violation: ProtocolViolation) -> None:
-        _LOG.warning("%s: closed: %s", self.address, violation)
+        self._complain(Fault.VIOLATION, str(violation))
         self.close()
+
+    def _complain(self, fault: Fault, why: str) -> None:
+        if self._complained is not None:
+            self._complained(self, fault, why)
 
     def _give_up(self, request: Request) -> None:
         """Our mistake: nobody knows what the answer would be, so there is none."""
         _LOG.exception(
-            "%s: %s version %d failed", self.address, request.api.name, request.header.api_version
+            "request failed",
+            {
+                "peer": self.address,
+                "client": request.header.client_id or "",
+                "api": request.api.name,
+                "version": request.header.api_version,
+            },
         )
+        self._complain(Fault.FAILURE, f"{request.api.name} failed")
         self.close()
 
     def overdue(self) -> str | None:

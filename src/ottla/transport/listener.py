@@ -6,13 +6,15 @@ new ones first, gives requests that are being served some time, and leaves none 
 
 import errno
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.transport.admission import Admission
-from ottla.transport.connection import Connection, ConnectionRules, Dispatch
+from ottla.transport.complaints import Complaints
+from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Fault
 from ottla.transport.network import Network, Server
 
 _LOG = logging.getLogger(__name__)
@@ -47,13 +49,16 @@ class Listener:
     ) -> None:
         self.name = name
         self.connections: set[Connection] = set()
+        self.accepted = 0
+        self.refused = 0
+        self.sent_away: Counter[Fault] = Counter()
         self._dispatch = dispatch
         self._network = network
         self._clock = clock
         self._admission = admission
         self._rules = rules
         self._server: Server | None = None
-        self._told: set[str] = set()  # addresses whose refusal is in the log already
+        self._complaints = Complaints()
 
     async def hold(self, host: str | None, port: int, backlog: int = 50) -> int:
         """Take the address; returns the port, which the system chooses when 0 is asked for."""
@@ -73,18 +78,36 @@ class Listener:
 
     def _connection(self) -> Connection:
         return Connection(
-            self._dispatch, self._opened, self._lost, self._rules(), self._clock, self.name
+            self._dispatch,
+            self._opened,
+            self._lost,
+            self._rules(),
+            self._clock,
+            self.name,
+            self._complained,
         )
 
     def _opened(self, connection: Connection) -> str | None:
         address = connection.address
         refused = self._admission.enter(address, self._clock.elapsed_s())
         if refused is None:
+            self.accepted += 1
             self.connections.add(connection)
-        elif address not in self._told:  # once: a flood must not fill the log too
-            self._told.add(address)
-            _LOG.warning("%s: refused: %s", address, refused)
+        else:
+            self.refused += 1
+            self._log(logging.WARNING, "connection refused", connection, "refused", refused)
         return refused
+
+    def _complained(self, connection: Connection, fault: Fault, reason: str) -> None:
+        self.sent_away[fault] += 1
+        level = logging.INFO if fault is Fault.OVERDUE else logging.WARNING
+        self._log(level, "connection closed", connection, fault, reason)
+
+    def _log(self, level: int, event: str, connection: Connection, kind: str, why: str) -> None:
+        left_out = self._complaints.left_out(connection.address, kind, self._clock.elapsed_s())
+        if left_out is not None:
+            about = {"peer": connection.address, "listener": self.name, "reason": why}
+            _LOG.log(level, event, about | ({"left_out": left_out} if left_out else {}))
 
     def _lost(self, connection: Connection) -> None:
         self.connections.discard(connection)
@@ -100,10 +123,9 @@ class Listener:
 
     def sweep(self) -> None:
         """Close the connections that have been silent for too long, or too slow."""
-        self._told.clear()
         for connection in [*self.connections]:
             if reason := connection.overdue():
-                _LOG.info("%s: closed: %s", connection.address, reason)
+                self._complained(connection, Fault.OVERDUE, reason)
                 connection.abort()
 
     async def close(self, grace_s: float = 5.0) -> None:

@@ -8,6 +8,7 @@ from ottla.broker.reading import READ_COMMITTED, Gathered, Gathering, Limits
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.apis import FETCH
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -42,6 +43,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
             now_s=state.clock.elapsed_s(),
         )
     except RequestError as error:
+        state.requests[FETCH.key].note_error(error.code)
         return FetchResponse(
             throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
         )
@@ -108,6 +110,7 @@ class _Fetch:
     # The answer.
 
     def answer(self, gathering: Gathering) -> Answer:
+        gathering.count()
         session = self.session
         by_topic: dict[Uuid | str, list[PartitionData]] = {}
         for one in gathering.found:

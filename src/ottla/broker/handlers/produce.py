@@ -4,6 +4,7 @@ from typing import Final
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -34,7 +35,9 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         refused = RequestError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {message.acks}, it can be -1, 0 or 1"
         )
-        return ProduceResponse(responses=[_refused(topic, refused) for topic in message.topic_data])
+        return ProduceResponse(
+            responses=[_refused(state, topic, refused) for topic in message.topic_data]
+        )
     unsafe: Unsafe = []
     responses = [
         _append_topic(state, request, message, topic, unsafe) for topic in message.topic_data
@@ -44,7 +47,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         if any(one.error_code for topic in responses for one in topic.partition_responses):
             connection.close()  # the only way to tell a client that does not listen
         return None
-    return Later(_when_durable(answer, unsafe)) if unsafe else answer
+    return Later(_when_durable(state, answer, unsafe)) if unsafe else answer
 
 
 def _append_topic(
@@ -59,7 +62,7 @@ def _append_topic(
         try:
             name = state.topic("", topic.topic_id).name
         except RequestError as error:
-            return _refused(topic, error)
+            return _refused(state, topic, error)
     now_ms, acks = state.clock.now_ms(), message.acks
     responses: list[PartitionProduceResponse] = []
     for data in topic.partition_data:
@@ -89,29 +92,32 @@ def _append_topic(
     )
 
 
-async def _when_durable(answer: ProduceResponse, unsafe: Unsafe) -> Answer:
+async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Answer:
     for partition, response in unsafe:
         try:
             await partition.durable(partition.log.next_offset)
         except RequestError as error:
+            state.requests[PRODUCE.key].note_error(error.code)
             response.error_code = int(error.code)
             response.error_message = error.message
             response.base_offset = -1
     return answer
 
 
-def _refused(topic: TopicProduceData, error: RequestError) -> TopicProduceResponse:
+def _refused(
+    state: BrokerState, topic: TopicProduceData, error: RequestError
+) -> TopicProduceResponse:
     return TopicProduceResponse(
         name=topic.name,
         topic_id=topic.topic_id,
-        partition_responses=[_response(data, error) for data in topic.partition_data],
+        partition_responses=[_response(state, data, error) for data in topic.partition_data],
     )
 
 
 def _failed(
     state: BrokerState, topic: str, data: PartitionProduceData, error: RequestError, version: int
 ) -> PartitionProduceResponse:
-    response = _response(data, error)
+    response = _response(state, data, error)
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _WITH_HINTS:
         hint = state.leader_hint(topic, data.index)
         if hint is not None:
@@ -121,7 +127,10 @@ def _failed(
     return response
 
 
-def _response(data: PartitionProduceData, error: RequestError) -> PartitionProduceResponse:
+def _response(
+    state: BrokerState, data: PartitionProduceData, error: RequestError
+) -> PartitionProduceResponse:
+    state.requests[PRODUCE.key].note_error(error.code)
     at_fault = error.record_errors if isinstance(error, InvalidRecords) else ()
     return PartitionProduceResponse(
         index=data.index,

@@ -1,0 +1,283 @@
+"""The page of metrics of a broker that is used: every number is the one that was caused."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.nodes import Client, RunningBroker, broker, closed, run
+from broker.test_node import batch, create, produce
+from ottla.broker.metrics_page import pages
+from ottla.broker.state import BrokerState
+from ottla.errors import StorageFailure
+from ottla.ids import ZERO_UUID, BrokerId
+from ottla.metrics import METRICS
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.transport.listener import Listener
+from ottla.transport.pages import Pages
+
+PAGE = "ottla.metrics.listener=127.0.0.1:0"
+
+Page = Mapping[tuple[str, tuple[str, ...]], float]
+
+
+async def get(node: RunningBroker, path: str, status: str = "200 OK") -> str:
+    where = node.node.metrics
+    assert where is not None
+    reader, writer = await asyncio.open_connection(where.host, where.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {where.host}\r\n\r\n".encode())
+    head, _, text = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    assert head.startswith(f"HTTP/1.1 {status}\r\n")
+    return text
+
+
+async def scraped(node: RunningBroker) -> Page:
+    text = await get(node, "/metrics")
+    labels = {metric.name: metric.labels for metric in METRICS}
+    found: dict[tuple[str, tuple[str, ...]], float] = {}
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            assert family.name in labels or f"{family.name}_total" in labels, one
+            values = {key: value for key, value in one.labels.items() if key != "le"}
+            expected = labels.get(family.name) or labels.get(f"{family.name}_total", ())
+            assert tuple(values) == expected, one
+            if not one.name.endswith("_bucket"):
+                found[one.name, tuple(values.values())] = one.value
+    return found
+
+
+# Any: the client's types are not complete.
+
+
+async def use(address: str) -> None:
+    """200 records to one topic, read by a group that has committed 150 of them."""
+    producer: Any = aiokafka.AIOKafkaProducer(bootstrap_servers=address, linger_ms=5)
+    await producer.start()
+    await asyncio.gather(
+        *[
+            await producer.send("orders", b"%d" % number, partition=number % 2)
+            for number in range(200)
+        ]
+    )
+    await producer.stop()
+    consumer: Any = aiokafka.AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=address,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    seen = 0
+    while seen < 200:
+        found = await consumer.getmany(timeout_ms=200)
+        seen += sum(map(len, found.values()))
+    zero, one = (aiokafka.TopicPartition("orders", n) for n in range(2))
+    await consumer.commit({zero: 100, one: 50})
+    await consumer.stop()
+
+
+def test_the_numbers_are_those_of_a_real_client(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(
+            tmp_path, PAGE, "num.partitions=2", "group.initial.rebalance.delay.ms=0",
+            "offsets.topic.replication.factor=1", "offsets.topic.num.partitions=3",
+        ) as running:  # fmt: skip
+            await use(f"127.0.0.1:{running.port}")
+            page = await scraped(running)
+            assert page["ottla_topic_records_in_total", ("orders",)] == 200
+            assert page["ottla_topic_records_out_total", ("orders",)] == 200
+            stored = page["ottla_topic_bytes_in_total", ("orders",)]
+            assert stored == page["ottla_topic_bytes_out_total", ("orders",)]
+            assert stored == page["ottla_topic_log_bytes", ("orders",)]
+            files = (tmp_path / "data").glob("orders-*/*.log")
+            assert stored == sum(file.stat().st_size for file in files)
+            assert page["ottla_topic_partitions", ("orders",)] == 2
+            assert page["ottla_topic_partitions", ("__consumer_offsets",)] == 3
+            assert page["ottla_leader_partitions", ()] == 5
+            assert page["ottla_group_lag_records", ("readers", "orders", "0")] == 0
+            assert page["ottla_group_lag_records", ("readers", "orders", "1")] == 50
+            assert page["ottla_groups", ("Empty",)] == 1
+            assert page["ottla_group_members", ("readers",)] == 0
+            assert page["ottla_request_seconds_count", ("Produce",)] >= 1
+            assert page["ottla_request_seconds_sum", ("Fetch",)] > 0
+            assert page["ottla_under_replicated_partitions", ()] == 0
+            assert page["ottla_under_min_isr_partitions", ()] == 0
+            assert page["ottla_offline_partitions", ()] == 0
+            assert page["ottla_data_directories", ("online",)] == 1
+            assert page["ottla_data_directories", ("offline",)] == 0
+            assert page["ottla_connections_accepted_total", ("PLAINTEXT",)] >= 2
+            assert page["ottla_connections_refused_total", ("PLAINTEXT",)] == 0
+
+    run(scenario)
+
+
+def test_every_metric_of_the_table_can_be_seen(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(
+            tmp_path, PAGE, "num.partitions=2", "offsets.topic.num.partitions=1"
+        ) as running:
+            await use(f"127.0.0.1:{running.port}")
+            client = await running.client()
+            assert (await produce(client, "nowhere", batch(b"x")))[0] == 3
+            text = await get(running, "/metrics")
+            shown = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+            assert shown == [metric.name for metric in METRICS]
+
+    run(scenario)
+
+
+def test_errors_are_counted_by_api_and_name(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, PAGE) as running:
+            client = await running.client()
+            await create(client, "t")
+            for _ in range(3):
+                await produce(client, "nowhere", batch(b"x"))
+            await produce(client, "t", batch(b"x"))
+            beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+            await client.ask(beat, HeartbeatResponse)
+            page = await scraped(running)
+            errors = {key[1]: count for key, count in page.items() if "errors" in key[0]}
+            assert errors == {
+                ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"): 3,
+                ("Heartbeat", "NOT_COORDINATOR"): 1,
+            }
+            assert page["ottla_request_seconds_count", ("Produce",)] == 4
+            assert page["ottla_request_seconds_count", ("Heartbeat",)] == 1
+            assert ("ottla_request_seconds_count", ("Fetch",)) not in page
+
+    run(scenario)
+
+
+def test_a_repeat_counts_once_and_a_topic_that_is_gone_is_not_shown(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, PAGE) as running:
+            client = await running.client()
+            await create(client, "t")
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+            given = await client.ask(request, InitProducerIdResponse)
+            data = batch(b"a", b"b", producer_id=given.producer_id, sequence=0)
+            assert await produce(client, "t", data) == await produce(client, "t", data) == (0, 0)
+            page = await scraped(running)
+            assert page["ottla_topic_records_in_total", ("t",)] == 2
+            assert page["ottla_topic_bytes_in_total", ("t",)] == len(data)
+            await delete(client, "t")
+            page = await scraped(running)
+            assert not [key for key in page if key[1] == ("t",)]
+
+    run(scenario)
+
+
+async def delete(client: Client, name: str) -> None:
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=1000
+    )
+    (result,) = (await client.ask(request, DeleteTopicsResponse)).responses
+    assert result.error_code == 0
+
+
+def test_connections_that_are_refused_or_misbehave_are_counted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, PAGE, "max.connections.per.ip=2") as running:
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert await reader.read() == b""
+            writer.close()
+            for _ in range(2):
+                await running.client()
+            extra = await asyncio.open_connection("127.0.0.1", running.port)
+            assert await closed(extra[0])
+            extra[1].close()
+            page = await scraped(running)
+            at = ("PLAINTEXT",)
+            assert page["ottla_connections", at] == 2
+            assert page["ottla_connections_accepted_total", at] == 3
+            assert page["ottla_connections_refused_total", at] == 1
+            assert page["ottla_connections_sent_away_total", (*at, "violation")] == 1
+            assert page["ottla_connections_sent_away_total", (*at, "failure")] == 0
+
+    run(scenario)
+
+
+def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[BrokerState] = []
+
+    def noted(state: BrokerState, listeners: Sequence[Listener]) -> Pages:
+        states.append(state)
+        return pages(state, listeners)
+
+    monkeypatch.setattr("ottla.broker.node.pages", noted)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, PAGE) as running:
+            client = await running.client()
+            await create(client, "t", 3)
+            assert await get(running, "/healthz") == "ok\n"
+            logs = states[0].logs
+            logs.fail(logs.directories[0], StorageFailure("the disk is gone"))
+            told = await get(running, "/healthz", "503 Service Unavailable")
+            assert told == "all data directories are offline\n"
+            page = await scraped(running)
+            assert page["ottla_data_directories", ("online",)] == 0
+            assert page["ottla_data_directories", ("offline",)] == 1
+            assert page["ottla_offline_partitions", ()] == 3
+            image = states[0].image
+            two = replace(
+                image.topics["t"],
+                partitions=tuple(
+                    replace(one, replicas=(*one.replicas, BrokerId(9)))
+                    for one in image.topics["t"].partitions
+                ),
+            )
+            states[0].image = image.with_topics([two])
+            page = await scraped(running)
+            assert page["ottla_under_replicated_partitions", ()] == 3
+            assert page["ottla_under_min_isr_partitions", ()] == 0
+
+    run(scenario)
+
+
+def test_a_port_that_is_taken_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as holder:
+            port = holder.getsockname()[1]
+            setting = f"ottla.metrics.listener=127.0.0.1:{port}"
+            async with broker(tmp_path, setting) as running:
+                assert running.node.metrics is None
+                client = await running.client()
+                await create(client, "t")
+                assert await produce(client, "t", batch(b"x")) == (0, 0)
+        (record,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+        assert record.getMessage() == "metrics are not shown"
+        assert isinstance(record.args, Mapping)
+        assert str(port) in str(record.args["listener"])
+        assert "pid" in str(record.args["who"])
+
+    run(scenario)
+
+
+def test_without_the_setting_there_is_no_page(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            assert running.node.metrics is None
+
+    run(scenario)

@@ -1,0 +1,122 @@
+"""Pages over HTTP: what is answered, and what a visitor may cost."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection
+
+import pytest
+
+from broker.nodes import closed, run
+from ottla.transport import pages
+from ottla.transport.network import TcpNetwork
+from ottla.transport.pages import REQUEST_BYTES_MAX, VISITORS_MAX, Page, PageServer
+
+
+def broken() -> Page:
+    raise ValueError("secret")
+
+
+PAGES = {
+    "/there": lambda: Page("Grüße\n"),
+    "/broken": broken,
+    "/ill": lambda: Page("ill\n", status=HTTPStatus.SERVICE_UNAVAILABLE),
+}
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[tuple[PageServer, int]]:
+    server = PageServer(PAGES)
+    port = await server.open(TcpNetwork(), "127.0.0.1", 0)
+    try:
+        yield server, port
+    finally:
+        server.close()
+
+
+async def told(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_a_client_of_http_gets_the_page() -> None:
+    def visit(port: int, method: str) -> tuple[int, str | None, str]:
+        client = HTTPConnection("127.0.0.1", port, timeout=10)
+        client.request(method, "/there?x=1")
+        answer = client.getresponse()
+        found = answer.status, answer.getheader("Content-Length"), answer.read().decode()
+        client.close()
+        return found
+
+    async def scenario() -> None:
+        async with served() as (server, port):
+            assert await asyncio.to_thread(visit, port, "GET") == (200, "8", "Grüße\n")
+            assert await asyncio.to_thread(visit, port, "HEAD") == (200, "8", "")
+            assert not server.visits
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /elsewhere HTTP/1.1\r\n\r\n", 404),
+        (b"GET /../etc/passwd HTTP/1.1\r\n\r\n", 404),
+        (b"POST /there HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
+        (b"GET /there\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"\xff\xfe \x00 HTTP/2\n\n", 400),
+        (b"GET /broken HTTP/1.0\r\n\r\n", 500),
+        (b"GET /ill HTTP/1.0\n\n", 503),
+        (b"GET /there HTTP/1.1\r\n" + b"A" * REQUEST_BYTES_MAX, 431),
+    ],
+)
+def test_what_is_wrong_is_told(request_: bytes, status: int) -> None:
+    async def scenario() -> None:
+        async with served() as (_, port):
+            answer = await told(port, request_)
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            assert b"secret" not in answer
+            assert (await told(port, b"GET /there HTTP/1.1\r\n\r\n")).endswith("Grüße\n".encode())
+
+    run(scenario)
+
+
+def test_a_request_in_pieces_is_answered_once() -> None:
+    async def scenario() -> None:
+        async with served() as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            for one in b"GET /there HTTP/1.1\r\n":
+                writer.write(bytes((one,)))
+                await asyncio.sleep(0)
+            writer.write(b"\r\nGET /there HTTP/1.1\r\n\r\n")
+            answer = await reader.read()
+            assert answer.count(b"HTTP/1.1 200") == 1
+            writer.close()
+
+    run(scenario)
+
+
+def test_who_says_nothing_is_sent_away_and_too_many_are_not_let_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pages, "VISIT_SECONDS", 0.3)
+
+    async def scenario() -> None:
+        async with served() as (server, port):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(VISITORS_MAX)]
+            while len(server.visits) < VISITORS_MAX:
+                await asyncio.sleep(0)
+            extra = await asyncio.open_connection("127.0.0.1", port)
+            extra[1].write(b"GET /there HTTP/1.1\r\n\r\n")
+            for reader, writer in (extra, *silent):
+                assert await closed(reader)
+                writer.close()
+            assert not server.visits
+            assert b"200 OK" in await told(port, b"GET /there HTTP/1.1\r\n\r\n")
+
+    run(scenario)
