@@ -20,6 +20,7 @@ from ottla.log.disk import Disk, read_whole
 from ottla.log.loading import HostedLog
 from ottla.log.logs import Logs
 from ottla.log.names import CLEANED_OFFSETS
+from ottla.log.partition_log import PartitionLog
 from ottla.records.builder import BatchBuilder
 from ottla.records.validation import TopicRules, validate
 from ottla.settings.resolution import broker_config
@@ -286,6 +287,31 @@ def test_a_log_that_cannot_even_be_looked_at_holds_up_no_other() -> None:
             patch.setattr(type(broken), "dirt", _except_for(broken, refuse, type(broken).dirt))
             await for_a_while(compactor(logs), 60)
         assert [one.cleaned_until is None for one in logs] == [True, False]
+
+    simulated(program)
+
+
+def test_a_log_that_is_deleted_while_another_is_looked_at_does_not_end_compaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(3):
+            fill(await created(logs, number, COMPACT), 12)
+        first, dirt = logs[partition(0)].log, PartitionLog.dirt
+
+        async def look(log: PartitionLog, *args: Any, **options: Any) -> Dirt:
+            if log is first and logs.get(partition(1)) is not None:
+                await logs.delete([partition(1)])
+            return await dirt(log, *args, **options)
+
+        monkeypatch.setattr(PartitionLog, "dirt", look)
+        work = compactor(logs)
+        await for_a_while(work, 60)
+        assert logs[partition(2)].cleaned_until
+        gone = logs[partition(2)]
+        await logs.delete([partition(2)])
+        assert await work.clean(gone) is None  # chosen, and deleted before its turn came
 
     simulated(program)
 

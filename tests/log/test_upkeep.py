@@ -1,5 +1,6 @@
 """The duties towards logs, each at its interval, in simulated time."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -201,5 +202,28 @@ def test_a_log_that_is_deleted_meanwhile_takes_no_directory_with_it() -> None:
         await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 3)
         assert logs.online == logs.directories
         assert logs[partition(1)].log.recovery_point == 1
+
+    simulated(program)
+
+
+def test_a_log_that_is_deleted_while_another_is_looked_at_is_passed_over() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(3):
+            append(await created(logs, number), b"x")
+        asked: list[TopicPartition] = []
+
+        def end(partition: TopicPartition) -> Offset:
+            asked.append(partition)
+            return logs[partition].log.next_offset
+
+        held = logs[partition(0)].log
+        async with held._work:  # pyright: ignore[reportPrivateUsage]
+            duty = asyncio.create_task(Upkeep(logs, lambda: NEVER, end).retain())
+            await clock.sleep(0)
+            await clock.sleep(0)
+            await logs.delete([partition(1)])
+        await duty
+        assert asked == [partition(0), partition(2)]
 
     simulated(program)

@@ -106,6 +106,8 @@ class Compactor:
             name = hosted.partition
             if not hosted.log.rules.compact or hosted.directory.failure is not None:
                 continue
+            if self._logs.get(name) is not hosted:
+                continue  # deleted while this looked at the others
             if name not in self._busy and name not in self._aside:
                 try:
                     found[name] = await hosted.log.dirt(
@@ -121,6 +123,8 @@ class Compactor:
     async def clean(self, hosted: HostedLog) -> CleaningDone | None:
         """Clean a log and store how far; None when there was nothing, or it could not be."""
         done: CleaningDone | None = None
+        if self._logs.get(hosted.partition) is not hosted:
+            return None  # deleted before this began
         try:
             done = await hosted.log.compact(
                 self._cleaner,

@@ -120,6 +120,8 @@ class Upkeep:
     async def retain(self) -> None:
         """Delete the segments that have outlived their time."""
         for hosted in self._usable():
+            if self._logs.get(hosted.partition) is not hosted:
+                continue  # deleted while this was busy with the others
             high_watermark = self._high_watermark(hosted.partition)
 
             async def work(log: PartitionLog = hosted.log, upto: Offset = high_watermark) -> None:
