@@ -69,7 +69,7 @@ class Partition:
         self.in_sync_min = in_sync_min
         self.traffic = traffic or TopicCounts()  # of its topic, with the other partitions
         self.high_watermark = hosted.log.next_offset
-        self.waiting: set[BytesAwaited] = set()
+        self.waiting: dict[BytesAwaited, None] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, epoch {self.leader_epoch})"

@@ -12,7 +12,7 @@ from typing import Protocol
 class Watched(Protocol):
     """A partition as those who wait see it."""
 
-    waiting: "set[BytesAwaited]"
+    waiting: "dict[BytesAwaited, None]"  # in the order in which they came
 
 
 class BytesAwaited:
@@ -25,7 +25,7 @@ class BytesAwaited:
         self._left = bytes_min
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for partition in self._partitions:
-            partition.waiting.add(self)
+            partition.waiting[self] = None
 
     def note(self, count: int) -> None:
         """So many bytes more can be read."""
@@ -44,4 +44,4 @@ class BytesAwaited:
             await asyncio.wait((self._future,), timeout=seconds)
         finally:
             for partition in self._partitions:
-                partition.waiting.discard(self)
+                partition.waiting.pop(self, None)

@@ -48,7 +48,7 @@ class Listener:
         rules: Callable[[], ConnectionRules],
     ) -> None:
         self.name = name
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.accepted = 0
         self.refused = 0
         self.sent_away: Counter[Fault] = Counter()
@@ -92,7 +92,7 @@ class Listener:
         refused = self._admission.enter(address, self._clock.elapsed_s())
         if refused is None:
             self.accepted += 1
-            self.connections.add(connection)
+            self.connections[connection] = None
         else:
             self.refused += 1
             self._log(logging.WARNING, "connection refused", connection, "refused", refused)
@@ -110,7 +110,7 @@ class Listener:
             _LOG.log(level, event, about | ({"left_out": left_out} if left_out else {}))
 
     def _lost(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._admission.leave(connection.address)
 
     # Time.
