@@ -104,7 +104,7 @@ def test_a_request_in_pieces_is_answered_once() -> None:
 def test_who_says_nothing_is_sent_away_and_too_many_are_not_let_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pages, "VISIT_SECONDS", 0.3)
+    monkeypatch.setattr(pages, "VISIT_SECONDS", 3.0)
 
     async def scenario() -> None:
         async with served() as (server, port):
