@@ -43,3 +43,48 @@ def test_a_second_has_its_limit() -> None:
     admission = Admission(lambda: AdmissionRules(per_second_max=2))
     answers = [admission.enter("a", second) is None for second in (0.1, 0.5, 0.9, 1.0, 1.1, 1.2)]
     assert answers == [True, True, False, True, True, False]
+
+
+def test_a_listener_has_its_part_of_what_the_broker_has() -> None:
+    whole = Admission(lambda: AdmissionRules(connections_max=3))
+    own = Admission(lambda: AdmissionRules(connections_max=2), whole)
+    other = Admission(AdmissionRules, whole)
+    assert own.enter("a", 0) is None
+    assert own.enter("a", 0) is None
+    assert own.enter("a", 0) == "max.connections=2 is reached"
+    assert (own.count, whole.count) == (2, 2)
+    assert other.enter("a", 0) is None
+    assert other.enter("b", 0) == "max.connections=3 is reached"
+    assert (other.count, whole.count) == (1, 3)
+    own.leave("a")
+    assert (own.count, whole.count) == (1, 2)
+    assert other.enter("b", 0) is None
+
+
+def test_what_the_broker_refuses_counts_at_no_listener() -> None:
+    whole = Admission(lambda: AdmissionRules(per_address_max=1))
+    own = Admission(AdmissionRules, whole)
+    assert own.enter("a", 0) is None
+    assert own.enter("a", 0) == "max.connections.per.ip=1 is reached for a"
+    assert (own.count, whole.count) == (1, 1)
+
+
+def test_a_listeners_rules_are_its_own_or_the_brokers() -> None:
+    config = broker_config(
+        overrides=(
+            "max.connections=5",
+            "listener.name.plaintext.max.connections=2",
+            "max.connection.creation.rate=9",
+        )
+    )
+    assert AdmissionRules.of_listener(config, "PLAINTEXT").connections_max == 2
+    assert AdmissionRules.of_listener(config, "PLAINTEXT").per_second_max == 9
+    assert AdmissionRules.of(config).connections_max == 5
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    config = broker_config(overrides=("max.connections.per.ip.overrides=[0:0::1]:2,web:3",))
+    assert AdmissionRules.of(config).per_address_overrides == {"::1": 2, "web": 3}
+    assert [notice.what for notice in config.notices] == [
+        '"web" limits nobody: give an address, for names are not looked up'
+    ]

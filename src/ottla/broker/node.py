@@ -70,6 +70,7 @@ class Node:
         self.id = node_id
         self._config = config
         self._around = around
+        self._in_force: SettingsInForce | None = None
         self._dispatch: Dispatch | None = None
         self._served = served()
         self._exit = AsyncExitStack()
@@ -98,7 +99,7 @@ class Node:
         await self._hold_addresses()
         office, epoch = await self._join(session)
         store = ClusterStore(office)
-        settings = await self._settings(store)
+        settings = self._in_force = await self._settings(store)
         stored = await store.load_topics()
         settings.know((one.topic.name, one.config) for one in stored)
         cluster_id = await _cluster_id(session, around.new_id)
@@ -156,7 +157,8 @@ class Node:
     async def _hold_addresses(self) -> None:
         """Take the addresses, so that what is registered is true; nobody is let in yet."""
         around, config = self._around, self._config
-        admission = Admission(lambda: AdmissionRules.of(config))
+        admission = Admission(lambda: AdmissionRules.of(self._current))
+        _refuse_unprotected(config)
         told = {one.name: one for one in advertised_listeners(config)}
         for endpoint in listeners(config):
             listener = Listener(
@@ -164,7 +166,7 @@ class Node:
                 self._answer,
                 network=around.network,
                 clock=around.clock,
-                admission=admission,
+                admission=self._admission(endpoint.name, admission),
                 rules=self._connection_rules,
             )
             backlog = config[broker.SOCKET_LISTEN_BACKLOG_SIZE]
@@ -176,11 +178,21 @@ class Node:
                 advertised.host or "localhost", advertised.port or port
             )
 
+    def _admission(self, listener: str, above: Admission) -> Admission:
+        return Admission(lambda: AdmissionRules.of_listener(self._current, listener), above)
+
+    @property
+    def _current(self) -> Config:
+        """The settings that count now; those of the file until the others are known."""
+        return self._config if self._in_force is None else self._in_force.broker
+
     def _connection_rules(self) -> ConnectionRules:
         return ConnectionRules(
             self._served,
             self._config[broker.SOCKET_REQUEST_MAX_BYTES],
             self._config[broker.CONNECTIONS_MAX_IDLE_MS],
+            self._config[broker.SOCKET_SEND_BUFFER_BYTES],
+            self._config[broker.SOCKET_RECEIVE_BUFFER_BYTES],
         )
 
     def _answer(self, request: Request, connection: Connection) -> Answer | Later | None:
@@ -248,6 +260,18 @@ class Node:
     def _session_changed(self, now: SessionState) -> None:
         if now is not SessionState.CONNECTED:
             _LOG.error("coordination: %s", now.value)
+
+
+def _refuse_unprotected(config: Config) -> None:
+    """Whoever asks for protection that is not there yet must not go without it unawares."""
+    for endpoint in listeners(config):
+        if endpoint.tls or endpoint.sasl:
+            raise OttlaError(
+                f"{endpoint}: {endpoint.protocol} is not served yet, only PLAINTEXT is"
+            )
+    if config[broker.AUTHORIZER_CLASS_NAME]:
+        name = broker.AUTHORIZER_CLASS_NAME.name
+        raise OttlaError(f"{name}: ACLs are not checked yet; leave it out on a trusted network")
 
 
 def _let_go_of_waiting(state: BrokerState) -> None:

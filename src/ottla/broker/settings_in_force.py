@@ -14,6 +14,7 @@ from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
+from ottla.settings.endpoints import listeners
 from ottla.settings.layers import Layers
 from ottla.settings.problems import InvalidSettings
 from ottla.settings.resolution import dynamic_config, topic_overrides
@@ -82,9 +83,15 @@ class SettingsInForce:
 
     def _replaced(self, values: Mapping[str, str], own: bool) -> Layers:
         try:
-            return self._layered(*((self._cluster, values) if own else (values, self._own)))
+            after = self._layered(*((self._cluster, values) if own else (values, self._own)))
         except InvalidSettings as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if listeners(after.config) != listeners(self._static):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                "listeners are opened at the start: set them in the file and restart",
+            )
+        return after
 
     # Topics.
 

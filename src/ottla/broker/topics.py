@@ -7,7 +7,7 @@ starts again. A partition is in the broker's state exactly while this broker lea
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.state import BrokerState
@@ -23,7 +23,7 @@ from ottla.cluster.naming import check_policy
 from ottla.cluster.nodes import TopicNode
 from ottla.controller.store import ClusterStore, Elected
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import PartitionIndex, TopicPartition, Uuid
+from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.loading import HostedLog
 from ottla.metrics import TopicCounts
 from ottla.replication.partition import Partition
@@ -76,9 +76,7 @@ class Topics:
         async with self._turn:
             image = self._state.image
             check_name(asked.name, image.topics)
-            assignment = assignment_of(
-                asked, self._defaults(), sorted(image.brokers), self._start()
-            )
+            assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
             self._state.settings.checked_overrides(values)
             check_policy(asked.name, self._state.settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
             made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
@@ -147,9 +145,7 @@ class Topics:
             if found is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             present = [one.replicas for one in found.partitions]
-            added = added_partitions(
-                present, count, assignments, sorted(image.brokers), self._start()
-            )
+            added = added_partitions(present, count, assignments, self._with_room(), self._start())
             if validate_only:
                 return
             node = TopicNode(found.id, (*present, *added))
@@ -203,6 +199,18 @@ class Topics:
             config[broker.NUM_PARTITIONS], config[broker.DEFAULT_REPLICATION_FACTOR]
         )
 
+    def _with_room(self) -> list[BrokerId]:
+        """The brokers that take new partitions: those with a directory that is not cordoned."""
+        full = self._cordoned()
+        has_room = any(one.path not in full for one in self._state.logs.online)
+        return [
+            one for one in sorted(self._state.image.brokers) if one != self._state.id or has_room
+        ]
+
+    def _cordoned(self) -> Collection[str]:
+        paths = self._state.settings.broker[broker.CORDONED_LOG_DIRS]
+        return [one.path for one in self._state.logs.online] if "*" in paths else paths
+
     def _start(self) -> int:
         return int(self._chance() * 2**31)
 
@@ -229,7 +237,8 @@ class Topics:
         settings = state.settings
         hosted: HostedLog | None = state.logs.get(key)
         if hosted is None:
-            hosted = await state.logs.create(key, found.id, settings.log_rules(found.name))
+            rules = settings.log_rules(found.name)
+            hosted = await state.logs.create(key, found.id, rules, avoid=self._cordoned())
         await hosted.log.begin_epoch(led.leader_epoch)
         partition = state.partitions[key] = Partition(
             state.logs,

@@ -109,14 +109,15 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = Setting("connection.failed.authentic
     doc="Milliseconds before a failed login is answered, so that guessing is slow. Keep it below "
         "connections.max.idle.ms.")
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
-    doc="The most connections at a time, of the broker or of one listener. Beyond it new ones wait, "
-        "except on the listener between brokers.")
+    doc="The most connections at a time, of the broker or of one listener. Beyond it new ones are closed at "
+        "once; Kafka lets them wait.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
     doc="The most connections at a time from one address.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
-    doc="Hosts with a number of connections of their own in place of max.connections.per.ip.")
+    doc="Addresses with a number of connections of their own in place of max.connections.per.ip.")
 MAX_CONNECTION_CREATION_RATE = Setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
-    doc="The most new connections a second, of the broker or of one listener; more are delayed.")
+    doc="The most new connections a second, of the broker or of one listener; more are closed at once, "
+        "which Kafka delays.")
 
 # Logging in, and what is then allowed.
 SASL_ENABLED_MECHANISMS = Setting("sasl.enabled.mechanisms", LIST, (), some_of(*security.MECHANISMS, any_case=True), dynamic=PER_BROKER, per_listener=True, kafka_default="GSSAPI",

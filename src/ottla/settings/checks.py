@@ -13,10 +13,12 @@ from ottla.settings.derived import idempotence_hindrance
 from ottla.settings.endpoints import (
     Endpoint,
     advertised_listeners,
+    connections_by_address,
     inter_broker_listener,
     inter_broker_mechanism,
     listeners,
     protocols,
+    usual_address,
 )
 from ottla.settings.problems import quoted
 from ottla.settings.table import Scope, Setting
@@ -184,6 +186,13 @@ def _listeners(config: Config) -> Iterator[Finding]:
     yield from _listeners_own(config, opened)
     for endpoint in opened:
         yield from _secured(config.listener(endpoint.name), endpoint)
+
+
+def _named_hosts(config: Config) -> Iterator[Finding]:
+    for host in connections_by_address(config):
+        if usual_address(host) is None:
+            what = f"{quoted(host)} limits nobody: give an address, for names are not looked up"
+            yield Finding((broker.MAX_CONNECTIONS_PER_IP_OVERRIDES,), what, only_warn=True)
 
 
 def _unreadable(config: Config, setting: Setting[Any], bad: BadValue) -> Finding:
@@ -356,7 +365,7 @@ def _consumer(config: Config) -> Iterator[Finding]:
 _CLIENT: Final[tuple[Check, ...]] = (_stores, _login)
 
 CHECKS: Final[Mapping[Scope, tuple[Check, ...]]] = {
-    "broker": (_identity, _listeners, _broker_orders, _log, _authorizer),
+    "broker": (_identity, _listeners, _named_hosts, _broker_orders, _log, _authorizer),
     "topic": (_topic,),
     "producer": (*_CLIENT, _idempotence, _producer_times),
     "consumer": (*_CLIENT, _consumer),

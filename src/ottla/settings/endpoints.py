@@ -6,6 +6,7 @@ and, if advertised, an address that others can use. Names are upper case, as Kaf
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from ottla.settings import broker, security
@@ -69,6 +70,21 @@ def listeners(config: Config) -> tuple[Endpoint, ...]:
 def advertised_listeners(config: Config) -> tuple[Endpoint, ...]:
     """What clients and other brokers are told; `listeners` when nothing is advertised."""
     return _endpoints(config, config[broker.ADVERTISED_LISTENERS] or config[broker.LISTENERS])
+
+
+def connections_by_address(config: Config) -> Mapping[str, int]:
+    """Addresses with a limit of their own, in their usual spelling; names as they are."""
+    text = config[broker.MAX_CONNECTIONS_PER_IP_OVERRIDES]
+    pairs = (one.strip().rpartition(":") for one in text.split(",") if one.strip())
+    return {usual_address(host) or host: int(count) for host, _, count in pairs}
+
+
+def usual_address(host: str) -> str | None:
+    """An address as a socket tells it; None when it is a name."""
+    try:
+        return str(ip_address(host.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return None
 
 
 def inter_broker_listener(config: Config) -> Endpoint | None:

@@ -12,6 +12,7 @@ from typing import Self
 
 from ottla.settings import broker
 from ottla.settings.config import Config
+from ottla.settings.endpoints import connections_by_address
 from ottla.settings.values import INT_MAX
 
 
@@ -27,21 +28,31 @@ class AdmissionRules:
     @classmethod
     def of(cls, config: Config) -> Self:
         """What a broker's configuration says."""
-        text = config[broker.MAX_CONNECTIONS_PER_IP_OVERRIDES]
-        pairs = (one.strip().rpartition(":") for one in text.split(",") if one.strip())
         return cls(
             config[broker.MAX_CONNECTIONS],
             config[broker.MAX_CONNECTIONS_PER_IP],
-            {host: int(count) for host, _, count in pairs},
+            connections_by_address(config),
             config[broker.MAX_CONNECTION_CREATION_RATE],
+        )
+
+    @classmethod
+    def of_listener(cls, config: Config, name: str) -> Self:
+        """What it says of one listener alone."""
+        own = config.listener(name)
+        return cls(
+            connections_max=own[broker.MAX_CONNECTIONS],
+            per_second_max=own[broker.MAX_CONNECTION_CREATION_RATE],
         )
 
 
 class Admission:
-    """Counts the connections of a broker, over all its listeners."""
+    """Counts the connections of a broker, or of one of its listeners, who asks the broker's too."""
 
-    def __init__(self, rules: Callable[[], AdmissionRules]) -> None:
+    def __init__(
+        self, rules: Callable[[], AdmissionRules], above: "Admission | None" = None
+    ) -> None:
         self._rules = rules
+        self._above = above
         self._by_address: Counter[str] = Counter()
         self._second = -1
         self._in_second = 0
@@ -63,12 +74,16 @@ class Admission:
             self._second, self._in_second = int(elapsed_s), 0
         if self._in_second >= rules.per_second_max:
             return f"max.connection.creation.rate={rules.per_second_max} is reached"
+        if self._above is not None and (refused := self._above.enter(address, elapsed_s)):
+            return refused
         self._in_second += 1
         self._by_address[address] += 1
         return None
 
     def leave(self, address: str) -> None:
         """A connection that was let in is gone."""
+        if self._above is not None:
+            self._above.leave(address)
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]

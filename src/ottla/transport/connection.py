@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
 
 from ottla.clock import Clock
@@ -62,6 +63,8 @@ class ConnectionRules:
     versions: Mapping[int, Versions] = field(default_factory=lambda: ALL_VERSIONS)
     frame_bytes_max: int = FRAME_BYTES_MAX
     idle_ms_max: int = 600_000
+    send_buffer_bytes: int = -1  # of the socket; -1 leaves it to the operating system
+    receive_buffer_bytes: int = -1
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -135,6 +138,19 @@ class Connection(asyncio.BufferedProtocol):
         if self._opened(self) is not None:
             self._refused = True
             transport.abort()
+        else:
+            self._size_buffers(transport)
+
+    def _size_buffers(self, transport: asyncio.Transport) -> None:
+        socket = transport.get_extra_info("socket")
+        if socket is None:
+            return  # not on a real network
+        for option, size in (
+            (SO_SNDBUF, self.rules.send_buffer_bytes),
+            (SO_RCVBUF, self.rules.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                socket.setsockopt(SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or was sent away."""

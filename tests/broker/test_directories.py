@@ -1,0 +1,35 @@
+"""In which data directories new partitions go."""
+
+from pathlib import Path
+
+from broker.nodes import broker, run
+from broker.test_configs import BROKER_RESOURCE, set_one
+from broker.test_naming import refused
+from broker.test_node import create
+from ottla.errors import ErrorCode
+
+CORDONED = "cordoned.log.dirs"
+
+
+def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    def folders(directory: Path) -> list[str]:
+        return sorted(path.name for path in directory.iterdir() if path.is_dir())
+
+    async def scenario() -> None:
+        settings = (f"log.dirs={one},{two}", f"{CORDONED}={one}")
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await create(client, "a", 3)
+            assert (folders(one), folders(two)) == ([], ["a-0", "a-1", "a-2"])
+            assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, str(two)) == 0
+            await create(client, "b", 2)
+            assert folders(one) == ["b-0", "b-1"]
+            assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, "*") == 0
+            code, _ = await refused(client, "c")
+            assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+            assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, "") == 0
+            await create(client, "c")
+
+    run(scenario)

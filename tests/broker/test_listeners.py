@@ -1,0 +1,193 @@
+"""Where a broker listens, whom it lets in, and what it tells of itself."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.nodes import Client, RunningBroker, broker, run
+from broker.test_configs import BROKER_RESOURCE, set_one
+from broker.test_node import create
+from ottla.cluster.image import Address
+from ottla.errors import ErrorCode, OttlaError
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ottla.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+TWO = (
+    "listeners=PLAINTEXT://127.0.0.1:0,SIX://[::1]:0",
+    "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SIX:PLAINTEXT",
+    "inter.broker.listener.name=PLAINTEXT",
+)
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="there is no IPv6 here")
+
+
+async def client_at(running: RunningBroker, listener: str, host: str) -> Client:
+    port = running.node.addresses[listener].port
+    return Client(*await asyncio.open_connection(host, port))
+
+
+async def is_let_in(running: RunningBroker) -> bool:
+    client = await running.client()
+    try:
+        await client.ask(MetadataRequest(topics=[]), MetadataResponse)
+    except (EOFError, ConnectionError):
+        return False
+    return True
+
+
+@needs_ipv6
+def test_a_client_is_told_of_the_listener_that_it_came_through(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, *TWO) as running:
+            for listener, host in (("PLAINTEXT", "127.0.0.1"), ("SIX", "::1")):
+                client = await client_at(running, listener, host)
+                address = (host, running.node.addresses[listener].port)
+                met = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+                assert [(one.host, one.port) for one in met.brokers] == [address]
+                asked = DescribeClusterRequest(include_cluster_authorized_operations=False)
+                described = await client.ask(asked, DescribeClusterResponse)
+                assert [(one.host, one.port) for one in described.brokers] == [address]
+                request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+                found = await client.ask(request, FindCoordinatorResponse)
+                assert (found.coordinators[0].host, found.coordinators[0].port) == address
+                await client.close()
+
+    run(scenario)
+
+
+def test_what_is_advertised_is_what_clients_are_told(tmp_path: Path) -> None:
+    settings = (
+        "listeners=PLAINTEXT://127.0.0.1:0,OUT://127.0.0.1:0",
+        "advertised.listeners=PLAINTEXT://10.1.2.3:0,OUT://broker.example:19092",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT",
+        "inter.broker.listener.name=PLAINTEXT",
+    )
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *settings) as running:
+            addresses = running.node.addresses
+            assert addresses["OUT"] == Address("broker.example", 19092)
+            assert addresses["PLAINTEXT"].host == "10.1.2.3"
+            client = await running.client()
+            (told,) = (await client.ask(MetadataRequest(topics=None), MetadataResponse)).brokers
+            assert Address(told.host, told.port) == addresses["PLAINTEXT"]
+
+    run(scenario)
+
+
+def test_limits_of_connections_change_while_the_broker_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            admin = await running.client()
+            await create(admin, "t")
+            for name in ("max.connections", "max.connections.per.ip"):
+                assert await set_one(admin, BROKER_RESOURCE, "", name, "1") == 0
+                assert not await is_let_in(running)
+                assert await set_one(admin, BROKER_RESOURCE, "", name, "100") == 0
+                assert await is_let_in(running)
+            overrides = "max.connections.per.ip.overrides"
+            assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "127.0.0.1:0") == 0
+            assert not await is_let_in(running)
+            assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "10.0.0.1:0") == 0
+            assert await is_let_in(running)
+            rate = "max.connection.creation.rate"
+            assert await set_one(admin, BROKER_RESOURCE, "", rate, "0") == 0
+            assert not await is_let_in(running)
+
+    run(scenario)
+
+
+@needs_ipv6
+def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, *TWO, "listener.name.six.max.connections=0") as running:
+            assert await is_let_in(running)
+            client = await client_at(running, "SIX", "::1")
+            with pytest.raises((EOFError, ConnectionError)):
+                await client.ask(MetadataRequest(topics=[]), MetadataResponse)
+            await client.close()
+
+    run(scenario)
+
+
+def test_sockets_have_the_buffers_that_are_asked_for(tmp_path: Path) -> None:
+    def sizes(running: RunningBroker) -> tuple[int, int]:
+        listener: Any = running.node._listeners[0]  # pyright: ignore[reportPrivateUsage]
+        (connection,) = listener.connections
+        found: socket.socket = connection._transport.get_extra_info("socket")
+        return (
+            found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
+            found.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+        )
+
+    async def scenario() -> None:
+        settings = ("socket.send.buffer.bytes=30000", "socket.receive.buffer.bytes=20000")
+        async with broker(tmp_path / "a", *settings) as running:
+            assert await is_let_in(running)
+            sent, received = sizes(running)
+            # Linux doubles what it is asked for, to have room for its own notes.
+            assert sent in (30_000, 60_000)
+            assert received in (20_000, 40_000)
+        settings = ("socket.send.buffer.bytes=-1", "socket.receive.buffer.bytes=-1")
+        async with broker(tmp_path / "b", *settings) as running:
+            assert await is_let_in(running)
+            sent, received = sizes(running)
+            assert sent not in (30_000, 60_000)
+            assert received > 60_000
+
+    run(scenario)
+
+
+def test_listeners_are_not_changed_while_the_broker_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            other = "PLAINTEXT://127.0.0.1:1"
+            code = await set_one(client, BROKER_RESOURCE, "1", "listeners", other)
+            assert code == ErrorCode.INVALID_REQUEST
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            (
+                "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+                "sasl.enabled.mechanisms=PLAIN",
+            ),
+            "SASL_PLAINTEXT is not served yet",
+        ),
+        (("authorizer.class.name=acl",), "ACLs are not checked yet"),
+    ],
+)
+def test_who_asks_for_protection_does_not_go_without(
+    tmp_path: Path, settings: tuple[str, ...], reason: str
+) -> None:
+    async def scenario() -> None:
+        with pytest.raises(OttlaError, match=reason):
+            async with broker(tmp_path, *settings):
+                pass
+
+    run(scenario)

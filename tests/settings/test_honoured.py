@@ -1,0 +1,113 @@
+"""A setting that is said to be honoured is read by somebody, or has its piece of work by name."""
+
+import ast
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.settings import broker, compression, connection, security, topic
+from ottla.settings.broker import BROKER
+from ottla.settings.table import Setting
+from ottla.settings.topic import TOPIC
+
+SOURCE = Path(ottla.__file__).parent
+MODULES = {
+    "broker": broker,
+    "topic": topic,
+    "security": security,
+    "connection": connection,
+    "compression": compression,
+}
+# Of the settings themselves only these say what a value leads to; checks and tables do not.
+DECIDING = {"derived.py", "endpoints.py"}
+
+LATER = {
+    "a cluster of several brokers": (
+        "auto.leader.rebalance.enable",
+        "controlled.shutdown.enable",
+        "controller.socket.timeout.ms",
+        "leader.imbalance.check.interval.seconds",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "num.replica.fetchers",
+        "replica.*",
+        "replication.quota.window.*",
+        "request.timeout.ms",
+        "socket.connection.setup.timeout.*",
+        "unclean.leader.election.enable",
+    ),
+    "TLS, SASL and ACLs": (
+        "allow.everyone.if.no.acl.found",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "sasl.*",
+        "ssl.*",
+        "super.users",
+    ),
+    "quotas": ("quota.window.*", "controller.quota.window.*"),
+    "transactions": ("transaction.*", "transactional.*", "add.partitions.to.txn.*"),
+    "consumer groups of KIP-848": ("group.consumer.*", "group.coordinator.rebalance.protocols"),
+    "share groups": ("group.share.*", "share.coordinator.*"),
+}
+ROWS = [*BROKER.settings.values(), *TOPIC.settings.values()]
+
+
+@cache
+def read_somewhere() -> frozenset[tuple[str, str]]:
+    """Module and constant of every setting that the source mentions where it may count."""
+    found: set[tuple[str, str]] = set()
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name == "settings" and path.name not in DECIDING:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Attribute(value=ast.Name(id=module), attr=name):
+                    found.add((module, name))
+                case ast.ImportFrom(module=str(module)) if module.startswith("ottla.settings."):
+                    found |= {(module.rpartition(".")[2], one.name) for one in node.names}
+                case _:
+                    pass
+    return frozenset(found)
+
+
+def is_read(row: Setting[Any]) -> bool:
+    """Whether somebody reads it, for itself or as what a topic falls back to."""
+    if any(
+        value is row and (module, name) in read_somewhere()
+        for module, rows in MODULES.items()
+        for name, value in vars(rows).items()
+    ):
+        return True
+    return any(
+        row is fallback.setting and is_read(other)
+        for other in TOPIC.settings.values()
+        if other is not row
+        for fallback in other.falls_back
+    )
+
+
+def pieces(row: Setting[Any]) -> list[str]:
+    return [work for work, names in LATER.items() if any(fnmatch(row.name, one) for one in names)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
+def test_what_is_said_to_be_honoured_is_read_by_somebody(row: Setting[Any]) -> None:
+    if not is_read(row):
+        assert len(pieces(row)) == 1, f"{row.name} is read by nobody"
+
+
+def test_no_exception_is_out_of_date() -> None:
+    unread = [row.name for row in ROWS if not is_read(row)]
+    for names in LATER.values():
+        for pattern in names:
+            assert any(fnmatch(name, pattern) for name in unread), pattern
+
+
+def test_a_name_in_a_comment_or_a_check_does_not_count() -> None:
+    assert not is_read(broker.SUPER_USERS)  # which settings/checks.py mentions
+    assert is_read(broker.LOG_RETENTION_HOURS)  # by retention.ms
+    assert is_read(broker.NUM_PARTITIONS)
