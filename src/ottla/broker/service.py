@@ -42,7 +42,7 @@ _M_MMAP_THRESHOLD: Final = -3
 def run(config: Config, started: Callable[[Node], None]) -> None:
     """Serve until a signal says to stop; OttlaError when that cannot be."""
     _keep_freed_memory()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config, started))
 
 
@@ -58,7 +58,7 @@ def _keep_freed_memory() -> None:
         tell(_M_MMAP_THRESHOLD, KEPT_BYTES // 2)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Uvloop where it is; the loop of Python elsewhere."""
     try:
         import uvloop

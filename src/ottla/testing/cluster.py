@@ -1,0 +1,267 @@
+"""A cluster inside the process of a test: the whole broker, on real sockets and real files.
+
+Invariant: a broker that starts again has its address and its data again. When the cluster is left
+nothing runs any more, and a data folder that was not the caller's is gone. What a killed broker
+did last is what a killed process would have done: it acknowledges nothing after that, stores
+nothing, and leaves no mark of a clean stop.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Final, Self
+
+from ottla.broker.node import Node, Surroundings
+from ottla.clock import SystemClock
+from ottla.coordination.embedded import EmbeddedStore
+from ottla.errors import OttlaError, StorageFailure
+from ottla.ids import BrokerId, Uuid
+from ottla.log.cleaner import LocalCleaner
+from ottla.settings.broker import BROKER
+from ottla.settings.properties import Entry
+from ottla.settings.resolution import resolve
+from ottla.testing.troubled_disk import TroubledDisk
+from ottla.testing.troubled_network import TroubledNetwork
+
+HOST: Final = "127.0.0.1"
+
+# Tests are short and have one broker: nothing waits for members that may come, and what groups
+# commit is in one partition instead of fifty.
+SETTINGS: Final[Mapping[str, object]] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+OWN: Final = frozenset({"node.id", "broker.id", "listeners", "log.dirs", "log.dir"})
+
+
+class Trouble:
+    """Something that is wrong until `end` is called, or the `with` is left."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end: Callable[[], None] | None = end
+
+    def end(self) -> None:
+        """Let all be well; a second time does nothing."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.end()
+
+
+class ClusterBroker:
+    """One broker of a cluster; the cluster starts it."""
+
+    def __init__(self, broker_id: int, data: Path, settings: Mapping[str, object]) -> None:
+        self.id = broker_id
+        self.data = data
+        self._settings = settings
+        self._reserved = _ReservedPort()
+        self.port = self._reserved.number
+        self._full = 0  # how many troubles say so
+        self._running: _Running | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it serves."""
+        return self._running is not None
+
+    async def start(self) -> None:
+        """Start, for the first time or again."""
+        if self._running is not None:
+            raise OttlaError(f"broker {self.id} runs already")
+        running = _Running(self._config(), self.id, self.data, lambda: self._full > 0)
+        await running.start()
+        self._running = running
+
+    async def stop(self) -> None:
+        """Stop as when asked to: everything is stored, and the next start trusts it."""
+        await self._ended().stop()
+
+    async def kill(self) -> None:
+        """End at once, as by SIGKILL: what was written stays, and nothing else is done."""
+        await self._ended().kill()
+
+    def pause(self) -> Trouble:
+        """Read nothing that clients send, until the trouble ends or the broker does."""
+        running = self._running
+        if running is None:
+            raise OttlaError(f"broker {self.id} does not run")
+        running.pause()
+        return Trouble(running.resume)
+
+    def disk_full(self) -> Trouble:
+        """Let the disk take nothing more, until the trouble ends.
+
+        A broker takes a data directory offline that it cannot write to, and keeps it so until it
+        is started again.
+        """
+        self._full += 1
+
+        def end() -> None:
+            self._full -= 1
+
+        return Trouble(end)
+
+    async def close(self) -> None:
+        """Stop if it runs, and let go of the address."""
+        if self._running is not None:
+            await self.stop()
+        self._reserved.close()
+
+    def _ended(self) -> "_Running":
+        running, self._running = self._running, None
+        if running is None:
+            raise OttlaError(f"broker {self.id} does not run")
+        return running
+
+    def _config(self) -> Mapping[str, object]:
+        return {
+            "node.id": self.id,
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.data / "logs"),
+            **SETTINGS,
+            **self._settings,
+        }
+
+
+class _Running:
+    """A broker from one start to the end that follows."""
+
+    def __init__(
+        self, settings: Mapping[str, object], broker_id: int, data: Path, full: Callable[[], bool]
+    ) -> None:
+        self._config = resolve(BROKER, (Entry(name, value) for name, value in settings.items()))
+        self._id = BrokerId(broker_id)
+        self._data = data
+        self._disk = TroubledDisk(full)
+        self._network = TroubledNetwork()
+        self._exit = AsyncExitStack()
+        self._pauses = 0
+
+    async def start(self) -> None:
+        """Serve."""
+        disk, clock = self._disk, SystemClock()
+        async with AsyncExitStack() as stack:
+            stack.callback(disk.close)
+            path = f"{self._data}/coordination/journal"
+            store = await disk.blocking(lambda: EmbeddedStore.open(disk, path, clock))
+            stack.push_async_callback(store.close)
+            around = Surroundings(
+                clock,
+                disk,
+                self._network,
+                store,
+                LocalCleaner(),
+                random.random,
+                lambda: Uuid(os.urandom(16)),
+            )
+            await stack.enter_async_context(Node(self._config, self._id, around))
+            self._exit = stack.pop_all()
+
+    async def stop(self) -> None:
+        """Stop; what cannot be stored is in the log, as from a process."""
+        self._network.resume()
+        with suppress(StorageFailure):
+            await self._exit.aclose()
+
+    async def kill(self) -> None:
+        """Do nothing more that could be seen from outside, then clear up inside."""
+        self._disk.take_away()
+        self._network.cut()
+        with suppress(StorageFailure):
+            await self._exit.aclose()
+
+    def pause(self) -> None:
+        """Read nothing."""
+        self._pauses += 1
+        self._network.pause()
+
+    def resume(self) -> None:
+        """Read on, when nobody else wants the pause."""
+        self._pauses -= 1
+        if not self._pauses:
+            self._network.resume()
+
+
+class Cluster:
+    """Brokers that live as long as the `async with`, in its event loop.
+
+    `settings` are those of a broker, by Kafka's names. `data` is where to keep the data: without
+    it they are in a temporary folder, and gone at the end.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        settings: Mapping[str, object] | None = None,
+        data: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if brokers != 1:
+            raise ValueError(f"brokers={brokers}: there can be one broker as yet")
+        if own := OWN & set(settings or {}):
+            raise ValueError(f"{', '.join(sorted(own))}: the cluster sets that for its brokers")
+        self._count = brokers
+        self._settings = dict(settings or {})
+        self._given = None if data is None else Path(data).absolute()
+        self._exit = AsyncExitStack()
+        self.brokers: list[ClusterBroker] = []
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client is given to find the cluster."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            data = self._given
+            if data is None:
+                data = Path(tempfile.mkdtemp(prefix="ottla-"))
+                stack.callback(shutil.rmtree, data, ignore_errors=True)
+            for number in range(1, self._count + 1):
+                broker = ClusterBroker(number, data / f"broker-{number}", self._settings)
+                stack.push_async_callback(broker.close)
+                self.brokers.append(broker)
+            await asyncio.gather(*(broker.start() for broker in self.brokers))
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._exit.aclose()
+        self.brokers.clear()
+
+
+class _ReservedPort:
+    """A port that nobody else is given while its broker is down."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind((HOST, 0))
+        self.number = int(self._socket.getsockname()[1])
+        if sys.platform != "linux":
+            self.close()  # elsewhere nobody may listen where another holds the address
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._socket.close()

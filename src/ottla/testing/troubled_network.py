@@ -1,0 +1,169 @@
+"""TCP, that can be paused and cut.
+
+Invariant: while it is paused nothing that a client sends is read, whatever its connection wants
+meanwhile; what comes then is read when the pause ends. Once it is cut, nothing is sent any more and
+every connection is closed, as for a process that was killed.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from ottla.protocol.primitives import Buffer
+from ottla.transport.network import Server, TcpNetwork
+
+
+class TroubledNetwork:
+    """The network of the machine, for one broker from its start to its end."""
+
+    def __init__(self) -> None:
+        self._network = TcpNetwork()
+        self._servers: list[Server] = []
+        self._gates: set[_Gate] = set()
+        self._paused = False
+
+    async def hold(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str | None,
+        port: int,
+        backlog: int,
+    ) -> Server:
+        """Take an address."""
+        server = await self._network.hold(lambda: _Door(protocol(), self), host, port, backlog)
+        self._servers.append(server)
+        return server
+
+    def pause(self) -> None:
+        """Read nothing."""
+        self._paused = True
+        for gate in self._gates:
+            gate.shut()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._paused = False
+        for gate in self._gates:
+            gate.open()
+
+    def cut(self) -> None:
+        """Send nothing more, and end all connections."""
+        for server in self._servers:
+            server.close()
+        for gate in self._gates:
+            gate.abort()
+
+    def enter(self, transport: asyncio.Transport) -> "_Gate":
+        """A connection is there."""
+        gate = _Gate(transport)
+        self._gates.add(gate)
+        if self._paused:
+            # The loop begins to read when this returns, whatever is wanted before.
+            asyncio.get_running_loop().call_soon(self._follow, gate)
+        return gate
+
+    def _follow(self, gate: "_Gate") -> None:
+        if self._paused:
+            gate.shut()
+
+    def leave(self, gate: "_Gate") -> None:
+        """It is gone."""
+        self._gates.discard(gate)
+
+
+class _Door(asyncio.BufferedProtocol):
+    """What the event loop calls; it passes everything on, with a gate for the transport."""
+
+    def __init__(self, protocol: asyncio.BaseProtocol, network: TroubledNetwork) -> None:
+        # Whatever listens here reads into its own buffers.
+        self._protocol = cast("asyncio.BufferedProtocol", protocol)
+        self._network = network
+        self._gate: _Gate | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._gate = self._network.enter(cast("asyncio.Transport", transport))
+        self._protocol.connection_made(self._gate)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._gate is not None:
+            self._network.leave(self._gate)
+        self._protocol.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> Buffer:
+        return cast("Buffer", self._protocol.get_buffer(sizehint))
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._protocol.buffer_updated(nbytes)
+
+    def eof_received(self) -> bool | None:
+        return self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+
+class _Gate(asyncio.Transport):
+    """A transport that reads when both sides of it want to."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._wanted = True
+        self._shut = False
+
+    def shut(self) -> None:
+        self._shut = True
+        self._settle()
+
+    def open(self) -> None:
+        self._shut = False
+        self._settle()
+
+    def pause_reading(self) -> None:
+        self._wanted = False
+        self._settle()
+
+    def resume_reading(self) -> None:
+        self._wanted = True
+        self._settle()
+
+    def is_reading(self) -> bool:
+        return self._wanted
+
+    def _settle(self) -> None:
+        transport, reads = self._transport, self._wanted and not self._shut
+        if transport.is_closing() or reads == transport.is_reading():
+            return
+        if reads:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    # As any transport.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def write(self, data: Buffer) -> None:
+        self._transport.write(data)
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        self._transport.writelines(list_of_data)

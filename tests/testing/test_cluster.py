@@ -1,0 +1,258 @@
+"""A cluster inside a test: clients that are not ours use it, and what happens to it happens."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+import uvloop
+
+from broker.nodes import Client
+from ottla.errors import OttlaError
+from ottla.log.names import CLEAN_SHUTDOWN
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.settings.problems import InvalidSettings
+from ottla.testing import Cluster
+
+Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    def run_there(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(asyncio.wait_for(scenario(), 60))
+
+    return run_there
+
+
+# Any below: the client's types are not complete.
+
+
+async def produce(cluster: Cluster, *values: bytes) -> list[int]:
+    """The offsets that were acknowledged."""
+    producer: Any = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, acks="all", request_timeout_ms=2000
+    )
+    await producer.start()
+    try:
+        return [(await producer.send_and_wait("t", one, partition=0)).offset for one in values]
+    finally:
+        await producer.stop()
+
+
+async def consume(cluster: Cluster, count: int) -> list[bytes]:
+    consumer: Any = aiokafka.AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        group_id="readers",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    try:
+        return [(await consumer.getone()).value for _ in range(count)]
+    finally:
+        await consumer.stop()
+
+
+async def client(cluster: Cluster) -> Client:
+    return Client(*await asyncio.open_connection("127.0.0.1", cluster.brokers[0].port))
+
+
+def test_clients_use_it_and_it_is_up_at_once(run: Run) -> None:
+    async def scenario() -> None:
+        took_s: list[float] = []
+        for _ in range(3):
+            started = time.perf_counter()
+            async with Cluster(brokers=1) as cluster:
+                took_s.append(time.perf_counter() - started)
+                assert await produce(cluster, b"a", b"b") == [0, 1]
+                assert await consume(cluster, 2) == [b"a", b"b"]
+        assert min(took_s) < 0.2
+
+    run(scenario)
+
+
+def test_a_temporary_folder_goes_and_a_given_one_stays(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            folder = cluster.brokers[0].data
+            assert folder.is_dir()
+        assert not folder.parent.exists()
+        async with Cluster(data=tmp_path) as cluster:
+            await produce(cluster, b"a")
+        async with Cluster(data=tmp_path) as cluster:
+            assert await consume(cluster, 1) == [b"a"]
+
+    run(scenario)
+
+
+def test_a_killed_broker_has_what_it_acknowledged(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            address = broker.address
+            clean = broker.data / "logs" / CLEAN_SHUTDOWN
+            for round_number in range(5):
+                assert await produce(cluster, b"%d" % round_number) == [round_number]
+                await broker.kill()
+                assert not broker.running
+                assert not clean.exists()
+                with pytest.raises(ConnectionRefusedError):
+                    await client(cluster)
+                await broker.start()
+            assert broker.address == address
+            assert await consume(cluster, 5) == [b"%d" % n for n in range(5)]
+
+    run(scenario)
+
+
+def test_a_killed_broker_stores_nothing_and_answers_nobody(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            await produce(cluster, b"a")
+            connection = await client(cluster)
+            await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+            before = contents(broker.data)
+            asked = asyncio.ensure_future(
+                connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+            )
+            await asyncio.sleep(0)  # the request has left
+            await broker.kill()
+            with pytest.raises((EOFError, ConnectionError)):
+                await asked
+            assert contents(broker.data) == before
+            await connection.close()
+
+    run(scenario)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_stopped_broker_is_marked_clean(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            await produce(cluster, b"a")
+            await broker.stop()
+            assert (broker.data / "logs" / CLEAN_SHUTDOWN).exists()
+            await broker.start()
+            assert await consume(cluster, 1) == [b"a"]
+
+    run(scenario)
+
+
+def test_a_paused_broker_reads_nothing_until_the_pause_ends(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            connection = await client(cluster)
+            await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+            with broker.pause():
+                late = await client(cluster)
+                asked = [
+                    asyncio.ensure_future(one.ask(ApiVersionsRequest(), ApiVersionsResponse, 0))
+                    for one in (connection, late)
+                ]
+                done, _ = await asyncio.wait(asked, timeout=0.2)
+                assert not done
+            for answer in await asyncio.gather(*asked):
+                assert answer.error_code == 0
+            outer, inner = broker.pause(), broker.pause()
+            outer.end()
+            outer.end()
+            asked[0] = asyncio.ensure_future(
+                connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+            )
+            done, _ = await asyncio.wait(asked[:1], timeout=0.2)
+            assert not done, "another pause goes on"
+            inner.end()
+            assert (await asked[0]).error_code == 0
+            await connection.close()
+            await late.close()
+
+    run(scenario)
+
+
+def test_a_full_disk_refuses_records_until_there_is_room_and_a_restart(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            await produce(cluster, b"a")
+            with broker.disk_full():
+                with pytest.raises(aiokafka.errors.KafkaError):  # pyright: ignore
+                    await produce(cluster, b"lost")
+                # What is there is served.
+                assert await consume_first(cluster) == b"a"
+            await broker.kill()
+            await broker.start()
+            assert await produce(cluster, b"b") == [1]
+            assert await consume(cluster, 2) == [b"a", b"b"]
+
+    run(scenario)
+
+
+async def consume_first(cluster: Cluster) -> bytes:
+    consumer: Any = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    try:
+        partition = aiokafka.TopicPartition("t", 0)
+        consumer.assign([partition])
+        return (await consumer.getone()).value
+    finally:
+        await consumer.stop()
+
+
+def test_the_settings_count(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(
+            settings={"num.partitions": 3, "auto.create.topics.enable": True}
+        ) as cluster:
+            producer: Any = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+            await producer.start()
+            assert await producer.partitions_for("t") == {0, 1, 2}
+            await producer.stop()
+
+    run(scenario)
+
+
+def test_what_cannot_be_is_refused_with_a_reason() -> None:
+    with pytest.raises(ValueError, match="one broker as yet"):
+        Cluster(brokers=3)
+    with pytest.raises(ValueError, match="listeners"):
+        Cluster(settings={"listeners": "PLAINTEXT://:9092"})
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            with pytest.raises(OttlaError, match="runs already"):
+                await broker.start()
+            await broker.stop()
+            for asked in (broker.stop, broker.kill):
+                with pytest.raises(OttlaError, match="does not run"):
+                    await asked()
+            with pytest.raises(OttlaError, match="does not run"):
+                broker.pause()
+
+    asyncio.run(scenario())
+
+
+def test_a_setting_that_is_wrong_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        before = asyncio.all_tasks()
+        cluster = Cluster(settings={"num.partitions": "many"}, data=tmp_path)
+        with pytest.raises(InvalidSettings, match=r"num\.partitions"):
+            await cluster.__aenter__()
+        assert asyncio.all_tasks() == before
+        assert not contents(tmp_path)
+
+    run(scenario)

@@ -1,0 +1,124 @@
+"""A cluster beside a test that blocks, and the fixtures that pytest finds."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+
+from ottla.testing import ClusterThread
+
+CLIENT: Any = kafka  # it has no types
+
+
+def produce(cluster: ClusterThread, *values: bytes) -> list[int]:
+    producer = CLIENT.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
+    try:
+        return [producer.send("t", one, partition=0).get(20).offset for one in values]
+    finally:
+        producer.close()
+
+
+def consume(cluster: ClusterThread, count: int) -> list[bytes]:
+    consumer = CLIENT.KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        partition = CLIENT.TopicPartition("t", 0)
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        return [next(consumer).value for _ in range(count)]
+    finally:
+        consumer.close()
+
+
+def test_a_test_that_blocks_has_a_cluster(ottla_cluster: ClusterThread) -> None:
+    assert produce(ottla_cluster, b"a", b"b") == [0, 1]
+    assert consume(ottla_cluster, 2) == [b"a", b"b"]
+
+
+def test_its_brokers_end_and_start_again(ottla_cluster: ClusterThread) -> None:
+    (broker,) = ottla_cluster.brokers
+    assert ottla_cluster.bootstrap_servers == broker.address == f"127.0.0.1:{broker.port}"
+    produce(ottla_cluster, b"a")
+    broker.kill()
+    assert not broker.running
+    broker.start()
+    assert produce(ottla_cluster, b"b") == [1]
+    broker.stop()
+    broker.start()
+    assert broker.running
+    assert consume(ottla_cluster, 2) == [b"a", b"b"]
+
+
+def test_a_pause_holds_up_whoever_asks(ottla_cluster: ClusterThread) -> None:
+    offsets: list[int] = []
+    with ottla_cluster.brokers[0].pause():
+        asking = threading.Thread(target=lambda: offsets.extend(produce(ottla_cluster, b"a")))
+        asking.start()
+        asking.join(0.3)
+        assert not offsets
+        assert asking.is_alive()
+    asking.join(30)
+    assert offsets == [0]
+
+
+def test_a_full_disk_is_told_to_the_client(ottla_cluster: ClusterThread) -> None:
+    produce(ottla_cluster, b"a")
+    (broker,) = ottla_cluster.brokers
+    producer = CLIENT.KafkaProducer(
+        bootstrap_servers=broker.address, acks="all", retries=0, enable_idempotence=False
+    )
+    with broker.disk_full(), pytest.raises(CLIENT.errors.KafkaError):
+        producer.send("t", b"lost", partition=0).get(20)
+    producer.close()
+    assert consume(ottla_cluster, 1) == [b"a"]
+
+
+def test_nothing_runs_after_it() -> None:
+    before = threading.active_count()
+    with ClusterThread() as cluster:
+        folder = cluster.brokers[0].data
+        assert threading.active_count() > before
+    assert threading.active_count() == before
+    assert not folder.exists()
+
+
+THEIR_TESTS = """
+import asyncio
+import socket
+import pytest
+
+@pytest.fixture(scope="session")
+def ottla_settings():
+    return {"num.partitions": 7}
+
+def test_blocks(ottla_cluster):
+    (broker,) = ottla_cluster.brokers
+    socket.create_connection(("127.0.0.1", broker.port)).close()
+
+def test_awaits(ottla_session_cluster):
+    async def scenario():
+        (broker,) = ottla_session_cluster.brokers
+        _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.close()
+    asyncio.run(scenario())
+
+def test_needs_none():
+    import sys
+    assert "ottla.testing.pytest_plugin" in sys.modules
+"""
+
+
+def test_pytest_finds_the_fixtures(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(THEIR_TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "3 passed" in done.stdout, done.stdout
+
+
+def test_a_run_without_a_cluster_loads_no_broker() -> None:
+    code = "import ottla.testing.pytest_plugin, sys; print('ottla.broker.node' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

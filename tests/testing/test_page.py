@@ -1,0 +1,25 @@
+"""docs/testing.md shows files of tests, and they pass as they are shown."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_every_method_and_fixture_of_the_page_is_shown() -> None:
+    shown = "\n".join(BLOCKS)
+    for name in ("ottla_cluster", "ottla_settings", "kill()", "start()", "disk_full()"):
+        assert name in shown
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_the_tests_of_the_page_pass(number: int, tmp_path: Path) -> None:
+    (tmp_path / "test_shown.py").write_text(BLOCKS[number])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
