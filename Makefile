@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 KERNEL := src/ottla/records/kernel.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types imports references docs bench soak format lock clean
+.PHONY: help setup run tour test check lint types imports references docs bench soak format lock clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,10 @@ $(VENV)/.built: $(VENV)/.installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.p
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## start what there is and explain it
+run: setup ## start a broker on 127.0.0.1:9092, its data in ./.ottla; Ctrl-C stops it
+	@exec $(BIN)/ottla dev
+
+tour: setup ## show the protocol, the records and the log without a broker
 	@$(BIN)/ottla version
 	@$(BIN)/python examples/first_look.py
 

@@ -1,4 +1,4 @@
-"""A first look at what Ottla can do today, without a server: run it with `make run`.
+"""A first look at what Ottla can do today, without a server: run it with `make tour`.
 
 A client and a server conversation are joined without a socket, records are put into a batch and
 read back one at a time and by columns, a log is killed and opened again, and a setting with a wrong

@@ -3,6 +3,7 @@
 What does the work is imported when it is used: other commands start without it.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,8 +59,10 @@ def dev(
         typer.echo(
             f"Ottla listens on {where}. Its data are in {data.absolute()}. Ctrl-C stops it.\n"
             f"\n"
-            f"  Python   KafkaProducer(bootstrap_servers='{where}')\n"
-            f"  kcat     kcat -b {where} -L\n"
+            f"  Python   KafkaProducer(bootstrap_servers='{where}').send('events', b'hello')\n"
+            f"  kcat     kcat -b {where} -t events -C -e\n"
+            f"  Kafka    kafka-topics.sh --bootstrap-server {where} --list\n"
+            f"  files    ottla log dump {shlex.quote(str(data / 'data'))}\n"
             f"{_metrics(node)}"
             f"\n"
             f"There is no authentication yet: use it on trusted networks only."

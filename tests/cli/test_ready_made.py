@@ -1,0 +1,59 @@
+"""config/server.properties: what it says is valid, true, and starts a broker."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import kafka
+
+from broker.processes import BrokerProcess
+from cli.test_broker import dev
+from ottla.settings.broker import BROKER
+from ottla.settings.properties import read_properties
+from ottla.settings.resolution import broker_config
+
+FILE = Path(__file__).parents[2] / "config" / "server.properties"
+TEXT = FILE.read_text()
+
+# Examples, not defaults.
+SHOWN = {"advertised.listeners"}
+
+
+def test_every_setting_is_valid_also_those_with_a_mark_in_front() -> None:
+    text = re.sub(r"^#(?=[a-z])", "", TEXT, flags=re.MULTILINE)
+    config = broker_config(read_properties(text, FILE.name))
+    assert len(config.given) > 30
+    assert not config.notices
+
+
+def test_what_has_a_mark_in_front_is_what_counts_without_it() -> None:
+    marked = re.findall(r"^#([a-z][a-z.]+)=(.*)$", TEXT, re.MULTILINE)
+    assert len(marked) > 10
+    plain = broker_config(read_properties(TEXT, FILE.name))
+    for name, value in marked:
+        if name not in SHOWN:
+            given = broker_config(read_properties(f"{TEXT}\n{name}={value}\n", FILE.name))
+            setting = BROKER.settings[name]
+            assert given[setting] == plain[setting], name
+
+
+def test_a_broker_starts_from_it(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, config=FILE) as broker:
+        broker.start()
+        client: Any = kafka  # it has no types
+        producer = client.KafkaProducer(bootstrap_servers=broker.address)
+        assert producer.send("t", b"a").get(30).offset == 0
+        producer.close()
+        assert broker.stop() == 0
+        assert (tmp_path / "data" / "t-0").is_dir()
+
+
+def test_dev_tells_how_to_connect_and_where_the_data_are(tmp_path: Path) -> None:
+    with dev(tmp_path) as running:
+        assert running.process.stdout is not None
+        told = running.told + "".join(running.process.stdout.readline() for _ in range(7))
+        for wanted in ("KafkaProducer(", "kcat -b", "kafka-topics.sh", "ottla log dump"):
+            assert wanted in told
+        assert told.count(running.address) == 4
+        assert str(tmp_path) in told
+        assert "no authentication yet" in told
