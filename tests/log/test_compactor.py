@@ -165,6 +165,28 @@ def test_a_log_that_cannot_be_cleaned_is_put_aside_and_holds_up_no_other(
     assert "it is not to be: put aside" in caplog.text
 
 
+class Mistaken(LocalCleaner):
+    """Fails for one log in a way that nobody expected."""
+
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+        if job.folder == "/data/t-0":
+            raise TypeError("our mistake")
+        async for news in super().clean(disk, job):
+            yield news
+
+
+def test_a_mistake_of_ours_holds_up_no_other_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        for number in range(3):
+            fill(await created(logs, number, COMPACT), 60 - 10 * number)
+        await for_a_while(compactor(logs, Mistaken(lambda: 0.0)), 100)
+        assert [one.cleaned_until is None for one in logs] == [True, False, False]
+
+    simulated(program)
+    assert "our mistake: put aside" in caplog.text
+
+
 class Slow(LocalCleaner):
     """Takes ten seconds before it begins, and knows how many are at work."""
 

@@ -18,6 +18,9 @@ from ottla.settings.values import LIST
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 
+# Also behind the prefix of a listener.
+FROM_FILE_ONLY: Final = ("ssl.keystore.location", "ssl.truststore.location", "sasl.jaas.config")
+
 
 class Change(IntEnum):
     """What IncrementalAlterConfigs does to a setting."""
@@ -53,6 +56,7 @@ async def alter(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
             )
+        _check_harmless(values)
         own = name != ""
         present = state.settings.broker_values(own=own)
         after = changed(present, values, BROKER) if isinstance(values, list) else dict(values)
@@ -61,6 +65,16 @@ async def alter(
         raise RequestError(
             ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here"
         )
+
+
+def _check_harmless(values: Mapping[str, str] | Changes) -> None:
+    """Let no client name a file or a class of this machine (CVE-2023-25194 and its like)."""
+    for name in values if isinstance(values, Mapping) else [one[0] for one in values]:
+        if name.endswith(FROM_FILE_ONLY):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} is set in the broker's own file alone: it names what is on its machine",
+            )
 
 
 async def outcome(

@@ -252,7 +252,8 @@ class Node:
 
         async def end() -> None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
+            # One that has ended by itself was complained about; the others are ended all the same.
+            with suppress(asyncio.CancelledError, Exception):
                 await task
 
         self._exit.push_async_callback(end)

@@ -61,7 +61,7 @@ class Compactor:
         self._cleaner = cleaner
         self._rules = rules
         self._high_watermark = high_watermark
-        self._secret = secret  # for the hashes of keys
+        self._secret = bytes(secret)  # for the hashes of keys; no subclass, it is sent to the child
         self._busy: dict[TopicPartition, asyncio.Task[None]] = {}
         self._aside: dict[TopicPartition, float] = {}  # until when
 
@@ -94,6 +94,10 @@ class Compactor:
     async def _clean_and_forget(self, hosted: HostedLog) -> None:
         try:
             await self.clean(hosted)
+        except Exception as error:
+            # Our mistake: the other logs are compacted all the same.
+            _LOG.exception("%s: the compaction failed", hosted.partition)
+            self._put_aside(hosted, error)
         finally:
             self._busy.pop(hosted.partition, None)
 

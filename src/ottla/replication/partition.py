@@ -10,6 +10,7 @@ KAFKA_STORAGE_ERROR.
 
 from typing import Final
 
+from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.appending import Appended
@@ -42,6 +43,7 @@ class Partition:
         "_logs",
         "high_watermark",
         "in_sync_min",
+        "internal",
         "leader_epoch",
         "log",
         "rules",
@@ -68,6 +70,7 @@ class Partition:
         self.rules = rules
         self.in_sync_min = in_sync_min
         self.traffic = traffic or TopicCounts()  # of its topic, with the other partitions
+        self.internal = hosted.partition.topic in INTERNAL_TOPICS
         self.high_watermark = hosted.log.next_offset
         self.waiting: dict[BytesAwaited, None] = {}
 
@@ -85,6 +88,11 @@ class Partition:
         self, records: memoryview, *, produce_version: int, acks: int, now_ms: int
     ) -> Appended:
         """Check and append what a client produced (rules A8 and D1)."""
+        if self.internal:
+            raise RequestError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{self.name.topic} is written by brokers alone",
+            )
         if acks == -1 and self.in_sync_min > 1:
             raise RequestError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -1,0 +1,46 @@
+"""Compaction in a broker that is a process of its own, by the child that it starts."""
+
+import time
+from pathlib import Path
+
+from broker.processes import BrokerProcess
+from broker.test_bad_input import batch, create, end_of, fetch_request, now_ms, produce
+from broker.wire import Wire
+from ottla.protocol.messages.fetch import FetchResponse
+from ottla.records.batch import batches
+from ottla.records.builder import BatchBuilder
+
+SETTINGS = ("node.id=1", "log.cleaner.backoff.ms=100", "log.roll.ms=100")
+
+
+def test_a_real_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, *SETTINGS) as broker:
+        broker.start()
+        with Wire(broker.port) as wire:
+            create(wire, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
+            for number in range(10):
+                builder = BatchBuilder()
+                builder.append(now_ms(), b"key", b"%d" % number)
+                assert produce(wire, builder.build(), topic="t") == (0, number)
+                time.sleep(0.03)
+            deadline = time.monotonic() + 60
+            # A record now and then ends the segment before it, so that it may be cleaned.
+            while [offset for offset in kept(wire) if offset < 10] != [9]:
+                assert time.monotonic() < deadline, broker.log.read_text()
+                time.sleep(0.2)
+                produce(wire, batch(b"x"), topic="t")
+        assert broker.stop() == 0
+        assert "compacted up to" in broker.log.read_text()
+        assert "Traceback" not in broker.log.read_text()
+
+
+def kept(wire: Wire) -> list[int]:
+    """The offsets that there are."""
+    offsets: list[int] = []
+    position, end = 0, end_of(wire, "t")
+    while position < end:
+        answer = wire.ask(fetch_request(position, "t"), FetchResponse, 11)
+        for one in batches(answer.responses[0].partitions[0].records or b""):
+            offsets += [record.offset for record in one.records() if record.offset >= position]
+            position = one.header.next_offset
+    return offsets
