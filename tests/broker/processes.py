@@ -84,7 +84,17 @@ class BrokerProcess:
 
     def resident_bytes(self) -> int:
         """The memory that it has now."""
+        return self._status_bytes("VmRSS")
+
+    def resident_peak_bytes(self) -> int:
+        """The most memory that it had since it was asked to forget."""
+        return self._status_bytes("VmHWM")
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def _status_bytes(self, name: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
-        raise AssertionError("no VmRSS")
+        raise AssertionError(f"there is no {name}")

@@ -112,9 +112,12 @@ class _Decoder(Protocol):
     def decompress(self, data: memoryview, /, max_length: int) -> bytes: ...
 
 
-# A decoder hands back a copy of what follows its member. Small steps keep that copy small, so
-# that a crowd of tiny members costs time in proportion to their bytes.
-_STEP_BYTES: Final = 256 * 1024
+# A decoder hands back a copy of what follows its member, and holds twice what a step gives, which
+# may be a thousand times the step. Small steps keep both small, so that a crowd of tiny members
+# costs time in proportion to their bytes, and a bomb no more memory than the limit.
+_STEP_BYTES: Final = 8 * 1024
+
+_ROOM_BYTES: Final = 256 * 1024  # for the first piece of a frame that is read in pieces
 
 # Java's readers go on after the end of a gzip member or a zstd frame if there is more, so we do
 # too. Writers make one; a crowd of them is an attempt to keep us busy.
@@ -278,7 +281,7 @@ else:
                 reader = decompressor.stream_reader(frame)
                 ended = False
                 while not ended:
-                    room = min(limit - produced + 1, 4 * len(frame) + _STEP_BYTES)
+                    room = min(limit - produced + 1, 4 * len(frame) + _ROOM_BYTES)
                     piece = reader.read(room)
                     ended = len(piece) < room
                     produced += len(piece)

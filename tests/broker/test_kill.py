@@ -1,0 +1,359 @@
+"""kill -9 under load, fifty times: whatever was acknowledged is there.
+
+A real process is killed at random moments, also while it starts, with other people's clients at
+work the whole time: idempotent producers, a consumer group that commits, and somebody who makes,
+changes and deletes topics. The page cache survives a killed process, so acknowledged means kept.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiokafka
+import aiokafka.errors
+
+from broker.nodes import Client
+from broker.processes import BrokerProcess
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+KILLS = 50
+TOPIC, PARTITIONS, GROUP = "load", 3, "readers"
+ACKS_PER_ROUND = 30  # at least so many before a kill, or it would not be under load
+SETTINGS = (
+    "node.id=1",
+    f"num.partitions={PARTITIONS}",
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=2",
+    "offsets.topic.replication.factor=1",
+    "log.roll.ms=1000",  # so that kills meet the rolling of segments
+    "replica.high.watermark.checkpoint.interval.ms=100",
+    "log.flush.offset.checkpoint.interval.ms=100",
+)
+GONE = (OSError, EOFError, aiokafka.errors.KafkaError)
+
+# Any below: the client's types are not complete.
+
+
+class Producing:
+    """A producer that never gives up, and what it was told."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sent = 0
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}  # value: partition and offset
+
+    async def run(self, address: str, stop: asyncio.Event) -> None:
+        producer: Any = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=address,
+            enable_idempotence=True,
+            linger_ms=2,
+            request_timeout_ms=120_000,
+            retry_backoff_ms=20,
+        )
+        await started(producer)
+        try:
+            await self._send(producer, stop)
+        finally:
+            await producer.stop()
+
+    async def _send(self, producer: Any, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            places = asyncio.Semaphore(50)
+            while not stop.is_set():
+                await places.acquire()
+                value = f"{self.name}-{self.sent}".encode()
+                future = await producer.send(TOPIC, value, partition=self.sent % PARTITIONS)
+                self.sent += 1
+                group.create_task(self._note(value, future, places))
+                await asyncio.sleep(0.002)
+
+    async def _note(
+        self, value: bytes, future: asyncio.Future[Any], places: asyncio.Semaphore
+    ) -> None:
+        told = await future
+        places.release()
+        assert value not in self.acknowledged
+        self.acknowledged[value] = (told.partition, told.offset)
+
+
+class Consuming:
+    """A member of a group, what it asked to have committed, and what it was told is."""
+
+    def __init__(self) -> None:
+        self.attempted: list[int] = [0] * PARTITIONS
+        self.committed: list[int] = [0] * PARTITIONS
+        self.seen = 0
+
+    async def run(self, address: str, stop: asyncio.Event) -> None:
+        consumer = await consumer_of_group(address)
+        try:
+            await self._read(consumer, stop)
+        finally:
+            await consumer.stop()
+
+    async def _read(self, consumer: Any, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                records = await consumer.getmany(timeout_ms=50)
+            except GONE:
+                continue
+            if not records:
+                continue
+            self.seen += sum(map(len, records.values()))
+            positions: dict[Any, int] = {
+                one: found[-1].offset + 1 for one, found in records.items()
+            }
+            for one, position in positions.items():
+                index = int(one.partition)
+                self.attempted[index] = max(self.attempted[index], position)
+            try:
+                await consumer.commit(positions)
+            except GONE:
+                continue
+            for one, position in positions.items():
+                self.committed[one.partition] = position
+
+
+async def consumer_of_group(address: str) -> Any:
+    consumer: Any = aiokafka.AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=address,
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        retry_backoff_ms=20,
+    )
+    await started(consumer)
+    return consumer
+
+
+async def started(client: Any) -> None:
+    """Start a client, also when the broker is killed meanwhile."""
+    while True:
+        try:
+            await client.start()
+        except GONE:
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+class Changing:
+    """Somebody who makes and deletes topics, and what that one was told."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Uuid] = {}
+        self.deleted: set[str] = set()
+        self.unsure: set[str] = set()  # asked for, without an answer
+
+    async def run(self, port: int, stop: asyncio.Event) -> None:
+        number = 0
+        while not stop.is_set():
+            with suppress(*GONE):
+                client = Client(*await asyncio.open_connection("127.0.0.1", port))
+                try:
+                    while not stop.is_set():
+                        number += 1
+                        await self._make(client, f"made-{number}", number)
+                        if len(self.made) > 10:
+                            await self._delete(client, next(iter(self.made)))
+                        await asyncio.sleep(0.01)
+                finally:
+                    await client.close()
+            await asyncio.sleep(0.02)
+
+    async def _make(self, client: Client, name: str, number: int) -> None:
+        config = CreatableTopicConfig(name="retention.ms", value=str(1_000_000 + number))
+        topic = CreatableTopic(
+            name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[config]
+        )
+        self.unsure.add(name)
+        answer = await client.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
+        assert answer.topics[0].error_code == 0, answer
+        self.unsure.discard(name)
+        self.made[name] = answer.topics[0].topic_id
+
+    async def _delete(self, client: Client, name: str) -> None:
+        self.unsure.add(name)
+        del self.made[name]
+        topic = DeleteTopicState(name=name, topic_id=ZERO_UUID)
+        request = DeleteTopicsRequest(topics=[topic], timeout_ms=30_000)
+        answer = await client.ask(request, DeleteTopicsResponse)
+        assert answer.responses[0].error_code == 0, answer
+        self.unsure.discard(name)
+        self.deleted.add(name)
+
+
+class Load:
+    """Everybody who is at work."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.producers = [Producing("a"), Producing("b")]
+        self.consumer = Consuming()
+        self.changes = Changing()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(one.acknowledged) for one in self.producers)
+
+    def run(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
+        address = self.broker.address
+        return [
+            *(one.run(address, stop) for one in self.producers),
+            self.consumer.run(address, stop),
+            self.changes.run(self.broker.port, stop),
+        ]
+
+    async def check_what_was_acknowledged(self) -> None:
+        """What can be checked while all of them go on."""
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.broker.port))
+        await self._check_commits(client)
+        await self._check_topics(client)
+        await client.close()
+
+    async def _check_commits(self, client: Client) -> None:
+        acknowledged = list(self.consumer.committed)
+        group = OffsetFetchRequestGroup(group_id=GROUP, topics=None)
+        while True:
+            answer = await client.ask(
+                OffsetFetchRequest(groups=[group]), OffsetFetchResponse, version=9
+            )
+            if answer.groups[0].error_code == 0:
+                break
+            await asyncio.sleep(0.02)  # the first start makes the topic
+        for topic in answer.groups[0].topics:
+            for one in topic.partitions:
+                low = acknowledged[one.partition_index]
+                high = self.consumer.attempted[one.partition_index]
+                assert low <= one.committed_offset <= high
+
+    async def _check_topics(self, client: Client) -> None:
+        changes = self.changes
+        made, deleted = dict(changes.made), set(changes.deleted)
+        answer = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+        found = {topic.name: topic.topic_id for topic in answer.topics}
+        # Those that are being deleted just now may be gone.
+        expected = {name for name in made if name in changes.made}
+        assert {name: found.get(name) for name in expected} == {
+            name: made[name] for name in expected
+        }
+        assert not deleted & found.keys()
+        for name in [*expected][-1:]:
+            asked = DescribeConfigsResource(
+                resource_type=2, resource_name=name, configuration_keys=["retention.ms"]
+            )
+            told = await client.ask(
+                DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse
+            )
+            if name in changes.made:
+                number = int(name.rpartition("-")[2])
+                assert told.results[0].configs[0].value == str(1_000_000 + number)
+
+
+async def read_all(address: str, ends: dict[int, int]) -> dict[int, dict[int, bytes]]:
+    """Every record, by partition and offset."""
+    consumer: Any = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=address, auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    partitions = [aiokafka.TopicPartition(TOPIC, index) for index in ends]
+    consumer.assign(partitions)
+    await consumer.seek_to_beginning(*partitions)
+    found: dict[int, dict[int, bytes]] = {index: {} for index in ends}
+    assert {
+        one.partition: end for one, end in (await consumer.end_offsets(partitions)).items()
+    } == ends
+    while sum(map(len, found.values())) < sum(ends.values()):
+        for one, records in (await consumer.getmany(timeout_ms=1000)).items():
+            for record in records:
+                assert record.offset not in found[one.partition]
+                found[one.partition][record.offset] = record.value
+    await consumer.stop()
+    return found
+
+
+async def kill_under_load(broker: BrokerProcess, random: Random) -> Load:
+    """Kill it again and again while everybody goes on."""
+    load, stop = Load(broker), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        await asyncio.to_thread(broker.start)
+        for work in load.run(stop):
+            group.create_task(work)
+        for number in range(KILLS):
+            if number % 5 == 4:
+                # While it starts.
+                broker.spawn()
+                await asyncio.sleep(random.random() * 0.5)
+            else:
+                if number:
+                    await asyncio.to_thread(broker.start)
+                await load.check_what_was_acknowledged()
+                wanted = load.acknowledged + ACKS_PER_ROUND
+                while load.acknowledged < wanted:
+                    await asyncio.sleep(0.005)
+                await asyncio.sleep(random.random() * 0.2)
+            await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(broker.start)
+        await load.check_what_was_acknowledged()
+        stop.set()
+    return load
+
+
+def test_what_was_acknowledged_survives_fifty_kills(tmp_path: Path) -> None:
+    async def scenario(broker: BrokerProcess) -> None:
+        load = await kill_under_load(broker, Random(50))
+        await load.check_what_was_acknowledged()
+        told = {k: v for one in load.producers for k, v in one.acknowledged.items()}
+        assert len(told) == sum(one.sent for one in load.producers) > ACKS_PER_ROUND * KILLS / 2
+        ends = Counter(partition for partition, _ in told.values())
+        found = await read_all(broker.address, dict(ends))
+        # Each is where it was said to be; together they are all there is, so none is there twice.
+        for value, (partition, offset) in told.items():
+            assert found[partition][offset] == value
+        values = Counter(value for records in found.values() for value in records.values())
+        assert values == Counter(told.keys())
+        await check_resumes(broker.address, load.consumer, ends)
+
+    with BrokerProcess(tmp_path, *SETTINGS) as broker:
+        asyncio.run(asyncio.wait_for(scenario(broker), 900))
+        assert broker.stop() == 0
+
+
+async def check_resumes(address: str, before: Consuming, ends: Counter[int]) -> None:
+    """The next member goes on where the last one committed."""
+    assert before.seen > 0
+    consumer = await consumer_of_group(address)
+    while len(consumer.assignment()) < PARTITIONS:
+        await asyncio.sleep(0.01)
+    for one in consumer.assignment():
+        position = await consumer.position(one)
+        assert before.committed[one.partition] <= position <= before.attempted[one.partition]
+        assert position <= ends[one.partition]
+    await consumer.stop()
