@@ -11,6 +11,7 @@ from typing import ClassVar, Final, Self
 
 from ottla.errors import ProtocolViolation
 from ottla.protocol.apis import Api
+from ottla.protocol.hot import hot_reader, hot_writer
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.reader import Reader, compile_reader, has_records
 from ottla.protocol.schema import NEVER, Struct, Versions
@@ -55,7 +56,8 @@ class Message(Struct):
         writer = self._writers.get(version)
         if writer is None:
             self._check(version)
-            writer = self._writers[version] = compile_writer(type(self), version, self.FLEXIBLE)
+            compiled = compile_writer(type(self), version, self.FLEXIBLE)
+            writer = self._writers[version] = hot_writer(type(self), version, compiled)
         buffers: list[Buffer] = []
         try:
             writer(self, buffers)
@@ -83,7 +85,8 @@ class Message(Struct):
         reader = cls._readers.get(version)
         if reader is None:
             cls._check(version)
-            reader = cls._readers[version] = compile_reader(cls, version, cls.FLEXIBLE)
+            compiled = compile_reader(cls, version, cls.FLEXIBLE)
+            reader = cls._readers[version] = hot_reader(cls, version, compiled)
         if cls._has_records:
             data = memoryview(data)
         elif type(data) is not bytes:

@@ -4,17 +4,28 @@ Invariant: a reader takes the bytes that a writer would have made and no others.
 longer than it must be, or that holds more than 32 bits, is a violation like a truncated one.
 """
 
-from typing import TypeAlias
+from struct import Struct as Layout
+from typing import Final, TypeAlias
 
 from ottla.errors import ProtocolViolation
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
+# Varints of one byte, and how those of two and three are packed: most are no longer.
+ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+_pack_two: Final = Layout("BB").pack
+_pack_three: Final = Layout("BBB").pack
+
+
 def uvarint(value: int) -> bytes:
     """An unsigned varint: seven bits a byte, the lowest first."""
     if value < 0x80:
-        return bytes((value,))
+        return ONE_BYTE[value]
+    if value < 0x4000:
+        return _pack_two(value & 0x7F | 0x80, value >> 7)
+    if value < 0x20_0000:
+        return _pack_three(value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14)
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

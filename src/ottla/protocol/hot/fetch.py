@@ -1,0 +1,286 @@
+"""Fetch by hand: requests read, answers written and read, in the flexible versions.
+
+Invariant: that of the package. Plain are requests without forgotten topics and without tags, except
+the one in which a follower says who it is; and answers without tags and without aborted
+transactions. There are fewer than 127 topics, and names and racks have fewer than 127 bytes.
+
+Partitions of a request are of one size when they have no tags: one call unpacks all of a topic.
+Objects are made without their constructors, which would cost as much as the rest of the reading.
+"""
+
+from struct import Struct as Layout
+from typing import Any, Final
+
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from ottla.protocol.primitives import ONE_BYTE, Buffer, read_uvarint_rest, uvarint
+from ottla.protocol.reader import Reader
+from ottla.protocol.schema import Struct
+from ottla.protocol.writer import Writer
+
+IDS_SINCE: Final = 13
+REPLICA_TAGGED_SINCE: Final = 15
+
+UNKNOWN_HIGH_WATERMARK: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+_new: Final = object.__new__
+_new_bytes: Final = bytes.__new__
+
+# The replica's id up to version 14, five numbers, and the number of topics.
+_REQUEST: Final = Layout(">iiibiiB")
+_REPLICA: Final = Layout(">i")
+_TOPIC: Final = Layout(">16sB")
+_ROW: Final = Layout(">iiqiqix")  # a partition of a request, without tags
+# One tag, which is tag 1 with 13 bytes: a replica, its epoch, and no tags inside.
+_FOLLOWER: Final = Layout(">3siqB")
+_FOLLOWER_TAG: Final = b"\1\1\x0d"
+# Two numbers, a session, and the number of topics.
+_ANSWER: Final = Layout(">ihiB")
+# A partition of an answer up to its records: five numbers, that of aborted transactions, a replica.
+_PARTITION: Final = Layout(">ihqqqBi")
+# The same with a length of up to three bytes, which is 2 MiB.
+_PARTITION_AND_LENGTH: Final = Layout(">ihqqqBiBBB")
+
+
+def request_reader(version: int, compiled: Reader) -> Reader:
+    """The reader of requests."""
+    by_id, replica_tagged = version >= IDS_SINCE, version >= REPLICA_TAGGED_SINCE
+    unpack_topic, rows_in = _TOPIC.unpack_from, _ROW.iter_unpack
+
+    def read(data: bytes, start: int, budget: int) -> tuple[Struct, int]:
+        try:
+            message = _new(FetchRequest)
+            message.replica_id, pos = -1, start
+            if not replica_tagged:
+                (message.replica_id,) = _REPLICA.unpack_from(data, start)
+                pos += 4
+            (
+                message.max_wait_ms,
+                message.min_bytes,
+                message.max_bytes,
+                message.isolation_level,
+                message.session_id,
+                message.session_epoch,
+                count,
+            ) = _REQUEST.unpack_from(data, pos)
+            pos += 22
+            left = budget + 1 - count
+            if not 0 < count < 128 or left < 0:
+                raise Unplain
+            topics: list[FetchTopic] = []
+            for _ in range(count - 1):
+                topic = _new(FetchTopic)
+                if by_id:
+                    raw, count = unpack_topic(data, pos)
+                    topic.topic, topic.topic_id = "", _new_bytes(Uuid, raw)
+                    pos += 17
+                else:
+                    size = data[pos]
+                    stop = pos + size
+                    topic.topic, topic.topic_id = data[pos + 1 : stop].decode(), ZERO_UUID
+                    count = data[stop]
+                    pos = stop + 1
+                    if not 0 < size < 128:
+                        raise Unplain
+                if count > 127:
+                    count, pos = read_uvarint_rest(count, data, pos)
+                left += 1 - count
+                stop = pos + 33 * (count - 1)
+                # The slices end where the data do, so what lies behind them is read first.
+                if data[stop] or not count or left < 0 or any(data[pos + 32 : stop : 33]):
+                    raise Unplain
+                partitions: list[FetchPartition] = []
+                for row in rows_in(data[pos:stop]):
+                    partition = _new(FetchPartition)
+                    (
+                        partition.partition,
+                        partition.current_leader_epoch,
+                        partition.fetch_offset,
+                        partition.last_fetched_epoch,
+                        partition.log_start_offset,
+                        partition.partition_max_bytes,
+                    ) = row
+                    partition.replica_directory_id = ZERO_UUID
+                    partition.high_watermark = UNKNOWN_HIGH_WATERMARK
+                    partitions.append(partition)
+                topic.partitions = tuple(partitions)
+                topics.append(topic)
+                pos = stop + 1
+            message.topics = tuple(topics)
+            message.forgotten_topics_data = ()
+            size = data[pos + 1]
+            stop = pos + 1 + size
+            message.rack_id = data[pos + 2 : stop].decode()
+            if data[pos] != 1 or not 0 < size < 128:
+                raise Unplain
+            message.cluster_id = message.replica_state = None
+            if data[stop]:
+                tags, replica_id, replica_epoch, inner = _FOLLOWER.unpack_from(data, stop)
+                if not replica_tagged or tags != _FOLLOWER_TAG or inner or not left:
+                    raise Unplain
+                message.replica_state = ReplicaState(
+                    replica_id=replica_id, replica_epoch=replica_epoch
+                )
+                stop += 15
+        except UNREAD:
+            return compiled(data, start, budget)
+        return message, stop + 1
+
+    return read
+
+
+def response_writer(version: int, compiled: Writer) -> Writer:
+    """The writer of answers."""
+    by_id = version >= IDS_SINCE
+    pack_partition = _PARTITION.pack
+
+    def write(message: FetchResponse, buffers: list[Buffer]) -> None:
+        try:
+            topics = message.responses
+            count = len(topics) + 1
+            if message.node_endpoints is not _NONE or count > 127:
+                raise Unplain
+            out = _ANSWER.pack(
+                message.throttle_time_ms, message.error_code, message.session_id, count
+            )
+            for topic in topics:
+                partitions = topic.partitions
+                count = len(partitions) + 1
+                if by_id:
+                    if len(topic.topic_id) != 16 or count > 127:
+                        raise Unplain
+                    out += _TOPIC.pack(topic.topic_id, count)
+                else:
+                    name = topic.topic.encode()
+                    out += ONE_BYTE[len(name) + 1] + name + ONE_BYTE[count]
+                for partition in partitions:
+                    aborted = partition.aborted_transactions
+                    if (
+                        partition.diverging_epoch is not None
+                        or partition.current_leader is not None
+                        or partition.snapshot_id is not None
+                        or aborted
+                    ):
+                        raise Unplain
+                    out += pack_partition(
+                        partition.partition_index,
+                        partition.error_code,
+                        partition.high_watermark,
+                        partition.last_stable_offset,
+                        partition.log_start_offset,
+                        0 if aborted is None else 1,
+                        partition.preferred_read_replica,
+                    )
+                    records = partition.records
+                    if records:
+                        buffers += (out + uvarint(len(records) + 1), records)
+                        out = b"\0"
+                    else:
+                        out += b"\0\0" if records is None else b"\1\0"
+                out += b"\0"
+            buffers.append(out + b"\0")
+        except UNWRITTEN:
+            buffers.clear()
+            compiled(message, buffers)
+
+    return write
+
+
+def response_reader(version: int, compiled: Reader) -> Reader:
+    """The reader of answers."""
+    by_id = version >= IDS_SINCE
+    unpack_topic, unpack_partition = _TOPIC.unpack_from, _PARTITION_AND_LENGTH.unpack_from
+
+    def read(data: Any, start: int, budget: int) -> tuple[Struct, int]:
+        try:
+            message = _new(FetchResponse)
+            message.throttle_time_ms, message.error_code, message.session_id, count = (
+                _ANSWER.unpack_from(data, start)
+            )
+            pos = start + 11
+            left = budget + 1 - count
+            if not 0 < count < 128 or left < 0:
+                raise Unplain
+            topics: list[FetchableTopicResponse] = []
+            for _ in range(count - 1):
+                topic = _new(FetchableTopicResponse)
+                if by_id:
+                    raw, count = unpack_topic(data, pos)
+                    topic.topic, topic.topic_id = "", _new_bytes(Uuid, raw)
+                    pos += 17
+                else:
+                    size = data[pos]
+                    stop = pos + size
+                    topic.topic, topic.topic_id = str(data[pos + 1 : stop], "utf-8"), ZERO_UUID
+                    count = data[stop]
+                    pos = stop + 1
+                    if not 0 < size < 128:
+                        raise Unplain
+                left += 1 - count
+                if not 0 < count < 128 or left < 0:
+                    raise Unplain
+                partitions: list[PartitionData] = []
+                for _ in range(count - 1):
+                    partition = _new(PartitionData)
+                    (
+                        partition.partition_index,
+                        partition.error_code,
+                        partition.high_watermark,
+                        partition.last_stable_offset,
+                        partition.log_start_offset,
+                        aborted,
+                        partition.preferred_read_replica,
+                        size,
+                        second,
+                        third,
+                    ) = unpack_partition(data, pos)
+                    pos += 36
+                    if size < 128:
+                        if not size:
+                            raise Unplain
+                    elif 0 < second < 128:
+                        size += (second << 7) - 0x80
+                        pos += 1
+                    elif second and 0 < third < 128:
+                        size += (second << 7) + (third << 14) - 0x4080
+                        pos += 2
+                    else:
+                        size, pos = read_uvarint_rest(size, data, pos)
+                    stop = pos + size - 1
+                    partition.records = data[pos:stop]
+                    if aborted > 1 or data[stop]:
+                        raise Unplain
+                    partition.aborted_transactions = () if aborted else None
+                    partition.diverging_epoch = None
+                    partition.current_leader = None
+                    partition.snapshot_id = None
+                    pos = stop + 1
+                    partitions.append(partition)
+                topic.partitions = tuple(partitions)
+                topics.append(topic)
+                if data[pos]:
+                    raise Unplain
+                pos += 1
+            message.responses = tuple(topics)
+            message.node_endpoints = ()
+            if data[pos]:
+                raise Unplain
+        except UNREAD:
+            return compiled(data, start, budget)
+        return message, pos + 1
+
+    return read
+
+
+_NONE: Final = ()
+READERS: Final = {FetchRequest: request_reader, FetchResponse: response_reader}
+WRITERS: Final = {FetchResponse: response_writer}

@@ -1,0 +1,205 @@
+"""Produce by hand: requests read and written, answers written, in the flexible versions.
+
+Invariant: that of the package. Plain are requests without tags whose records are there, and
+answers in which nothing is wrong, with fewer than 127 topics, fewer than 127 partitions in each,
+and names below 127 bytes: their lengths are one byte.
+
+Objects are made without their constructors, which would cost as much as the rest of the reading.
+"""
+
+from struct import Struct as Layout
+from typing import Any, Final
+
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.protocol.primitives import ONE_BYTE, Buffer, read_uvarint_rest, uvarint
+from ottla.protocol.reader import Reader
+from ottla.protocol.schema import Struct
+from ottla.protocol.writer import Writer
+
+IDS_SINCE: Final = 13
+
+_new: Final = object.__new__
+_new_bytes: Final = bytes.__new__
+
+# The length of a transactional id, acks, a time, and the number of topics; the second of them
+# follows an id.
+_HEAD: Final = Layout(">BhiB")
+_HEAD_BEHIND_ID: Final = Layout(">hiB")
+_TOPIC: Final = Layout(">16sB")
+_INDEX: Final = Layout(">i")
+# An index and a length of up to three bytes, which is 2 MiB.
+_PARTITION: Final = Layout(">iBBB")
+# Five numbers, no errors of records, no text, no tags.
+_ANSWER: Final = Layout(">ihqqqBxx")
+_ANSWER_END: Final = Layout(">ix")
+
+
+def request_reader(version: int, compiled: Reader) -> Reader:
+    """The reader of requests."""
+    by_id = version >= IDS_SINCE
+    unpack_topic, unpack_partition = _TOPIC.unpack_from, _PARTITION.unpack_from
+
+    def read(data: Any, start: int, budget: int) -> tuple[Struct, int]:
+        try:
+            message = _new(ProduceRequest)
+            size, message.acks, message.timeout_ms, count = _HEAD.unpack_from(data, start)
+            pos = start + 8
+            message.transactional_id = None
+            if size:
+                pos = start + size
+                message.transactional_id = str(data[start + 1 : pos], "utf-8")
+                message.acks, message.timeout_ms, count = _HEAD_BEHIND_ID.unpack_from(data, pos)
+                pos += 7
+            left = budget + 1 - count
+            if not 0 < count < 128 or size > 127 or left < 0:
+                raise Unplain
+            topics: list[TopicProduceData] = []
+            for _ in range(count - 1):
+                topic = _new(TopicProduceData)
+                if by_id:
+                    raw, count = unpack_topic(data, pos)
+                    topic.name, topic.topic_id = "", _new_bytes(Uuid, raw)
+                    pos += 17
+                else:
+                    size = data[pos]
+                    stop = pos + size
+                    topic.name, topic.topic_id = str(data[pos + 1 : stop], "utf-8"), ZERO_UUID
+                    count = data[stop]
+                    pos = stop + 1
+                    if not 0 < size < 128:
+                        raise Unplain
+                left += 1 - count
+                if not 0 < count < 128 or left < 0:
+                    raise Unplain
+                partitions: list[PartitionProduceData] = []
+                for _ in range(count - 1):
+                    partition = _new(PartitionProduceData)
+                    partition.index, size, second, third = unpack_partition(data, pos)
+                    pos += 5
+                    if size < 128:
+                        if not size:
+                            raise Unplain
+                    elif 0 < second < 128:
+                        size += (second << 7) - 0x80
+                        pos += 1
+                    elif second and 0 < third < 128:
+                        size += (second << 7) + (third << 14) - 0x4080
+                        pos += 2
+                    else:
+                        size, pos = read_uvarint_rest(size, data, pos)
+                    stop = pos + size - 1
+                    partition.records = data[pos:stop]
+                    if data[stop]:
+                        raise Unplain
+                    pos = stop + 1
+                    partitions.append(partition)
+                topic.partition_data = tuple(partitions)
+                topics.append(topic)
+                if data[pos]:
+                    raise Unplain
+                pos += 1
+            message.topic_data = tuple(topics)
+            if data[pos]:
+                raise Unplain
+        except UNREAD:
+            return compiled(data, start, budget)
+        return message, pos + 1
+
+    return read
+
+
+def request_writer(version: int, compiled: Writer) -> Writer:
+    """The writer of requests."""
+    by_id = version >= IDS_SINCE
+    pack_index = _INDEX.pack
+
+    def write(message: ProduceRequest, buffers: list[Buffer]) -> None:
+        try:
+            topics = message.topic_data
+            count = len(topics) + 1
+            if count > 127:
+                raise Unplain
+            out = _HEAD.pack(0, message.acks, message.timeout_ms, count)
+            if message.transactional_id is not None:
+                raw = message.transactional_id.encode()
+                out = ONE_BYTE[len(raw) + 1] + raw + out[1:]
+            for topic in topics:
+                partitions = topic.partition_data
+                count = len(partitions) + 1
+                if by_id:
+                    if len(topic.topic_id) != 16 or count > 127:
+                        raise Unplain
+                    out += _TOPIC.pack(topic.topic_id, count)
+                else:
+                    name = topic.name.encode()
+                    out += ONE_BYTE[len(name) + 1] + name + ONE_BYTE[count]
+                for partition in partitions:
+                    records = partition.records
+                    if not records:
+                        raise Unplain
+                    head = out + pack_index(partition.index) + uvarint(len(records) + 1)
+                    buffers += (head, records)
+                    out = b"\0"
+                out += b"\0"
+            buffers.append(out + b"\0")
+        except UNWRITTEN:
+            buffers.clear()
+            compiled(message, buffers)
+
+    return write
+
+
+def response_writer(version: int, compiled: Writer) -> Writer:
+    """The writer of answers."""
+    by_id = version >= IDS_SINCE
+    pack_partition = _ANSWER.pack
+
+    def write(message: ProduceResponse, buffers: list[Buffer]) -> None:
+        try:
+            topics = message.responses
+            if message.node_endpoints is not _NONE:
+                raise Unplain
+            out = ONE_BYTE[len(topics) + 1]
+            for topic in topics:
+                partitions = topic.partition_responses
+                count = len(partitions) + 1
+                if by_id:
+                    if len(topic.topic_id) != 16 or count > 127:
+                        raise Unplain
+                    out += _TOPIC.pack(topic.topic_id, count)
+                else:
+                    name = topic.name.encode()
+                    out += ONE_BYTE[len(name) + 1] + name + ONE_BYTE[count]
+                for partition in partitions:
+                    if (
+                        partition.record_errors is not _NONE
+                        or partition.error_message is not None
+                        or partition.current_leader is not None
+                    ):
+                        raise Unplain
+                    out += pack_partition(
+                        partition.index,
+                        partition.error_code,
+                        partition.base_offset,
+                        partition.log_append_time_ms,
+                        partition.log_start_offset,
+                        1,
+                    )
+                out += b"\0"
+            buffers.append(out + _ANSWER_END.pack(message.throttle_time_ms))
+        except UNWRITTEN:
+            compiled(message, buffers)
+
+    return write
+
+
+_NONE: Final = ()
+READERS: Final = {ProduceRequest: request_reader}
+WRITERS: Final = {ProduceRequest: request_writer, ProduceResponse: response_writer}

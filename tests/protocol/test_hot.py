@@ -1,0 +1,483 @@
+"""Produce and Fetch by hand beside the compiled codecs: the same bytes, values and refusals."""
+
+import struct
+from contextlib import suppress
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fuzz_mutants import mutant
+from ottla.errors import ProtocolViolation
+from ottla.ids import Uuid
+from ottla.protocol.apis import FETCH, METADATA, PRODUCE
+from ottla.protocol.hot import hot_reader, hot_writer
+from ottla.protocol.message import OBJECTS_MAX, Message
+from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.protocol.primitives import Buffer, uvarint
+from ottla.protocol.reader import Reader, compile_reader, has_records
+from ottla.protocol.schema import Kind, Struct
+from ottla.protocol.writer import Unwritable, Writer, compile_writer
+from protocol_values import example, messages, name_of, structure
+
+CLASSES: Final = (ProduceRequest, ProduceResponse, FetchRequest, FetchResponse)
+READ: Final = (ProduceRequest, FetchRequest, FetchResponse)
+WRITTEN: Final = (ProduceRequest, ProduceResponse, FetchResponse)
+
+every_class = pytest.mark.parametrize("cls", CLASSES, ids=name_of)
+every_read = pytest.mark.parametrize("cls", READ, ids=name_of)
+every_written = pytest.mark.parametrize("cls", WRITTEN, ids=name_of)
+
+thorough = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def flexible_versions(*classes: type[Message]) -> list[Any]:
+    return [
+        pytest.param(cls, version, id=f"{cls.__name__} {version}")
+        for cls in classes
+        for version in cls.VERSIONS
+        if version in cls.FLEXIBLE
+    ]
+
+
+def outcome(reader: Reader, data: Buffer, position: int, objects_max: int) -> object:
+    """What a reader gives, or the kind and the text of its error."""
+    try:
+        return reader(data, position, objects_max)
+    except (ProtocolViolation, struct.error, IndexError, UnicodeDecodeError) as error:
+        return type(error), str(error)
+
+
+def compiled_bytes(value: Message, version: int) -> bytes:
+    buffers: list[Buffer] = []
+    compile_writer(type(value), version, value.FLEXIBLE)(value, buffers)
+    return b"".join(buffers)
+
+
+def assert_read_alike(
+    cls: type[Message], version: int, raw: bytes, objects_max: int = OBJECTS_MAX, position: int = 0
+) -> None:
+    compiled = _compiled_reader(cls, version)
+    by_hand = hot_reader(cls, version, compiled)
+    data = memoryview(raw) if has_records(cls) else raw
+    expected = outcome(compiled, data, position, objects_max)
+    assert outcome(by_hand, data, position, objects_max) == expected
+
+
+@cache
+def _compiled_reader(cls: type[Message], version: int) -> Reader:
+    return compile_reader(cls, version, cls.FLEXIBLE)
+
+
+SIZES: Final = (1, 2, 61, 126, 127, 128, 129, 300, 16_382, 16_383, 16_384, 20_000)
+COUNTS: Final = (0, 1, 1, 2, 3)
+# Absent in what is plain, although it is neither tagged nor of another version.
+ABSENT: Final = {"forgotten_topics_data": (), "record_errors": (), "error_message": None}
+
+
+def plain(random: Random, cls: type[Struct], version: int, depth: int = 0) -> Any:
+    """A message, or a part of one, that is read and written by hand."""
+    values: dict[str, Any] = {}
+    for field in cls.FIELDS:
+        if version not in field.versions or version in field.tagged:
+            continue
+        if field.name in ABSENT:
+            values[field.name] = ABSENT[field.name]
+        elif field.name == "aborted_transactions":
+            values[field.name] = random.choice((None, ()))
+        elif field.kind is Kind.ARRAY:
+            assert field.struct is not None
+            count = 126 if random.randrange(40) == 0 else random.choice(COUNTS)
+            made = [plain(random, field.struct, version, depth + 1) for _ in range(min(count, 4))]
+            values[field.name] = tuple((made * count)[:count])
+        elif field.kind is Kind.RECORDS:
+            values[field.name] = random.randbytes(random.choice(SIZES[: 12 if depth < 2 else 8]))
+        elif field.kind is Kind.STRING:
+            nothing = version in field.nullable and random.randrange(2)
+            text = random.choice(("", "a", "orders", "été", "\U0001f600", "x" * 126))
+            values[field.name] = None if nothing else text
+    made_by_chance = structure(random, cls, version)
+    for field in cls.FIELDS:
+        if field.name not in values and field.kind.fixed_size and version not in field.tagged:
+            values[field.name] = getattr(made_by_chance, field.name)
+    if cls is FetchRequest and version >= 15 and random.randrange(2):
+        values["replica_state"] = ReplicaState(replica_id=random.randrange(9), replica_epoch=7)
+    return cls(**values)
+
+
+def plain_messages(cls: type[Message]) -> st.SearchStrategy[tuple[int, Any]]:
+    """A version, and a message of it that is plain if the version is flexible."""
+
+    def made(random: Random, version: int) -> tuple[int, Any]:
+        return version, plain(random, cls, version)
+
+    return st.builds(made, st.randoms(use_true_random=False), st.sampled_from([*cls.VERSIONS]))
+
+
+@every_class
+def test_any_value_is_written_and_read_as_the_compiled_codec_does(cls: type[Message]) -> None:
+    @thorough
+    @given(messages(cls))
+    def check(case: tuple[int, Message]) -> None:
+        version, value = case
+        raw = compiled_bytes(value, version)
+        assert value.encode(version) == raw
+        assert_read_alike(cls, version, raw)
+
+    check()
+
+
+@every_class
+def test_plain_values_are_written_and_read_as_the_compiled_codec_does(cls: type[Message]) -> None:
+    @thorough
+    @given(plain_messages(cls))
+    def check(case: tuple[int, Message]) -> None:
+        version, value = case
+        raw = compiled_bytes(value, version)
+        assert value.encode(version) == raw
+        assert cls.decode(raw, version) == value
+        assert_read_alike(cls, version, raw)
+        # In the middle of other bytes, which is where a header leaves off.
+        assert_read_alike(cls, version, b"\1\2\3" + raw + b"\0\1", position=3)
+
+    check()
+
+
+@pytest.mark.parametrize(("cls", "version"), flexible_versions(*READ))
+def test_damaged_plain_bytes_have_the_same_fate(cls: type[Message], version: int) -> None:
+    random = Random(f"{cls.__name__} {version} damaged")
+    accepted = 0
+    for _ in range(20):
+        raw = plain(random, cls, version).encode(version)
+        for _ in range(30):
+            damaged = mutant(random, [raw])
+            assert_read_alike(cls, version, damaged)
+            with suppress(ProtocolViolation):
+                cls.decode(damaged, version)
+                accepted += 1
+    assert 6 < accepted < 540
+
+
+@every_read
+def test_plain_bytes_that_end_early_have_the_same_fate(cls: type[Message]) -> None:
+    for version in cls.VERSIONS:
+        random = Random(f"{cls.__name__} {version}")
+        raw = small(random, cls, version)
+        for end in range(len(raw)):
+            assert_read_alike(cls, version, raw[:end])
+            with pytest.raises(ProtocolViolation):
+                cls.decode(raw[:end], version)
+
+
+@every_read
+def test_every_byte_of_a_plain_message_changed(cls: type[Message]) -> None:
+    for version in cls.VERSIONS:
+        raw = small(Random(f"{cls.__name__} {version}"), cls, version)
+        for position in range(len(raw)):
+            for byte in (0, 1, 2, 128, 255):
+                assert_read_alike(
+                    cls, version, raw[:position] + bytes((byte,)) + raw[position + 1 :]
+                )
+                assert_read_alike(cls, version, raw[:position] + bytes((byte,)) + raw[position:])
+
+
+@every_read
+def test_the_budget_of_objects_ends_at_the_same_number(cls: type[Message]) -> None:
+    for version in cls.VERSIONS:
+        raw = small(Random(f"{cls.__name__} {version} b"), cls, version)
+        for budget in range(20):
+            assert_read_alike(cls, version, raw, budget)
+        with pytest.raises(ProtocolViolation):
+            cls.decode(raw, version, objects_max=1)
+
+
+def small(random: Random, cls: type[Message], version: int) -> bytes:
+    """The bytes of a plain message of two topics with two partitions each."""
+    while True:
+        value = plain(random, cls, version)
+        topics = getattr(value, TOPICS[cls])
+        parts = [getattr(topic, PARTITIONS[type(topic)]) for topic in topics]
+        raw = value.encode(version)
+        if len(topics) == 2 and any(len(some) == 2 for some in parts) and len(raw) < 500:
+            return raw
+
+
+TOPICS: Final[dict[type, str]] = {
+    ProduceRequest: "topic_data",
+    ProduceResponse: "responses",
+    FetchRequest: "topics",
+    FetchResponse: "responses",
+}
+PARTITIONS: Final[dict[type, str]] = {
+    TopicProduceData: "partition_data",
+    TopicProduceResponse: "partition_responses",
+    FetchTopic: "partitions",
+    FetchableTopicResponse: "partitions",
+}
+
+
+def unreachable(*_: object) -> Any:
+    pytest.fail("a plain message went to the compiled codec")
+
+
+@pytest.mark.parametrize(("cls", "version"), flexible_versions(*READ))
+def test_what_is_plain_is_read_by_hand(cls: type[Message], version: int) -> None:
+    random = Random(version)
+    for _ in range(100):
+        value = plain(random, cls, version)
+        raw = value.encode(version)
+        data = memoryview(raw) if has_records(cls) else raw
+        # The room that a length of three bytes may need; a frame this short is never hot.
+        if has_records(cls) and len(raw) < 61:
+            continue
+        assert hot_reader(cls, version, unreachable)(data, 0, OBJECTS_MAX) == (value, len(raw))
+
+
+@pytest.mark.parametrize(("cls", "version"), flexible_versions(*WRITTEN))
+def test_what_is_plain_is_written_by_hand(cls: type[Message], version: int) -> None:
+    random = Random(version)
+    for _ in range(100):
+        value = plain(random, cls, version)
+        buffers: list[Buffer] = []
+        hot_writer(cls, version, unreachable)(value, buffers)
+        assert b"".join(buffers) == compiled_bytes(value, version)
+        assert all(len(buffer) for buffer in buffers)
+
+
+def test_the_other_versions_and_messages_have_none() -> None:
+    for cls in CLASSES:
+        for version in cls.VERSIONS:
+            if version not in cls.FLEXIBLE:
+                assert hot_reader(cls, version, unreachable) is unreachable
+                assert hot_writer(cls, version, unreachable) is unreachable
+    assert hot_reader(METADATA.request, 12, unreachable) is unreachable
+    assert hot_reader(ProduceResponse, 9, unreachable) is unreachable
+    assert hot_writer(FetchRequest, 12, unreachable) is unreachable
+
+
+BOUNDARIES: Final = (1, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152)
+
+
+@pytest.mark.parametrize("size", BOUNDARIES)
+@pytest.mark.parametrize("version", [9, 13])
+def test_lengths_of_records_around_every_size_of_a_varint(size: int, version: int) -> None:
+    records = bytes(size)
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=1,
+        topic_data=(
+            TopicProduceData(partition_data=(PartitionProduceData(index=7, records=records),)),
+        ),
+    )
+    raw = request.encode(version)
+    assert raw == compiled_bytes(request, version)
+    assert ProduceRequest.decode(raw, version) == request
+    answer = FetchResponse(throttle_time_ms=0, responses=(topic_of(partition(records=records)),))
+    raw = answer.encode(version + 4)
+    assert raw == compiled_bytes(answer, version + 4)
+    assert FetchResponse.decode(raw, version + 4) == answer
+
+
+def partition(**values: Any) -> PartitionData:
+    row: dict[str, Any] = {
+        "partition_index": 1,
+        "error_code": 0,
+        "high_watermark": 5,
+        "aborted_transactions": None,
+        "records": b"records",
+    }
+    return PartitionData(**row | values)
+
+
+def topic_of(*partitions: PartitionData) -> FetchableTopicResponse:
+    return FetchableTopicResponse(partitions=partitions)
+
+
+@pytest.mark.parametrize("length", [b"\x88\x00", b"\x88\x80\x00", b"\x88\x80\x80\x00"])
+def test_a_length_longer_than_it_must_be_is_refused(length: bytes) -> None:
+    raw = ProduceRequest(
+        acks=1,
+        timeout_ms=1,
+        topic_data=(
+            TopicProduceData(
+                name="t", partition_data=(PartitionProduceData(index=7, records=b"records"),)
+            ),
+        ),
+    ).encode(9)
+    before, mark, behind = raw.partition(b"\x08records")
+    assert mark
+    overlong = before + length + b"records" + behind
+    assert_read_alike(ProduceRequest, 9, overlong)
+    with pytest.raises(ProtocolViolation, match="longer than its value needs"):
+        ProduceRequest.decode(overlong, 9)
+
+
+def test_tags_that_nobody_knows_are_skipped() -> None:
+    random = Random(5)
+    raw = small(random, FetchRequest, 14)
+    assert raw.endswith(b"\0")
+    tagged = raw[:-1] + b"\1" + uvarint(99) + b"\2ab"
+    assert_read_alike(FetchRequest, 14, tagged)
+    assert FetchRequest.decode(tagged, 14) == FetchRequest.decode(raw, 14)
+
+
+ODD: Final[tuple[object, ...]] = (
+    None,
+    -1,
+    2**31,
+    2**63,
+    1.5,
+    "text",
+    "\ud800",
+    "x" * 127,
+    "x" * 32_768,
+    b"",
+    b"bytes",
+    bytes(17),
+    (),
+    [],
+    (None,),
+    [AbortedTransaction(producer_id=1, first_offset=2)],
+    [BatchIndexAndErrorMessage(batch_index=1)],
+    EpochEndOffset(),
+    EpochEndOffset(epoch=3),
+)
+
+
+@pytest.mark.parametrize(("cls", "version"), flexible_versions(*WRITTEN))
+def test_odd_values_are_written_or_refused_alike(cls: type[Message], version: int) -> None:
+    compiled = compile_writer(cls, version, cls.FLEXIBLE)
+    by_hand = hot_writer(cls, version, compiled)
+    random = Random(version)
+    for value in (example(cls, version), *(plain(random, cls, version) for _ in range(4))):
+        for part in (value, *parts_of(value)):
+            for field in part.FIELDS:
+                kept = getattr(part, field.name)
+                for odd in ODD:
+                    setattr(part, field.name, odd)
+                    assert written(by_hand, value) == written(compiled, value), (field, odd)
+                setattr(part, field.name, kept)
+
+
+def written(writer: Writer, value: Message) -> object:
+    """The bytes that a writer makes, or its error."""
+    buffers: list[Buffer] = []
+    try:
+        writer(value, buffers)
+        return b"".join(buffers)
+    except (Unwritable, struct.error, AttributeError, TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+def parts_of(value: Any) -> list[Struct]:
+    """The first topic of a message and that topic's first partition, where there are such."""
+    topics = getattr(value, TOPICS[type(value)])[:1]
+    return [*topics, *(p for t in topics for p in getattr(t, PARTITIONS[type(t)])[:1])]
+
+
+def test_what_is_seldom_in_otherwise_plain_messages() -> None:
+    """Forgotten topics, aborted transactions, long names, many topics: all of it arrives."""
+    seldom: list[tuple[Message, int]] = [
+        (
+            FetchRequest(
+                max_wait_ms=1,
+                min_bytes=1,
+                topics=(),
+                forgotten_topics_data=(ForgottenTopic(partitions=(1, 2)),),
+            ),
+            17,
+        ),
+        (
+            FetchRequest(
+                max_wait_ms=1,
+                min_bytes=1,
+                topics=(
+                    FetchTopic(
+                        partitions=(
+                            FetchPartition(
+                                partition=1,
+                                fetch_offset=2,
+                                partition_max_bytes=3,
+                                replica_directory_id=Uuid(b"d" * 16),
+                            ),
+                        )
+                        * 200
+                    ),
+                )
+                * 200,
+            ),
+            17,
+        ),
+        (
+            FetchResponse(
+                throttle_time_ms=0,
+                responses=(
+                    topic_of(
+                        partition(
+                            aborted_transactions=(
+                                AbortedTransaction(producer_id=1, first_offset=2),
+                            )
+                        ),
+                        partition(records=None),
+                        partition(records=b""),
+                        partition(diverging_epoch=EpochEndOffset(epoch=1, end_offset=2)),
+                    ),
+                ),
+            ),
+            17,
+        ),
+        (
+            ProduceResponse(
+                responses=(
+                    TopicProduceResponse(
+                        name="t" * 200,
+                        partition_responses=(
+                            PartitionProduceResponse(
+                                index=1, error_code=87, base_offset=-1, error_message="no"
+                            ),
+                        )
+                        * 200,
+                    ),
+                )
+                * 200
+            ),
+            12,
+        ),
+    ]
+    for value, version in seldom:
+        raw = compiled_bytes(value, version)
+        assert value.encode(version) == raw
+        assert type(value).decode(raw, version) == value
+
+
+def test_produce_and_fetch_are_the_messages_made_by_hand() -> None:
+    assert {PRODUCE.request, PRODUCE.response, FETCH.request, FETCH.response} == set(CLASSES)
