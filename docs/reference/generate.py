@@ -27,6 +27,11 @@ from ottla.settings.table import Required, Setting, Table
 from ottla.settings.topic import TOPIC
 
 FOLDER = Path(__file__).parent
+# The list of differences lies beside the tests that hold it to be complete.
+sys.path.insert(0, str(FOLDER.parents[1]))
+
+from tests.compat.known_differences import KNOWN  # noqa: E402
+
 HEADER = "<!-- generated, do not edit; `make docs` -->"
 DIFF_LINES_MAX = 20
 CLIENTS = (PRODUCER, CONSUMER, ADMIN)
@@ -258,6 +263,20 @@ def metrics_page() -> Iterator[str]:
     yield f"The buckets of the histogram end at {bounds} seconds."
 
 
+def differences_page() -> Iterator[str]:
+    """What a broker answers otherwise than Kafka."""
+    yield "# Where answers differ from Kafka's"
+    yield ""
+    yield "`make test` puts the same requests to an Ottla broker and to Apache Kafka 4.3.1, and"
+    yield "compares the answers field by field, except times, ids, addresses and the wording of"
+    yield "texts. This is everything that is different."
+    yield ""
+    yield from grid(
+        ("APIs", "what is different", "because"),
+        ((row.apis, row.what, row.reason) for row in KNOWN),
+    )
+
+
 PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("settings-broker.md", broker_page),
     ("settings-topic.md", topic_page),
@@ -266,6 +285,7 @@ PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("errors.md", errors_page),
     ("apis.md", apis_page),
     ("metrics.md", metrics_page),
+    ("differences.md", differences_page),
 )
 
 

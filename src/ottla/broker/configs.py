@@ -4,12 +4,14 @@ Invariant: a change is checked as a whole before any of it is stored, and counts
 after a restart. Values that nobody may see are not stored in the clear where others read them.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
+from ottla.ids import topic_name_problem
 from ottla.settings.broker import BROKER
 from ottla.settings.table import Setting, Table
 from ottla.settings.topic import TOPIC
@@ -45,6 +47,12 @@ async def alter(
 ) -> None:
     """Replace the settings of a resource, or change some; RequestError when it is refused."""
     if resource_type == TOPIC_RESOURCE:
+        if not name:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
+            )
+        if problem := topic_name_problem(name):
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in state.image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         present = state.settings.topic_values(name)
@@ -91,6 +99,14 @@ async def outcome(
     except RequestError as error:
         return error.code, error.message or error.code.text
     return ErrorCode.NONE, None
+
+
+def given_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Resources that one request changes more than once: none of it is done."""
+    return {one for one, count in Counter(resources).items() if count > 1}
+
+
+TWICE: Final = (ErrorCode.INVALID_REQUEST, "The resource is given more than once.")
 
 
 def changed(present: Mapping[str, str], changes: Changes, table: Table) -> dict[str, str]:

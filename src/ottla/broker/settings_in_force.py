@@ -71,7 +71,12 @@ class SettingsInForce:
 
     def check_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Refuse dynamic settings that may not be."""
-        self._replaced(values, own)
+        after = self._replaced(values, own).config
+        # A file may say 0; a broker that runs does not stop cleaning.
+        if after[broker.LOG_CLEANER_THREADS] < 1 <= self.broker[broker.LOG_CLEANER_THREADS]:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, "Log cleaner threads should be at least 1"
+            )
 
     def set_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Let dynamic settings count from now on."""

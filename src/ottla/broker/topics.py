@@ -189,7 +189,7 @@ class Topics:
             if partition is not None:
                 partition.log.rules = settings.log_rules(name)
                 partition.rules = settings.topic_rules(name)
-                partition.in_sync_min = settings.in_sync_min(name)
+                partition.in_sync_min = self._in_sync_min(name, index)
 
     # How.
 
@@ -210,6 +210,11 @@ class Topics:
     def _cordoned(self) -> Collection[str]:
         paths = self._state.settings.broker[broker.CORDONED_LOG_DIRS]
         return [one.path for one in self._state.logs.online] if "*" in paths else paths
+
+    def _in_sync_min(self, name: str, index: int) -> int:
+        """No more than there are replicas: a partition with one is as safe as it can be."""
+        replicas = self._state.image.topics[name].partitions[index].replicas
+        return min(self._state.settings.in_sync_min(name), len(replicas))
 
     def _start(self) -> int:
         return int(self._chance() * 2**31)
@@ -246,7 +251,7 @@ class Topics:
             found.id,
             led.leader_epoch,
             settings.topic_rules(found.name),
-            settings.in_sync_min(found.name),
+            self._in_sync_min(found.name, index),
             state.traffic.setdefault(found.name, TopicCounts()),
         )
         if found.name == OFFSETS_TOPIC:

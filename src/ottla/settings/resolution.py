@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ottla.settings import broker, security
 from ottla.settings.admin import ADMIN
-from ottla.settings.broker import BROKER
+from ottla.settings.broker import BROKER, BROKER_ID, NODE_ID
 from ottla.settings.checks import findings
 from ottla.settings.config import Config, Given, ListenerName, split_listener_name
 from ottla.settings.consumer import CONSUMER
@@ -46,7 +46,18 @@ def broker_config(properties: Properties | None = None, overrides: Iterable[str]
             entries.append(read_override(text))
         except InvalidSettings as error:
             problems += error.problems
-    return resolve(BROKER, entries, problems=problems, notices=properties.notices)
+    return _under_both_names(
+        resolve(BROKER, entries, problems=problems, notices=properties.notices)
+    )
+
+
+def _under_both_names(config: Config) -> Config:
+    """With the broker's id as node.id and as broker.id, whichever was given."""
+    given = dict(config.given)
+    for name, other in ((NODE_ID.name, BROKER_ID.name), (BROKER_ID.name, NODE_ID.name)):
+        if name in given and other not in given and given[name].value != BROKER_ID.default:
+            given[other] = given[name]
+    return Config(BROKER, given, config.notices)
 
 
 def client_config(

@@ -1,6 +1,6 @@
 """AlterConfigs: the settings of a resource are replaced by others."""
 
-from ottla.broker.configs import outcome
+from ottla.broker.configs import TWICE, given_twice, outcome
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Answer, Request
@@ -21,10 +21,13 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _answer(state: BrokerState, message: AlterConfigsRequest) -> Answer:
+    twice = given_twice((one.resource_type, one.resource_name) for one in message.resources)
     return AlterConfigsResponse(
         throttle_time_ms=0,
         responses=[
-            await _alter(state, one, validate_only=message.validate_only)
+            _response(one, *TWICE)
+            if (one.resource_type, one.resource_name) in twice
+            else await _alter(state, one, validate_only=message.validate_only)
             for one in message.resources
         ],
     )
@@ -40,6 +43,12 @@ async def _alter(
         code, text = await outcome(
             state, asked.resource_type, asked.resource_name, values, validate_only=validate_only
         )
+    return _response(asked, code, text)
+
+
+def _response(
+    asked: AlterConfigsResource, code: ErrorCode, text: str | None
+) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_code=int(code),
         error_message=text,

@@ -23,11 +23,15 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Answer:
     names = Counter(topic.name for topic in message.topics)
-    results: list[CreatePartitionsTopicResult] = []
+    results = [
+        _result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in names.items()
+        if count > 1
+    ]
     for topic in message.topics:
+        if names[topic.name] > 1:
+            continue
         try:
-            if names[topic.name] > 1:
-                raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             await _grow(state, topic, validate_only=message.validate_only)
         except RequestError as error:
             text = error.message or error.code.text

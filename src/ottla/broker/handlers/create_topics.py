@@ -6,7 +6,6 @@ from ottla.broker.state import BrokerState
 from ottla.cluster.creation import AskedTopic
 from ottla.cluster.image import Topic
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import ZERO_UUID
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
@@ -59,7 +58,7 @@ async def _create(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {missing}"
         )
     made = await state.topics.create(asked, given, validate_only=validate_only)
-    return _made(state, made, given, validate_only=validate_only)
+    return _made(state, made, given)
 
 
 def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
@@ -71,13 +70,11 @@ def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
     return rows
 
 
-def _made(
-    state: BrokerState, made: Topic, given: dict[str, str], *, validate_only: bool
-) -> CreatableTopicResult:
+def _made(state: BrokerState, made: Topic, given: dict[str, str]) -> CreatableTopicResult:
     settings = state.settings
     return CreatableTopicResult(
         name=made.name,
-        topic_id=ZERO_UUID if validate_only else made.id,
+        topic_id=made.id,
         error_code=0,
         error_message=None,
         num_partitions=len(made.partitions),

@@ -25,7 +25,7 @@ async def _answer(state: BrokerState, message: DeleteGroupsRequest) -> Answer:
         throttle_time_ms=0,
         results=[
             DeletableGroupResult(group_id=name, error_code=int(await _delete(state, name)))
-            for name in message.groups_names
+            for name in dict.fromkeys(message.groups_names)
         ],
     )
 

@@ -2,7 +2,7 @@
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import ZERO_UUID
+from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -26,8 +26,32 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Answer:
+    by_topic: dict[str | Uuid, list[DeleteTopicState]] = {}
+    for one in asked:
+        by_topic.setdefault(_identity(state, one), []).append(one)
     return DeleteTopicsResponse(
-        throttle_time_ms=0, responses=[await _delete(state, one) for one in asked]
+        throttle_time_ms=0,
+        responses=[
+            await _delete(state, same[0]) if len(same) == 1 else _twice(same)
+            for same in by_topic.values()
+        ],
+    )
+
+
+def _identity(state: BrokerState, asked: DeleteTopicState) -> str | Uuid:
+    """The same for two ways of naming one topic."""
+    if asked.name is not None:
+        return asked.name
+    found = state.image.topic_of_id(asked.topic_id)
+    return asked.topic_id if found is None else found.name
+
+
+def _twice(same: list[DeleteTopicState]) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=next((one.name for one in same if one.name is not None), None),
+        topic_id=next((one.topic_id for one in same if one.topic_id != ZERO_UUID), ZERO_UUID),
+        error_code=int(ErrorCode.INVALID_REQUEST),
+        error_message="The topic is given more than once.",
     )
 
 

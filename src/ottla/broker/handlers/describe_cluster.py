@@ -13,7 +13,8 @@ from ottla.protocol.messages.describe_cluster import (
 )
 from ottla.transport.connection import Connection
 
-_BROKERS: Final = 1  # the kind of endpoint; KRaft controllers are 2
+_BROKERS: Final = 1  # the kinds of endpoints
+_CONTROLLERS: Final = 2
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
@@ -24,9 +25,12 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     if message.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
             throttle_time_ms=0,
-            error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+            error_code=int(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if message.endpoint_type == _CONTROLLERS
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            ),
             error_message="the request was sent to a broker, not to a controller",
-            endpoint_type=_BROKERS if request.version >= 1 else 1,
             cluster_id=image.cluster_id,
             brokers=[],
         )

@@ -1,6 +1,7 @@
 """DescribeConfigs: every setting of a topic or a broker, with where its value comes from."""
 
 from collections.abc import Iterable
+from itertools import dropwhile
 from typing import Final
 
 from ottla.broker.state import BrokerState
@@ -62,7 +63,7 @@ def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Des
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in state.image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return settings.layers.describe_topic(settings.overrides(name))
+        return map(_led_by_its_name, settings.layers.describe_topic(settings.overrides(name)))
     if resource_type == BROKER:
         if name == "":
             return _defaults_of_all(settings.layers.describe_broker())
@@ -77,13 +78,25 @@ def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Des
     )
 
 
+def _led_by_its_name(one: Described) -> Described:
+    """Without the broker's settings that come before the one after which the topic's is named.
+
+    Kafka answers so: while log.retention.ms is not set, log.retention.hours is not told either.
+    """
+    own = [synonym for synonym in one.synonyms if synonym.name == one.name]
+    first = one.setting.falls_back[0].setting.name if one.setting.falls_back else ""
+    others = one.synonyms[len(own) :]
+    told = (*own, *dropwhile(lambda synonym: synonym.name != first, others))
+    return one._replace(synonyms=told, source=told[0].source if told else Source.DEFAULT_CONFIG)
+
+
 def _defaults_of_all(described_broker: Iterable[Described]) -> Iterable[Described]:
     """What was set for all brokers; a broker's own values are not looked at."""
     level = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
     for one in described_broker:
-        for number, synonym in enumerate(one.synonyms):
-            if synonym.source is level and synonym.name == one.name:
-                yield one._replace(text=synonym.text, source=level, synonyms=one.synonyms[number:])
+        told = tuple(synonym for synonym in one.synonyms if synonym.source is level)
+        if told and told[0].name == one.name:
+            yield one._replace(text=told[0].text, source=level, synonyms=told)
 
 
 def _setting(message: DescribeConfigsRequest, one: Described) -> DescribeConfigsResourceResult:

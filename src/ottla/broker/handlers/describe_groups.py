@@ -14,7 +14,8 @@ from ottla.protocol.messages.describe_groups import (
 from ottla.transport.connection import Connection
 
 _TELLS_MISSING = 6  # the version from which a group that is not there is an error
-_OPERATIONS = sum(1 << bit for bit in (3, 6, 8))  # read, delete, describe
+# Read, delete, describe, and the group's settings: describe, alter.
+_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
@@ -61,5 +62,5 @@ def _group(found: GroupDescription, version: int, operations: int) -> DescribedG
             )
             for one in found.members
         ],
-        authorized_operations=operations,
+        authorized_operations=operations if code is ErrorCode.NONE else NOT_ASKED,
     )

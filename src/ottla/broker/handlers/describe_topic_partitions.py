@@ -1,5 +1,6 @@
 """DescribeTopicPartitions: topics by name, page by page."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
@@ -29,9 +30,14 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     names = sorted({one.name for one in message.topics} or set(image.topics))
     begin = _FIRST
     if cursor is not None:
+        problem = cursor.partition_index < _FIRST or (
+            message.topics and cursor.topic_name not in names
+        )
+        if problem:
+            return _refused(names)
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
-            begin = max(cursor.partition_index, _FIRST)
+            begin = cursor.partition_index
     left = min(
         max(message.response_partition_limit, 1),
         state.settings.broker[MAX_REQUEST_PARTITION_SIZE_LIMIT],
@@ -56,6 +62,20 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=following)
 
 
+def _refused(names: Iterable[str]) -> Answer:
+    """A cursor that no page of this request can have given."""
+    topics = [
+        DescribeTopicPartitionsResponseTopic(
+            error_code=int(ErrorCode.INVALID_REQUEST),
+            name=name,
+            topic_id=ZERO_UUID,
+            partitions=[],
+        )
+        for name in names
+    ]
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics)
+
+
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = (
         ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -63,7 +83,11 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
     return DescribeTopicPartitionsResponseTopic(
-        error_code=int(code), name=name, topic_id=ZERO_UUID, partitions=[]
+        error_code=int(code),
+        name=name,
+        topic_id=ZERO_UUID,
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

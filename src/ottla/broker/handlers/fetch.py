@@ -145,10 +145,10 @@ class _Fetch:
             last_stable_offset=one.last_stable_offset,
             log_start_offset=one.log_start_offset,
             aborted_transactions=None
-            if one.aborted is None
+            if one.aborted is None and one.error not in _NOWHERE
             else [
                 AbortedTransaction(producer_id=two.producer_id, first_offset=two.first_offset)
-                for two in one.aborted
+                for two in one.aborted or ()
             ],
             records=one.records,
         )
@@ -164,6 +164,10 @@ class _Fetch:
                         leader_id=hint.leader, leader_epoch=hint.leader_epoch
                     )
         return data
+
+
+# A partition that is not known has no aborted transactions; of others nothing is said.
+_NOWHERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def _asked(message: FetchRequest, by_id: bool) -> list[Wanted]:

@@ -37,7 +37,7 @@ async def _answer(
     (one,) = found
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=one.error_message or ErrorCode.NONE.name,  # as Kafka, also of success
         node_id=one.node_id,
         host=one.host,
         port=one.port,

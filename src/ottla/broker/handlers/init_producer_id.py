@@ -18,6 +18,8 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     """Give an id with epoch 0; transactions are not served."""
     message = request.message
     assert isinstance(message, InitProducerIdRequest)
+    if message.transactional_id == "" or (message.producer_id < 0) != (message.producer_epoch < 0):
+        return _failed(ErrorCode.INVALID_REQUEST)
     if message.transactional_id is not None:
         return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return Later(_give(state))

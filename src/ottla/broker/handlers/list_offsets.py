@@ -39,16 +39,23 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int) -> Answer:
     committed = message.isolation_level == READ_COMMITTED
+    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    for topic in message.topics:
+        partitions = asked.setdefault(topic.name, {})
+        for one in topic.partitions:
+            partitions.setdefault(one.partition_index, []).append(one)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    await _partition(state, topic.name, one, committed, version)
-                    for one in topic.partitions
+                    await _partition(state, name, same[0], committed, version)
+                    if len(same) == 1
+                    else _failed(index, ErrorCode.INVALID_REQUEST)
+                    for index, same in partitions.items()
                 ],
             )
-            for topic in message.topics
+            for name, partitions in asked.items()
         ]
     )
 
@@ -58,13 +65,13 @@ async def _partition(
 ) -> ListOffsetsPartitionResponse:
     index, timestamp = asked.partition_index, asked.timestamp
     try:
-        if version < _SINCE.get(timestamp, 0):
+        if version < _SINCE.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION)
         partition = state.led(topic, index)
         partition.check_epoch(asked.current_leader_epoch)
         found = await partition.find(timestamp, committed=committed)
     except RequestError as error:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=int(error.code))
+        return _failed(index, error.code)
     if found is None:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=0)
     return ListOffsetsPartitionResponse(
@@ -74,3 +81,7 @@ async def _partition(
         offset=found.offset,
         leader_epoch=found.leader_epoch if version >= 4 else -1,
     )
+
+
+def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=int(code))

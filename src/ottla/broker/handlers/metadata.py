@@ -30,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED: Final = -(2**31)
+_BY_ID_SINCE: Final = 12  # versions 10 and 11 have the field, but ids did not work then
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
@@ -39,6 +40,12 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     asked = message.topics
     if asked is None or (request.version == 0 and not asked):
         return _all_topics(state, request, message, connection.listener)
+    if request.version < _BY_ID_SINCE and any(
+        one.name is None or one.topic_id != ZERO_UUID for one in asked
+    ):
+        return _refused(asked)
+    # A topic is described once, however often it is asked for.
+    asked = list({(one.name, one.topic_id): one for one in asked}.values())
     missing = _to_be_made(state, message, asked)
     if missing:
         return Later(_made_first(state, message, asked, missing, connection.listener))
@@ -127,16 +134,41 @@ def _described(
         if topic is not None:
             found.append(_topic(state, message, topic))
         elif by_id:
-            found.append(_unknown(None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+            found.append(_unknown(message, None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
         elif one.name is None or topic_name_problem(one.name):
-            found.append(_unknown(one.name or "", ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION))
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            found.append(_unknown(message, one.name or "", ZERO_UUID, code))
         else:
-            found.append(_unknown(one.name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            found.append(_unknown(message, one.name, ZERO_UUID, code))
     return found
 
 
-def _unknown(name: str | None, topic_id: Uuid, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=int(code), name=name, topic_id=topic_id, partitions=[])
+def _unknown(
+    message: MetadataRequest, name: str | None, topic_id: Uuid, code: ErrorCode
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=int(code),
+        name=name,
+        topic_id=topic_id,
+        partitions=[],
+        topic_authorized_operations=_operations(message),
+    )
+
+
+def _operations(message: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if message.include_topic_authorized_operations else NOT_ASKED
+
+
+def _refused(asked: Iterable[MetadataRequestTopic]) -> MetadataResponse:
+    code = int(ErrorCode.INVALID_REQUEST)
+    topics = [
+        MetadataResponseTopic(
+            error_code=code, name=one.name or "", topic_id=one.topic_id, partitions=[]
+        )
+        for one in asked
+    ]
+    return MetadataResponse(brokers=[], topics=topics, error_code=code)
 
 
 def _topic(state: BrokerState, message: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
@@ -150,9 +182,7 @@ def _topic(state: BrokerState, message: MetadataRequest, topic: Topic) -> Metada
             _partition(index, partition, [one for one in partition.replicas if one not in alive])
             for index, partition in enumerate(topic.partitions)
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS
-        if message.include_topic_authorized_operations
-        else NOT_ASKED,
+        topic_authorized_operations=_operations(message),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.apis import PRODUCE
+from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -25,6 +26,20 @@ _BY_ID: Final = 13  # the version from which topics are named by their ids
 
 Unsafe = list[tuple[Partition, PartitionProduceResponse]]
 """What was appended and has to reach the device before it is acknowledged."""
+
+
+# Kafka finds these before it looks at the log.
+_WITHOUT_START: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later | None:
@@ -118,6 +133,10 @@ def _failed(
     state: BrokerState, topic: str, data: PartitionProduceData, error: RequestError, version: int
 ) -> PartitionProduceResponse:
     response = _response(state, data, error)
+    partition = state.partitions.get(TopicPartition(topic, PartitionIndex(data.index)))
+    looked_at = error.code is not ErrorCode.INVALID_RECORD or response.record_errors
+    if partition is not None and looked_at and error.code not in _WITHOUT_START:
+        response.log_start_offset = partition.log.log_start_offset
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _WITH_HINTS:
         hint = state.leader_hint(topic, data.index)
         if hint is not None:

@@ -1,7 +1,9 @@
 """SyncGroup: a member asks for its share, and the leader brings all of them."""
 
+from typing import Final
+
 from ottla.broker.state import BrokerState
-from ottla.errors import RequestError
+from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import SyncAnswer
 from ottla.groups.effects import RequestToken
 from ottla.groups.events import Sync
@@ -9,11 +11,20 @@ from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.transport.connection import Connection, Later
 
+_NAMES_PROTOCOL: Final = 5  # the version from which a member has to say what it follows
+
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
     """Answer when the assignment is known and stored."""
     message = request.message
     assert isinstance(message, SyncGroupRequest)
+    if request.version >= _NAMES_PROTOCOL and None in (
+        message.protocol_type,
+        message.protocol_name,
+    ):
+        return SyncGroupResponse(
+            error_code=int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), assignment=b""
+        )
     return Later(_answer(state, message))
 
 

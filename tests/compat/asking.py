@@ -1,0 +1,298 @@
+"""One question put to two brokers: who asks, and what of the answers is compared.
+
+Invariant: everything that a scenario asks is kept, with the answer as plain values. Left out is
+what cannot be the same twice: addresses, throttling, the sizes of a disk. Ids that brokers choose
+are replaced by what they stand for, and of a message for people only counts whether there is one.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from time import monotonic, sleep
+from typing import Any, NamedTuple, Protocol, cast
+
+from judges.wire import Wire
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.message import Message
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.schema import Struct
+from ottla.protocol.writer import Unwritable
+
+PATIENCE_S = 30
+
+LEFT_OUT = {"throttle_time_ms", "host", "port", "cluster_id", "log_dir", "client_host"} | {
+    "total_bytes", "usable_bytes"
+}  # fmt: skip
+CHOSEN = {"producer_id", "finalized_features_epoch"}
+TEXTS = {"error_message", "documentation", "batch_index_error_message"}
+
+# What tells the elements of a list apart, so that the order in which they come does not count.
+KEYS = (
+    "name", "topic", "topic_id", "api_key", "resource_name", "group_id", "partition_index",
+    "partition", "index", "node_id", "broker_id", "member_id", "key",
+)  # fmt: skip
+# Settings that tell where a broker was put for the test.
+PLACES = ("listeners", "log.dirs", "controller.listener.names")
+ORDERED = {"synonyms"}
+
+EMPTY = "an empty list"
+MISSING = "missing"
+
+# Any below: what is in an answer depends on the API.
+
+
+class Broker(Protocol):
+    """A broker of either kind."""
+
+    def wire(self) -> Wire:
+        """A connection to it."""
+        ...
+
+
+class Answered(NamedTuple):
+    """What was asked, and what came back, by the paths of its fields."""
+
+    api: str
+    version: int
+    fields: dict[str, object]
+
+
+class Asker:
+    """Asks one broker what a scenario wants to know."""
+
+    def __init__(self, broker: Broker, connections: ExitStack) -> None:
+        self.answers: list[Answered] = []
+        self.meanings: dict[object, str] = {}
+        self._broker = broker
+        self._connections = connections
+        self._wire = connections.enter_context(broker.wire())
+
+    def another(self) -> "Asker":
+        """One with a connection of its own whose answers are kept with these."""
+        other = Asker(self._broker, self._connections)
+        other.answers, other.meanings = self.answers, self.meanings
+        return other
+
+    def __call__(self, request: Message, version: int | None = None) -> Any:
+        """Ask, keep the answer, and see it."""
+        version = newest(request) if version is None else version
+        self.send(request, version)
+        return self.receive(request, version)
+
+    def send(self, request: Message, version: int) -> None:
+        """Ask something whose answer may take its time."""
+        self._wire.send(request, version)
+
+    def receive(self, request: Message, version: int) -> Any:
+        """The answer to what was sent; None when the broker hangs up instead."""
+        assert request.API is not None
+        try:
+            answer = self._wire.receive(request.API.response)
+        except ConnectionError:
+            self._keep(request, version, {"connection": "closed"})
+            self._wire = self._connections.enter_context(self._broker.wire())
+            return None
+        self._keep(request, version, flat(answer, version, self.meanings))
+        return answer
+
+    def every(self, request: Message) -> None:
+        """Ask in every version that is served and can carry the request."""
+        assert request.API is not None
+        for version in request.API.advertised:
+            try:
+                request.encode(version)
+            except Unwritable:
+                continue
+            self(request, version)
+
+    def until(self, true: Callable[[Any], bool], request: Message) -> Any:
+        """Ask until it is so: Kafka takes a moment. Only the last answer is kept."""
+        end_s = monotonic() + PATIENCE_S
+        while True:
+            answer = self(request)
+            if true(answer):
+                return answer
+            assert monotonic() < end_s, f"never came true: {answer}"
+            self.answers.pop()
+            sleep(0.02)
+
+    def prepare(self, request: Message, version: int | None = None) -> Any:
+        """Ask without comparing."""
+        answer = self(request, version)
+        self.answers.pop()
+        return answer
+
+    def topic(self, name: str, partitions: int = 1, **configs: str) -> Uuid:
+        """A new topic, with settings whose dots are underscores; returns when it is led."""
+        asked = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            assignments=(),
+            configs=[
+                CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ],
+        )
+        made = self.prepare(CreateTopicsRequest(topics=(asked,))).topics[0]
+        assert made.error_code == 0, made
+        self.means(made.topic_id, f"the id of {name}")
+        self.led(name)
+        return made.topic_id
+
+    def led(self, name: str) -> None:
+        """Wait until a topic is there for everybody."""
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=name),))
+        described = self.until(lambda answer: answer.topics[0].error_code == 0, request)
+        self.answers.pop()
+        # Kafka tells of a partition before it is led.
+        ends = [
+            ListOffsetsPartition(partition_index=one.partition_index, timestamp=-1)
+            for one in described.topics[0].partitions
+        ]
+        topic = ListOffsetsTopic(name=name, partitions=ends)
+        self.until(
+            lambda answer: not any(one.error_code for one in answer.topics[0].partitions),
+            ListOffsetsRequest(replica_id=-1, topics=[topic]),
+        )
+        self.answers.pop()
+
+    def means(self, value: object, meaning: str) -> None:
+        """From now on this value, which brokers choose, is compared by what it stands for."""
+        self.meanings[value] = meaning
+
+    def _keep(self, request: Message, version: int, fields: dict[str, object]) -> None:
+        assert request.API is not None
+        self.answers.append(Answered(request.API.name, version, fields))
+
+
+@contextmanager
+def asker(broker: Broker) -> Generator[Asker]:
+    """Somebody who asks a broker, and hangs up at the end."""
+    with ExitStack() as connections:
+        yield Asker(broker, connections)
+
+
+def newest(request: Message) -> int:
+    """The newest version that is served."""
+    assert request.API is not None
+    return request.API.advertised.high
+
+
+def flat(message: Struct, version: int, meanings: dict[object, str]) -> dict[str, object]:
+    """The fields of an answer, by their paths."""
+    fields: dict[str, object] = {}
+    _walk("", message, version, meanings, fields)
+    return fields
+
+
+def _walk(
+    path: str,
+    value: Any,
+    version: int,
+    meanings: dict[object, str],
+    fields: dict[str, object],
+) -> None:
+    if isinstance(value, Struct):
+        for field in value.FIELDS:
+            if version in field.versions and field.name not in LEFT_OUT:
+                inner = getattr(value, field.name)
+                if field.name in TEXTS:
+                    inner = bool(inner)
+                elif field.name in CHOSEN and inner >= 0:
+                    inner = "one that the broker chose"
+                _walk(f"{path}.{field.name}", inner, version, meanings, fields)
+    elif isinstance(value, (list, tuple)):
+        _walk_list(path, cast("Sequence[Any]", value), version, meanings, fields)
+    else:
+        fields[path.removeprefix(".")] = _meaning(value, meanings)
+
+
+def _walk_list(
+    path: str,
+    values: Sequence[Any],
+    version: int,
+    meanings: dict[object, str],
+    fields: dict[str, object],
+) -> None:
+    seen: set[str] = set()
+    ordered = path.rpartition(".")[2] in ORDERED
+    for index, one in enumerate(values):
+        key = str(index)
+        if isinstance(one, Struct) and not ordered:
+            named = next((each for each in KEYS if getattr(one, each, None)), None)
+            key = str(_meaning(getattr(one, named), meanings)) if named else "0"
+            while key in seen:
+                key += "'"
+            seen.add(key)
+        _walk(f"{path}[{key}]", one, version, meanings, fields)
+    if not values:
+        fields[path.removeprefix(".")] = EMPTY
+
+
+def _meaning(value: Any, meanings: dict[object, str]) -> object:
+    if isinstance(value, memoryview):
+        value = value.tobytes()
+    if isinstance(value, (Uuid, str, int)) and value in meanings:
+        return meanings[value]
+    if isinstance(value, Uuid):
+        return "none" if value == ZERO_UUID else "an unknown id"
+    return value
+
+
+class Difference(NamedTuple):
+    """Something that two brokers answered differently; None where one has no such thing."""
+
+    scenario: str
+    number: int  # of the request in its scenario
+    api: str
+    version: int
+    path: str
+    ours: object
+    kafkas: object
+
+
+def differences(
+    scenario: str, ours: Sequence[Answered], kafkas: Sequence[Answered]
+) -> list[Difference]:
+    """What is not the same in two answers to every request of a scenario."""
+    assert [one[:2] for one in ours] == [one[:2] for one in kafkas]
+    found: dict[tuple[int, str], Difference] = {}
+    for number, (left, right) in enumerate(zip(ours, kafkas, strict=True)):
+        for path in left.fields.keys() | right.fields.keys():
+            mine, other = left.fields.get(path, MISSING), right.fields.get(path, MISSING)
+            # That a list is empty is told by what is missing in it.
+            if mine == other or {mine, other} == {MISSING, EMPTY} or _is_place(path):
+                continue
+            if other == MISSING:
+                path, mine = _absent(path, right.fields), "present"
+            elif mine == MISSING:
+                path, other = _absent(path, left.fields), "present"
+            found[number, path] = Difference(
+                scenario, number, left.api, left.version, path, mine, other
+            )
+    return [found[key] for key in sorted(found)]
+
+
+def _is_place(path: str) -> bool:
+    return any(f".configs[{name}]." in path for name in PLACES)
+
+
+def _absent(path: str, fields: dict[str, object]) -> str:
+    """The outermost element around a path that is not there at all."""
+    end = path.find("]")
+    while end >= 0:
+        element = path[: end + 1]
+        if not any(each.startswith(element) for each in fields):
+            return element
+        end = path.find("]", end + 1)
+    return path
