@@ -105,10 +105,6 @@ class TroubledDisk:
             self.check_room("open", path)
         return TroubledFile(self, self._disk.open(path, create=create))
 
-    def map(self, path: str) -> Buffer:
-        """The content of a file that will not change any more."""
-        return self._disk.map(path)
-
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
         return self._disk.exists(path)

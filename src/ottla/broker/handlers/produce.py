@@ -4,8 +4,8 @@ from typing import Final
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.apis import PRODUCE
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
