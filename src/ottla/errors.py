@@ -219,3 +219,7 @@ class RequestError(OttlaError):
 
 class StorageFailure(OttlaError):
     """The disk did not do what was asked; the owner of the files steps down."""
+
+
+class DiskFull(StorageFailure):
+    """There was no room and nothing was changed: to be done again when there is some."""

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ottla.errors import ErrorCode, OttlaError, RequestError, StorageFailure
-from ottla.ids import NO_LEADER_EPOCH, Offset, Position, ProducerEpoch, ProducerId
+from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError, StorageFailure
+from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, Position, ProducerEpoch, ProducerId
 from ottla.log.damage import DamageFile
 from ottla.log.deletion import Doomed
 from ottla.log.disk import Disk
@@ -64,6 +64,7 @@ class AppendableLog:
         "_cleaning",
         "_cuts",
         "_epoch",
+        "_epoch_unstored",
         "_epochs_due",
         "_examining",
         "_failure",
@@ -97,6 +98,7 @@ class AppendableLog:
         log_start_offset: Offset,
         next_offset: Offset,
         recovery_point: Offset,
+        epochs_due: bool = False,
         chance: Callable[[], float],
     ) -> None:
         self.disk = disk
@@ -114,7 +116,8 @@ class AppendableLog:
         self.doomed: list[Doomed] = []
         self._chance = chance
         self._epoch = NO_LEADER_EPOCH  # in which this replica leads
-        self._epochs_due = False
+        self._epoch_unstored: LeaderEpoch | None = None  # in which it will, once there is room
+        self._epochs_due = epochs_due
         self._failure: OttlaError | None = None
         self._changing = False
         self._cleaning: asyncio.Task[object] | None = None
@@ -144,7 +147,8 @@ class AppendableLog:
         """
         if self._failure is not None or self._changing:
             self._check_usable()
-        assert leader_epoch == self._epoch, "begin_epoch comes first"
+        if leader_epoch != self._epoch:
+            self._check_stored(leader_epoch)
         header = valid.header
         producer_id = header.producer_id
         if producer_id >= 0:
@@ -188,7 +192,8 @@ class AppendableLog:
     ) -> Appended:
         """Append the end of a transaction as its coordinator asks for it (rule E4)."""
         self._check_usable()
-        assert leader_epoch == self._epoch, "begin_epoch comes first"
+        if leader_epoch != self._epoch:
+            self._check_stored(leader_epoch)
         self.producers.check_marker(
             marker,
             producer_id=producer_id,
@@ -298,6 +303,19 @@ class AppendableLog:
     def refuse(self, failure: OttlaError) -> None:
         """Take nothing more; what is there stays readable."""
         self._failure = self._failure or failure
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether a flush has to store what a full disk had no room for.
+
+        While that is the leader's epoch, nothing is appended.
+        """
+        return self._epoch_unstored is not None or self.damage_file.is_due
+
+    def _check_stored(self, leader_epoch: int) -> None:
+        """Refuse what an epoch brings that is not on the device (rule A1)."""
+        assert leader_epoch == self._epoch_unstored, "begin_epoch comes first"
+        raise DiskFull(f"{self.folder}: there is no room to store that epoch {leader_epoch} began")
 
     def _check_usable(self) -> None:
         if isinstance(self._failure, StorageFailure):

@@ -110,12 +110,13 @@ def parse_damage(text: str) -> dict[Offset, tuple[Damage, ...]]:
 class DamageFile:
     """The file of a partition's folder; there is none while nothing is damaged."""
 
-    __slots__ = ("_disk", "_folder", "_stored")
+    __slots__ = ("_disk", "_folder", "_stored", "is_due")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._folder = folder
         self._stored = ""
+        self.is_due = False  # it does not say yet what it was told to, for want of room
 
     @property
     def path(self) -> str:
@@ -132,11 +133,12 @@ class DamageFile:
 
     def store(self, text: str) -> None:
         """Let the file say what is damaged, on the device when this returns."""
-        if text == self._stored:
+        self.is_due = text != self._stored
+        if not self.is_due:
             return
         if text:
             write_atomically(self._disk, self.path, text.encode())
         else:
             self._disk.remove(self.path)
             self._disk.sync_folder(self._folder)
-        self._stored = text
+        self._stored, self.is_due = text, False

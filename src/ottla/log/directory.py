@@ -41,6 +41,7 @@ class DataDirectory:
         "disk",
         "failure",
         "id",
+        "is_full",
         "notes",
         "path",
         "stopped_cleanly",
@@ -51,6 +52,7 @@ class DataDirectory:
         self.path = path
         self.id: Uuid | None = None
         self.failure: StorageFailure | None = None
+        self.is_full = False  # since the last checkpoint that was stored
         self.notes: list[str] = []  # what a person should know
         self.stopped_cleanly = False
         self.clean_epoch: BrokerEpoch | None = None  # the broker's when it stopped cleanly
@@ -147,6 +149,7 @@ class DataDirectory:
             data = format_offsets(offsets()).encode()
             path = f"{self.path}/{name}"
             await self.disk.blocking(lambda: write_atomically(self.disk, path, data))
+            self.is_full = False
 
     # Leaving it.
 

@@ -1,9 +1,9 @@
 """What the log asks of a file system: the interface, and how small files are replaced.
 
 Invariant: whatever a disk is, a write is whole or it did not happen, every failure is a
-StorageFailure, and looking at a file that is missing is a FileNotFoundError. `files.py` has the
-real one; tests put in its place a disk that forgets what was not synced, tears writes, fills up
-and fails.
+StorageFailure, DiskFull when it changed nothing for want of room, and looking at a file that is
+missing is a FileNotFoundError. `files.py` has the real one; tests put in its place a disk that
+forgets what was not synced, tears writes, fills up and fails.
 """
 
 from collections.abc import Callable, Sequence

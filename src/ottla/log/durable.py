@@ -8,12 +8,14 @@ knows what is there, so the log takes nothing more (rule C5); what it has stays 
 from collections.abc import Callable
 from typing import TypeVar
 
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset
 from ottla.log.appending import AppendableLog
 from ottla.log.completion import uninterrupted
+from ottla.log.damage import format_damage
 from ottla.log.flushing import FlushPlan
 from ottla.log.names import LEADER_EPOCHS
+from ottla.log.segment import Indexes
 
 T = TypeVar("T")
 
@@ -35,7 +37,9 @@ class DurableLog(AppendableLog):
         """What `flush` does, for those who hold the turn."""
         end = min(self.next_offset, self.segments.active.records_end)
         closed, due = list(self.closed), self.snapshots.due
-        if self.recovery_point >= end and not (closed or due or self._epochs_due):
+        damage_file, damage = self.damage_file, format_damage(self.segments)
+        untold = self._epochs_due or damage_file.is_due
+        if self.recovery_point >= end and not (closed or due or untold):
             return
         epochs = (f"{self.folder}/{LEADER_EPOCHS}", self.epochs.format())
         plan = FlushPlan(
@@ -46,13 +50,41 @@ class DurableLog(AppendableLog):
             epochs if self._epochs_due else None,
         )
         self._epochs_due = False
-        stored = await self._in_thread(lambda: plan.carry_out(self.disk, self.snapshots))
+
+        def on_the_device() -> list[Indexes]:
+            if damage_file.is_due:
+                damage_file.store(damage)
+            return plan.carry_out(self.disk, self.snapshots)
+
+        try:
+            stored = await self._repeatable(on_the_device)
+        except DiskFull:
+            self._epochs_due |= plan.epochs is not None
+            raise
         for segment, indexes in zip(closed, stored, strict=True):
             segment.written_size = segment.size
             segment.use_indexes(indexes)
             self.closed.remove(segment)
         self.snapshots.note_written(due)
         self.recovery_point = Offset(max(self.recovery_point, end))
+        if not self._epochs_due:
+            self._note_stored_epochs()
+
+    def _note_stored_epochs(self) -> None:
+        """What the leader's epoch brings may be appended from now on."""
+        self._epochs_due = False
+        if self._epoch_unstored is not None:
+            self._epoch, self._epoch_unstored = self._epoch_unstored, None
+
+    async def _repeatable(self, call: Callable[[], T]) -> T:
+        """The same as `_in_thread` for what can be done again when a full disk has room."""
+        try:
+            return await self.disk.blocking(call)
+        except DiskFull:
+            raise
+        except StorageFailure as failure:
+            self._failure = failure
+            raise
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         """Do what waits for the device; if that fails the log takes nothing more (rule C5)."""

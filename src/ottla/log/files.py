@@ -2,7 +2,8 @@
 
 Invariant: nothing else in this folder opens, writes, syncs, renames or deletes. A write is whole
 or it did not happen: what a failed or short write left behind is cut off again, and if even that
-fails the file is broken for good. Every failure is a StorageFailure; a failed sync is never tried
+fails the file is broken for good. Every failure is a StorageFailure, DiskFull where there was no
+room and nothing was changed; a failed sync is never tried
 again, because the system may have dropped the pages it could not write.
 
 The log calls these through the `Disk` and `File` of `disk.py`.
@@ -20,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from ottla.errors import StorageFailure
+from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Room
 from ottla.protocol.primitives import Buffer
 
@@ -148,7 +149,7 @@ class OsFile:
     __del__ = close
 
     def _failure(self, what: str, error: OSError) -> StorageFailure:
-        return StorageFailure(f"{self._path}: {what}: {error.strerror or error}")
+        return _failure(what, self._path, error, full=not self._broken)
 
 
 class OsLock:
@@ -284,7 +285,7 @@ def _change(what: str, path: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except OSError as error:
-        raise StorageFailure(f"{path}: {what}: {error.strerror or error}") from error
+        raise _failure(what, path, error, full=what != "sync") from error
 
 
 def _look(what: str, path: str, call: Callable[[], T]) -> T:
@@ -294,4 +295,11 @@ def _look(what: str, path: str, call: Callable[[], T]) -> T:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageFailure(f"{path}: {what}: {error.strerror or error}") from error
+        raise _failure(what, path, error, full=False) from error
+
+
+def _failure(what: str, path: str, error: OSError, *, full: bool) -> StorageFailure:
+    """What to raise; `full` when nothing was changed, so that it can be done again."""
+    is_full = full and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    kind = DiskFull if is_full else StorageFailure
+    return kind(f"{path}: {what}: {error.strerror or error}")

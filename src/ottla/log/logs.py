@@ -1,7 +1,8 @@
 """All logs of a broker, over its data directories.
 
 Invariant: a partition is in one directory. A directory that fails goes offline as a whole: its
-logs take nothing more, what they hold stays readable, the other directories go on. Checkpoints
+logs take nothing more, what they hold stays readable, the other directories go on. One that is full
+refuses what needs room, and goes on when there is some. Checkpoints
 follow what changes them before anything relies on it: a recovery point that was lowered and a
 partition that was deleted are stored before the call returns.
 """
@@ -9,10 +10,11 @@ partition that was deleted are stored before the call returns.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, Self
 
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata
 from ottla.log.completion import uninterrupted
@@ -20,12 +22,7 @@ from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory, DirectoryRefused
 from ottla.log.disk import Disk, write_atomically
 from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, Loading, load
-from ottla.log.names import (
-    PARTITION_METADATA,
-    FolderState,
-    folder,
-    marked_folder,
-)
+from ottla.log.names import PARTITION_METADATA, FolderState, folder, marked_folder
 from ottla.log.recovery import open_log
 from ottla.log.rules import LogRules
 
@@ -229,6 +226,8 @@ class Logs:
             hosted = await self.disk.blocking(on_the_device)
         except StorageFailure as failure:
             self.fail(directory, failure)
+            with suppress(StorageFailure, FileNotFoundError):  # what there was room for
+                await self.disk.blocking(lambda: remove_folder(self.disk, path))
             raise
         self._hosted[partition] = hosted
         return hosted
@@ -326,8 +325,16 @@ class Logs:
     # Failing.
 
     def fail(self, directory: DataDirectory, failure: StorageFailure) -> None:
-        """Take a directory offline; whoever got a StorageFailure from one of its logs says so."""
+        """Take a directory offline; whoever got a StorageFailure from one of its logs says so.
+
+        One that is full stays: nothing was changed, and what is deleted makes room.
+        """
         if directory.failure is not None:
+            return
+        if isinstance(failure, DiskFull):
+            if not directory.is_full:
+                _LOG.error("%s is full, until there is room: %s", directory.path, failure)
+            directory.is_full = True
             return
         directory.failure = failure
         inside = self._inside(directory)
@@ -373,8 +380,8 @@ class Logs:
                     await self.guarded(hosted.directory, hosted.log.close)
 
             closing = [close_one(hosted) for hosted in self._inside(directory)]
-            await asyncio.gather(*closing, return_exceptions=True)
-            if directory.failure is None:
+            failures = await asyncio.gather(*closing, return_exceptions=True)
+            if directory.failure is None and not any(failures):
                 await self._leave(directory, broker_epoch)
         self.release()
 

@@ -9,8 +9,10 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 `truncate_fully_and_start_at` may lower the recovery point: it is stored before the next append.
 """
 
-from ottla.errors import ErrorCode, RequestError
-from ottla.ids import LeaderEpoch, Offset
+from contextlib import suppress
+
+from ottla.errors import DiskFull, ErrorCode, RequestError
+from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.completion import uninterrupted
 from ottla.log.cut import place_of_cut
@@ -93,14 +95,19 @@ class PartitionLog(ScrubbedLog):
 
     @uninterrupted
     async def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Lead from the log's end on; stored when this returns (rule A1)."""
+        """Lead from the log's end on; stored when this returns (rule A1).
+
+        On a full disk it leads for those who read, and takes records when a flush has stored it.
+        """
         async with self._work:
             self._check_usable()
-            if self.epochs.assign(epoch, self.next_offset) or self._epochs_due:
-                text = self.epochs.format()
-                await self._in_thread(lambda: self._write_epochs(text))
-                self._epochs_due = False
-            self._epoch = epoch
+            self._epoch, self._epoch_unstored = NO_LEADER_EPOCH, epoch
+            self._epochs_due |= self.epochs.assign(epoch, self.next_offset)
+            with suppress(DiskFull):
+                if self._epochs_due:
+                    text = self.epochs.format()
+                    await self._repeatable(lambda: self._write_epochs(text))
+                self._note_stored_epochs()
 
     def end_offset(self, epoch: int) -> EpochEnd | None:
         """Where an epoch ends in this log (rule A2)."""
@@ -165,7 +172,7 @@ class PartitionLog(ScrubbedLog):
 
         await self._in_thread(on_the_device)
         self.producers = await self._replayed(cut.end_offset)
-        self._epochs_due = False
+        self._note_stored_epochs()
 
     @uninterrupted
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -198,7 +205,7 @@ class PartitionLog(ScrubbedLog):
         self.segments = Segments([segment])
         self.closed.clear()
         self.epochs.clear()
-        self._epochs_due = False
+        self._note_stored_epochs()
         self.producers = Producers()
         self.log_start_offset = self.next_offset = self.recovery_point = offset
 

@@ -6,17 +6,17 @@ and what came after it is dropped (rule C3). What lies below the recovery point 
 that is met there is kept, and a segment that has any is checked as a whole (rule C4). Indexes,
 epochs and producers are made anew where files are missing, wrong, or behind the records (rule D3).
 What was cut is on the device before the log takes new records, so that the old ones cannot come
-back between them.
+back between them. A full disk keeps no log from being opened and read.
 
 Waits for the device throughout, so it is run in a thread or another process.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.errors import StorageFailure
+from ottla.errors import DiskFull, StorageFailure
 from ottla.ids import Offset
 from ottla.log.aborted import AbortedIndex
 from ottla.log.checking import Checking
@@ -33,7 +33,7 @@ from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import Producers
 from ottla.log.reading import read_waiting
-from ottla.log.replay import replayed
+from ottla.log.replay import epoch_starts, replayed
 from ottla.log.rules import LogRules
 from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
@@ -120,6 +120,7 @@ class _Opening:
         self.epoch_starts: list[EpochStart] = []  # in the batches that were checked
         self.rebuilt: list[Segment] = []  # those whose indexes were made anew
         self.epochs = EpochHistory()
+        self.epochs_due = False  # what the file does not say yet, for want of room
 
     def run(self, chance: Callable[[], float], progress: Progress) -> Recovered:
         tail = [] if self.clean or not self.segments else self._unflushed()
@@ -157,7 +158,7 @@ class _Opening:
         remove_all(self.disk, self.snapshots.forget(above=end))
         if producers is None:
             producers = replayed(segments, self.snapshots, end, self.rebuilt)
-        self._store(segments)
+        unwritten = self._store(segments)
         log = PartitionLog(
             self.disk,
             self.folder,
@@ -171,8 +172,10 @@ class _Opening:
             next_offset=end,
             # What was found in order may be in memory alone: the next flush moves this.
             recovery_point=Offset(min(self.recovery_point, end)),
+            epochs_due=self.epochs_due,
             chance=chance,
         )
+        log.closed += unwritten
         return Recovered(log, self.notes)
 
     # Segments.
@@ -364,34 +367,34 @@ class _Opening:
         latest = self.epochs.latest
         # Batches tell of later epochs. Below the recovery point the file knew them all.
         known_until = -1 if latest is None else latest.start_offset
-        for epoch, start in self.epoch_starts if latest is not None else _epoch_starts(segments):
+        for epoch, start in self.epoch_starts if latest is not None else epoch_starts(segments):
             if epoch >= 0 and known_until < start < end:
                 self.epochs.assign(epoch, start)
         self.epochs.truncate_from_start(self.log_start)
         text = self.epochs.format()
         if text != stored and (stored or list(self.epochs)):
-            write_atomically(self.disk, path, text.encode())
+            data = text.encode()
+            self.epochs_due = not self._has_room(lambda: write_atomically(self.disk, path, data))
 
     # The end.
 
-    def _store(self, segments: Segments) -> None:
-        """Let the disk be what the log believes, before anything is appended."""
+    def _store(self, segments: Segments) -> list[Segment]:
+        """Let the disk be what the log believes; the closed segments whose indexes have no room."""
         for segment in self.rebuilt:
-            segment.write_indexes(self.disk)
-            segment.written_size = segment.size
+            if self._has_room(lambda one=segment: one.write_indexes(self.disk)):
+                segment.written_size = segment.size
+                if segment is not segments.active:
+                    segment.use_indexes(segment.open_indexes(self.disk))
         if self.rebuilt or not self.clean:
             self.disk.sync_folder(self.folder)
-        self.damage_file.store(format_damage(segments))
-        for segment in self.rebuilt:
-            if segment is not segments.active:
-                segment.use_indexes(segment.open_indexes(self.disk))
+        self._has_room(lambda: self.damage_file.store(format_damage(segments)))
+        return [one for one in self.rebuilt if one.indexes_due and one is not segments.active]
 
-
-def _epoch_starts(segments: Segments) -> Iterator[EpochStart]:
-    """Every change of epoch in a log."""
-    known: int | None = None
-    for segment in segments:
-        for head in segment.heads(0, segment.size, read_waiting):
-            if head.leader_epoch != known:
-                known = head.leader_epoch
-                yield EpochStart(head.leader_epoch, head.base_offset)
+    def _has_room(self, write: Callable[[], None]) -> bool:
+        """Write what can be made anew, unless the disk is full: then a flush to come does it."""
+        try:
+            write()
+        except DiskFull as full:
+            self.notes.append(f"{full}: written when there is room")
+            return False
+        return True

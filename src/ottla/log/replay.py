@@ -1,4 +1,4 @@
-"""The state of the producers, read from the log alone (rule D3).
+"""The state of the producers, and the epochs, read from the log alone (rule D3).
 
 Invariant: what comes out is what a leader that wrote the same batches has, up to the batches that
 a snapshot does not keep. Records are not read, only headers and markers.
@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from ottla.ids import Offset
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.damage import damage_at
+from ottla.log.epochs import EpochStart
 from ottla.log.heads import WALK_BYTES, BrokenSegment
 from ottla.log.producers import CompletedTransaction, Producers
 from ottla.log.reading import read_waiting
@@ -44,6 +45,16 @@ def replayed(
             if header.producer_id >= 0:
                 replay(producers, segment, position, header, notes_aborted=rebuilds)
     return producers
+
+
+def epoch_starts(segments: Segments) -> Iterator[EpochStart]:
+    """Every change of epoch in a log; waits for the device."""
+    known: int | None = None
+    for segment in segments:
+        for head in segment.heads(0, segment.size, read_waiting):
+            if head.leader_epoch != known:
+                known = head.leader_epoch
+                yield EpochStart(head.leader_epoch, head.base_offset)
 
 
 def note_aborted(segment: Segment, completed: CompletedTransaction) -> None:

@@ -10,9 +10,10 @@ What is fetched is not checked on the way: it goes out uncopied, and whoever get
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import Offset
 from ottla.log.compactable import CompactableLog
 from ottla.log.damage import Damage, format_damage, lacks_records
@@ -127,7 +128,8 @@ class ScrubbedLog(CompactableLog):
         async with self._work:
             text = format_damage(self.segments)
             if self._failure is None:
-                await self._in_thread(lambda: self.damage_file.store(text))
+                with suppress(DiskFull):  # the next who finds damage writes it
+                    await self._repeatable(lambda: self.damage_file.store(text))
 
     async def _replayed(self, end: Offset) -> Producers:
         """The producers of the log as it is now, for those who hold the turn."""

@@ -109,8 +109,10 @@ class Upkeep:
             log = hosted.log
             unflushed = log.next_offset - log.recovery_point
             since_ms = now_ms - hosted.flushed_ms
-            if log.closed or flush_due(
-                log.rules, unflushed_messages=unflushed, since_flush_ms=since_ms
+            if (
+                log.closed
+                or log.waits_for_room
+                or flush_due(log.rules, unflushed_messages=unflushed, since_flush_ms=since_ms)
             ):
                 hosted.flushed_ms = now_ms
                 await self._attempt(hosted, log.flush)

@@ -110,11 +110,7 @@ class ClusterBroker:
         return Trouble(running.resume)
 
     def disk_full(self) -> Trouble:
-        """Let the disk take nothing more, until the trouble ends.
-
-        A broker takes a data directory offline that it cannot write to, and keeps it so until it
-        is started again.
-        """
+        """Let the disk take nothing more, until the trouble ends: then it goes on."""
         self._full += 1
 
         def end() -> None:

@@ -14,7 +14,7 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.errors import StorageFailure
+from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Room
 from ottla.protocol.primitives import Buffer
 
@@ -209,7 +209,7 @@ class SimulatedDisk:
         if self.capacity_bytes is not None:
             used = sum(len(node.data) for node in self._files.values())
             if used + more > self.capacity_bytes:
-                raise StorageFailure(f"{path}: write: no space left on the disk")
+                raise DiskFull(f"{path}: write: no space left on the disk")
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         """Open for reading and writing."""

@@ -9,7 +9,7 @@ like any other failure of a disk.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ottla.errors import StorageFailure
+from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import File, Lock, Room
 from ottla.log.files import OsDisk
 from ottla.protocol.primitives import Buffer
@@ -95,7 +95,7 @@ class TroubledDisk:
         """Fail when nothing more can be written."""
         self.check_there(what, path)
         if self._full():
-            raise StorageFailure(f"{path}: {what}: No space left on device")
+            raise DiskFull(f"{path}: {what}: No space left on device")
 
     # As any disk.
 

@@ -1,0 +1,231 @@
+"""A full disk: logs open and are read, nothing is appended, and all goes on when there is room."""
+
+import errno
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from log.brokers import EPOCH, append, created, lead, opened, partition, values
+from log.logs import FOLDER, SMALL, contents, fill, new_log
+from log.logs import append as append_batch
+from log.logs import opened as opened_log
+from ottla.errors import DiskFull, StorageFailure
+from ottla.ids import LeaderEpoch
+from ottla.log.disk import read_whole
+from ottla.log.epochs import EpochHistory
+from ottla.log.files import OsDisk
+from ottla.log.names import CLEAN_SHUTDOWN, DAMAGED_OFFSETS, LEADER_EPOCHS
+from ottla.log.upkeep import Upkeep, UpkeepRules
+from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.disk import Loss, SimulatedDisk, finish
+
+
+def used(disk: SimulatedDisk) -> int:
+    room = disk.room("/")
+    return room.total_bytes - room.usable_bytes
+
+
+def fill_up(disk: SimulatedDisk, left: int = 0) -> None:
+    disk.capacity_bytes = used(disk) + left
+
+
+def stored_epochs(disk: SimulatedDisk) -> list[tuple[int, int]]:
+    text = read_whole(disk, f"{FOLDER}/{LEADER_EPOCHS}").decode()
+    return [(epoch, start) for epoch, start in EpochHistory.parse(text)]
+
+
+@pytest.mark.parametrize("left", [0, 1, 10, 30, 60, 100, 200, 400, 1000])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_log_is_opened_and_read_on_a_full_disk(left: int, flushed: bool) -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 40)
+    if flushed:
+        finish(log.flush())
+    expected = contents(log)
+    disk.sync_folder(FOLDER)
+    for segment in log.segments:
+        segment.file.sync()
+    disk = disk.after_crash(Loss.ALL, Random(0))
+    fill_up(disk, left)
+    log = opened_log(disk, clean=False, recovery_point=log.recovery_point).log
+    finish(log.begin_epoch(LeaderEpoch(1)))
+    assert contents(log) == expected
+    with pytest.raises(DiskFull):
+        fill(log, 100, size=100)
+    disk.capacity_bytes = None
+    finish(log.flush())
+    offset = append_batch(log, b"there is room").base_offset
+    assert contents(log)[:40] == expected
+    assert contents(log)[-1] == (offset, b"there is room")
+    assert stored_epochs(disk) == [(0, 0), (1, 40)]
+    finish(log.flush())
+    assert not log.closed
+    assert all(one.offsets.is_in_file for one in list(log.segments)[:-1])
+    whole = contents(log)
+    again = opened_log(disk.after_crash(Loss.ALL, Random(0)), clean=False, recovery_point=0)
+    assert contents(again.log) == whole
+
+
+def test_epochs_that_had_no_room_when_the_log_was_opened_are_stored_later() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 5)
+    finish(log.close())
+    disk.remove(f"{FOLDER}/{LEADER_EPOCHS}")
+    fill_up(disk)
+    found = opened_log(disk, recovery_point=5)
+    assert any("written when there is room" in note for note in found.notes)
+    assert [*found.log.epochs] == [(0, 0)]
+    disk.capacity_bytes = None
+    finish(found.log.flush())
+    assert stored_epochs(disk) == [(0, 0)]
+
+
+def test_a1_nothing_is_appended_in_an_epoch_that_is_not_stored() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 3)
+    finish(log.flush())
+    stored = stored_epochs(disk)
+    fill_up(disk)
+    finish(log.begin_epoch(LeaderEpoch(7)))
+    assert log.waits_for_room
+    disk.capacity_bytes = None
+    for _ in range(2):
+        with pytest.raises(DiskFull, match="no room to store that epoch 7 began"):
+            append_batch(log, b"x")
+    assert stored_epochs(disk) == stored
+    finish(log.flush())
+    assert not log.waits_for_room
+    assert stored_epochs(disk) == [*stored, (7, 3)]
+    assert append_batch(log, b"x").base_offset == 3
+
+
+def test_damage_that_had_no_room_in_its_file_is_told_by_the_next_flush() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 40)
+    finish(log.flush())
+    disk.rot(f"{FOLDER}/00000000000000000000.log", 70)
+    fill_up(disk)
+
+    async def at_once(_: int) -> None:
+        """No pause."""
+
+    assert finish(log.scrub(at_once))
+    assert not disk.exists(f"{FOLDER}/{DAMAGED_OFFSETS}")
+    assert log.waits_for_room
+    disk.capacity_bytes = None
+    finish(log.flush())
+    assert disk.exists(f"{FOLDER}/{DAMAGED_OFFSETS}")
+    assert not log.waits_for_room
+
+
+def test_c6_a_full_directory_stays_online_and_goes_on_when_there_is_room() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for number in range(30):
+            append(hosted, b"%d" % number)
+        await hosted.log.flush()
+        await logs.store_checkpoints(hosted.directory)
+        expected = await values(hosted)
+        logs.release()
+        fill_up(disk)
+        logs = await opened(disk, clock)  # as after a kill
+        await lead(logs, 1)
+        hosted = logs[partition(0)]
+        assert await values(hosted) == expected
+        duties = Upkeep(logs, UpkeepRules, lambda name: logs[name].log.next_offset)
+        for _ in range(2):
+            with pytest.raises(DiskFull) as full:
+                append(hosted, b"x")
+            logs.fail(hosted.directory, full.value)
+            await duties.flush()
+            await duties.store_recovery_points()
+            await duties.store_high_watermarks()
+        with pytest.raises(DiskFull):
+            await created(logs, 1)
+        assert logs.online == logs.directories
+        assert hosted.directory.is_full
+        disk.capacity_bytes = None
+        await duties.flush()
+        await duties.store_recovery_points()
+        assert not hosted.directory.is_full
+        append(hosted, b"there is room")
+        await created(logs, 1)
+        assert await values(hosted) == [*expected, b"there is room"]
+        assert not [name for name in disk.names("/data") if "stray" in name]
+
+    simulated(program)
+
+
+class NoRoomForIndexes(SimulatedDisk):
+    """Has a little room, for the mark of a clean stop too."""
+
+    def check_room(self, more: int, path: str) -> None:
+        if path.endswith("index.tmp"):
+            raise DiskFull(f"{path}: write: no space left on the disk")
+
+
+def test_c2_a_directory_that_was_full_when_it_closed_is_not_clean() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = NoRoomForIndexes()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for number in range(30):
+            append(hosted, b"%d" % number + bytes(50))
+        expected = await values(hosted)
+        await logs.close(EPOCH)
+        assert not disk.exists(f"/data/{CLEAN_SHUTDOWN}")
+        again = await opened(disk, clock)
+        assert await values(again[partition(0)]) == expected
+
+    simulated(program)
+
+
+def test_only_what_changed_nothing_is_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = OsDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.write([b"abc"], 0)
+
+    def full(*args: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", full)
+        with pytest.raises(DiskFull, match="No space left"):
+            file.write([b"def"], 3)
+        patch.setattr(os, "ftruncate", full)
+        with pytest.raises(StorageFailure) as broken:
+            file.write([b"def"], 3)
+        assert not isinstance(broken.value, DiskFull)  # nobody knows what is there
+    other = disk.open(str(tmp_path / "g"), create=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        for sync in (other.sync, lambda: disk.sync_folder(str(tmp_path))):
+            with pytest.raises(StorageFailure) as failed:
+                sync()
+            assert not isinstance(failed.value, DiskFull)  # C5: never tried again
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        with pytest.raises(DiskFull):
+            disk.open(str(tmp_path / "h"), create=True)
+    disk.close()
+
+
+def test_c6_a_log_that_fills_its_disk_goes_on_where_it_was() -> None:
+    disk = SimulatedDisk(capacity_bytes=3000)
+    log = new_log(disk, SMALL)
+    with pytest.raises(DiskFull):
+        fill(log, 100)
+    held = contents(log)
+    disk.capacity_bytes = None
+    assert append_batch(log, b"x").base_offset == len(held)
+    assert contents(log) == [*held, (len(held), b"x")]
