@@ -10,9 +10,10 @@ through everything, and no later call is done either.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
+from copy import copy
 from enum import Enum
 from random import Random
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Room
@@ -182,7 +183,7 @@ class SimulatedDisk:
         self.capacity_bytes = capacity_bytes
         self.cold = False  # whether nothing is in the page cache
         self.is_cold: Callable[[str], bool] = lambda path: self.cold  # or what of it is not
-        self.calls: Final[list[tuple[str, str]]] = []
+        self.calls: list[tuple[str, str]] = []
         self.crash_at: int | None = None  # the number of the call that is not done any more
         self.fails: Callable[[str, str], bool] = lambda what, path: False
         self.now_ms = 0
@@ -329,20 +330,54 @@ class SimulatedDisk:
 
     def after_crash(self, loss: Loss, random: Random) -> "SimulatedDisk":
         """The disk as a machine finds it when it starts again."""
-        found = SimulatedDisk(capacity_bytes=self.capacity_bytes)
-        found.now_ms = self.now_ms
-        found._folders = set(self._folders)
         names = dict(self._synced_names)
         kept = 0 if loss is Loss.ALL else random.randrange(len(self._pending_names) + 1)
         for _, namings in self._pending_names[:kept]:
             _set(names, namings)
+        found: dict[str, _Node] = {}
         for path, node in names.items():
-            survivor = _Node()
+            survivor = found[path] = _Node()
             survivor.data = bytearray(node.after(loss, random))
             survivor.sync()
-            found._files[path] = survivor
-        found._synced_names = dict(found._files)
+        return self._next(found, dict(found), [])
+
+    def after_kill(self) -> "SimulatedDisk":
+        """The disk as the next process finds it when only the last one ended: nothing is lost.
+
+        What was not synced still is not. The ended process can do no more to it.
+        """
+        self.crash_at = 0
+        return self._next(dict(self._files), dict(self._synced_names), [*self._pending_names])
+
+    def _next(
+        self,
+        files: dict[str, _Node],
+        synced_names: dict[str, _Node],
+        pending_names: list[tuple[str, list[_Naming]]],
+    ) -> "SimulatedDisk":
+        """The same disk with other content, for the next process."""
+        found = copy(self)
+        found.renew(files, synced_names, pending_names)
         return found
+
+    def renew(
+        self,
+        files: dict[str, _Node],
+        synced_names: dict[str, _Node],
+        pending_names: list[tuple[str, list[_Naming]]],
+    ) -> None:
+        """Be as found by a new process: nothing is ordered, held or counted."""
+        self.cold = False
+        self.is_cold = lambda path: self.cold
+        self.calls = []
+        self.crash_at = None
+        self.fails = lambda what, path: False
+        self._files = files
+        self._folders = set(self._folders)
+        self._locks = set()
+        self._synced_names = synced_names
+        self._pending_names = pending_names
+        self._modified_ms = dict(self._modified_ms)
 
 
 def _set(names: dict[str, _Node], namings: Sequence[_Naming]) -> None:

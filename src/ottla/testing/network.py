@@ -1,0 +1,398 @@
+"""A network in memory: slow, uneven, at times broken, and the same for the same seed.
+
+Invariant: the bytes of one direction of a connection arrive in their order and at most once;
+between connections nothing is ordered. What was on its way when a connection broke is lost, and
+each side hears of it in its own time. As much is on its way as the window allows: beyond that the
+writer's buffer fills, and it is told to pause, as the event loop's own transports do it.
+"""
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, TypeVar
+
+from ottla.protocol.primitives import Buffer
+from ottla.testing.trace import Trace
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+WINDOW_BYTES: Final = 32 * 1024  # on their way or not yet taken, in each direction
+FIRST_FREE_PORT: Final = 49_152
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How the network is; chances are those of one piece that is sent."""
+
+    delay_s: float = 0.002  # at most, on a connection that is not slow
+    slow_delay_s: float = 0.1
+    slow_chance: float = 0.15  # of a connection, for as long as it lives
+    stall_s: float = 3.0
+    stall_chance: float = 0.002
+    cut_chance: float = 0.002
+    split_chance: float = 0.1  # that a piece arrives in two
+
+
+CALM: Final = Weather(slow_chance=0, stall_chance=0, cut_chance=0, split_chance=0)
+
+
+class SimulatedTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    def __init__(self, wire: "_Wire", protocol: asyncio.BaseProtocol, context: Context) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1024 + wire.number)})
+        self.peer: SimulatedTransport | None = None
+        self._wire = wire
+        self._protocol = protocol
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._unsent: deque[bytes] = deque()
+        self._unsent_size = 0
+        self._high, self._low = 64 * 1024, 16 * 1024
+        self._full = False
+        self._window = WINDOW_BYTES
+        self._flying: deque[bytes] = deque()  # sent by this end; b"" is its end
+        self._latest_s = 0.0  # when the last of them arrives
+        self._arrived: deque[bytes] = deque()
+        self._reading = True
+        self._closing = False
+        self._over = False  # connection_lost was called, or never will be
+
+    # What a protocol may ask for.
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who is told."""
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Tell another one from now on."""
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        """Whether it is closed or about to be."""
+        return self._closing
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Between these the writer pauses and goes on."""
+        self._high = 64 * 1024 if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that were written and are not on their way."""
+        return self._unsent_size
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """The two limits."""
+        return self._low, self._high
+
+    def is_reading(self) -> bool:
+        """Whether what arrives is handed on."""
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        """Keep what arrives."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """Hand on what has arrived, and what will."""
+        if not self._reading:
+            self._reading = True
+            self._soon(self._hand_on)
+
+    def write(self, data: Buffer) -> None:
+        """Send bytes."""
+        if self._closing or not len(data):
+            return
+        self._unsent.append(bytes(data))
+        self._unsent_size += len(data)
+        self._send()
+        if not self._full and self._unsent_size > self._high:
+            self._full = True
+            self._told().pause_writing()
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:  # Any: as the base class has it
+        """Send several pieces as one."""
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        """No: nobody needs it."""
+        return False
+
+    def close(self) -> None:
+        """Send what was written, then say that this was all."""
+        if not self._closing:
+            self._closing = True
+            if self._wire.whole:
+                self._send()
+            else:
+                self._soon(self._lose, None)
+
+    def abort(self) -> None:
+        """Close at once: what is on its way in both directions is lost."""
+        self._closing = True
+        if not self._over:
+            self._soon(self._lose, None)
+            self._wire.cut(but=self)
+
+    def vanish(self) -> None:
+        """Be gone without a word, as a machine whose cable was pulled; nobody is told."""
+        self._closing = self._over = True
+        self._wire.cut_silently()
+
+    # How bytes move.
+
+    def _told(self) -> asyncio.Protocol:
+        assert isinstance(self._protocol, asyncio.Protocol | asyncio.BufferedProtocol)
+        return self._protocol  # type: ignore[return-value] - what both have is all that is used
+
+    def _soon(self, call: Callable[..., None], *args: object) -> None:
+        self._loop.call_soon(call, *args, context=self._context)
+
+    def _send(self) -> None:
+        """Put on its way what the window takes."""
+        if not self._wire.whole:
+            return
+        while self._unsent and self._window:
+            data = self._unsent.popleft()
+            size = self._wire.piece_size(min(len(data), self._window))
+            if size < len(data):
+                self._unsent.appendleft(data[size:])
+            self._unsent_size -= size
+            self._window -= size
+            self._fly(data[:size])
+        if self._full and self._unsent_size <= self._low:
+            self._full = False
+            self._soon(self._told().resume_writing)
+        if self._closing and not self._unsent and not self._over:
+            self._fly(b"")
+            self._over = True
+            self._soon(self._tell_lost, None)
+
+    def _fly(self, data: bytes) -> None:
+        peer = self.peer
+        assert peer is not None
+        when_s = self._latest_s = max(self._latest_s, self._loop.time() + self._wire.delay_s())
+        self._flying.append(data)
+        # Not with the data: two that arrive at the same moment may be called in any order.
+        self._loop.call_at(when_s, peer._arrive, context=peer._context)  # noqa: SLF001
+
+    def _arrive(self) -> None:
+        """The oldest piece that the other end sent is here."""
+        peer = self.peer
+        assert peer is not None
+        if not peer._flying or self._over:  # noqa: SLF001 - lost on the way, or nobody is here
+            return
+        self._arrived.append(peer._flying.popleft())  # noqa: SLF001
+        if self._wire.breaks():
+            self._wire.cut()
+        else:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        peer = self.peer
+        assert peer is not None
+        while self._arrived and self._reading and not self._closing:
+            data = self._arrived.popleft()
+            self._wire.note(self, data)
+            if not data:
+                if not self._told().eof_received():
+                    self.close()
+                return
+            _give(self._protocol, data)
+            peer._window += len(data)  # noqa: SLF001
+            peer._send()  # noqa: SLF001
+
+    # How it ends.
+
+    def lose(self, after_s: float) -> None:
+        """Hear, after some time, that the connection broke."""
+        if not self._over:
+            self._loop.call_at(
+                self._loop.time() + after_s,
+                self._lose,
+                ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)),
+                context=self._context,
+            )
+
+    def _lose(self, reason: Exception | None) -> None:
+        self._closing = True
+        if not self._over:
+            self._over = True
+            self._tell_lost(reason)
+
+    def _tell_lost(self, reason: Exception | None) -> None:
+        self._drop()
+        self._protocol.connection_lost(reason)
+
+    def die(self) -> None:
+        """The process at this end is no more: nothing is told to it."""
+        self._closing = self._over = True
+        self._wire.cut(but=self)
+
+    def _drop(self) -> None:
+        self._unsent.clear()
+        self._unsent_size = 0
+        self._arrived.clear()
+
+    def empty(self) -> None:
+        """Lose what this end has sent or was sent."""
+        self._drop()
+        self._flying.clear()
+
+
+class _Wire:
+    """What the two ends of a connection share."""
+
+    def __init__(self, number: int, weather: Weather, random: Random, trace: Trace) -> None:
+        self.number = number
+        self.whole = True
+        self.ends: list[SimulatedTransport] = []
+        self._weather = weather
+        self._random = random
+        self._trace = trace
+        slow = random.random() < weather.slow_chance
+        self._delay_s = weather.slow_delay_s if slow else weather.delay_s
+
+    def delay_s(self) -> float:
+        delay_s = self._delay_s * (0.1 + 0.9 * self._random.random())
+        if self._random.random() < self._weather.stall_chance:
+            delay_s += self._weather.stall_s * self._random.random()
+        return delay_s
+
+    def breaks(self) -> bool:
+        return self._random.random() < self._weather.cut_chance
+
+    def piece_size(self, size: int) -> int:
+        if size > 1 and self._random.random() < self._weather.split_chance:
+            return self._random.randrange(1, size)
+        return size
+
+    def note(self, receiver: SimulatedTransport, data: bytes) -> None:
+        self._trace.note("arrived", self.number, self.ends.index(receiver), data)
+
+    def cut(self, but: SimulatedTransport | None = None) -> None:
+        """Break, and let the ends hear of it, except the one that knows."""
+        if self.whole:
+            self._trace.note("cut", self.number)
+            self.cut_silently()
+            for end in self.ends:
+                if end is not but:
+                    end.lose(self.delay_s())
+
+    def cut_silently(self) -> None:
+        self.whole = False
+        for end in self.ends:
+            end.empty()
+
+
+def _give(protocol: asyncio.BaseProtocol, data: bytes) -> None:
+    if isinstance(protocol, asyncio.BufferedProtocol):
+        rest = memoryview(data)
+        while len(rest):
+            room = memoryview(protocol.get_buffer(len(rest)))
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            rest = rest[count:]
+            protocol.buffer_updated(count)
+    else:
+        assert isinstance(protocol, asyncio.Protocol)
+        protocol.data_received(data)
+
+
+class _Server:
+    def __init__(self, host: "SimulatedHost", factory: Callable[[], Any], port: int) -> None:
+        self.host = host
+        self.factory = factory
+        self.port = port
+        self.accepts = False
+
+    async def start(self) -> None:
+        self.accepts = True
+
+    def close(self) -> None:
+        self.accepts = False
+        self.host.release(self)
+
+
+class SimulatedHost:
+    """A process on the network: what it listens on and its connections live as long as it."""
+
+    def __init__(self, network: "SimulatedNetwork", context: Context) -> None:
+        self.context = context  # in which its protocols are called
+        self.ends: list[SimulatedTransport] = []
+        self._network = network
+        self._servers: list[_Server] = []
+
+    async def hold(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str | None,
+        port: int,
+        backlog: int,
+    ) -> _Server:
+        """Take an address."""
+        server = _Server(self, protocol, self._network.take(port))
+        self._network.servers[server.port] = server
+        self._servers.append(server)
+        return server
+
+    def release(self, server: _Server) -> None:
+        """Let go of an address."""
+        if self._network.servers.get(server.port) is server:
+            del self._network.servers[server.port]
+
+    def die(self) -> None:
+        """End at once: nobody here hears of anything any more."""
+        for server in self._servers:
+            server.close()
+        for end in self.ends:
+            end.die()
+
+
+class SimulatedNetwork:
+    """Where simulated processes meet; `weather` may change at any time."""
+
+    def __init__(self, random: Random, trace: Trace, weather: Weather = CALM) -> None:
+        self.weather = weather
+        self.servers: dict[int, _Server] = {}
+        self._random = random
+        self._trace = trace
+        self._wires = 0
+
+    def host(self, context: Context | None = None) -> SimulatedHost:
+        """A new process."""
+        return SimulatedHost(self, copy_context() if context is None else context)
+
+    def take(self, port: int) -> int:
+        """A port that is free: the one asked for, or any for 0."""
+        if port == 0:
+            port = next(n for n in range(FIRST_FREE_PORT, 65536) if n not in self.servers)
+        if port in self.servers:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        return port
+
+    async def connect(self, factory: Callable[[], P], port: int) -> tuple[SimulatedTransport, P]:
+        """Connect as `loop.create_connection` does; ConnectionRefusedError if nobody listens."""
+        self._wires += 1
+        wire = _Wire(self._wires, self.weather, self._random, self._trace)
+        await asyncio.sleep(wire.delay_s())
+        server = self.servers.get(port)
+        if server is None or not server.accepts:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        ours = factory()
+        theirs: asyncio.BaseProtocol = server.factory()
+        client = SimulatedTransport(wire, ours, copy_context())
+        accepted = SimulatedTransport(wire, theirs, server.host.context)
+        client.peer, accepted.peer = accepted, client
+        wire.ends += [client, accepted]
+        server.host.ends.append(accepted)
+        asyncio.get_running_loop().call_soon(
+            theirs.connection_made, accepted, context=server.host.context
+        )
+        ours.connection_made(client)
+        return client, ours
