@@ -1,6 +1,7 @@
 """A whole broker: topics are made, records come and go, and all of it is there after a restart."""
 
 import asyncio
+import shutil
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from broker.nodes import Client, broker, run
 from ottla.errors import ErrorCode
-from ottla.ids import Uuid
+from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import Answer
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
@@ -334,5 +335,34 @@ def test_a_deleted_topic_is_gone_and_may_be_made_again(tmp_path: Path) -> None:
             assert await fetch(client, second) == []
             found = await client.ask(fetch_request(first, 0), FetchResponse)
             assert found.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(scenario)
+
+
+def test_a_topic_has_nothing_of_one_that_had_its_name_and_whose_deletion_was_cut_short(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        left, aside = tmp_path / "data" / "t-0", tmp_path / "aside"
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            await produce(client, "t", batch(b"old"))
+        shutil.copytree(left, aside)
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await client.ask(
+                DeleteTopicsRequest(
+                    topics=[DeleteTopicState(name="t", topic_id=ZERO_UUID)], timeout_ms=1000
+                ),
+                DeleteTopicsResponse,
+            )
+        shutil.copytree(aside, left)  # as if it had died once the deletion was stored
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            assert await produce(client, "t", batch(b"new")) == (0, 0)
+        async with broker(tmp_path) as running:
+            assert await produce(await running.client(), "t", batch(b"newer")) == (0, 1)
 
     run(scenario)

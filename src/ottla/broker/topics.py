@@ -25,6 +25,7 @@ from ottla.controller.store import ClusterStore, Elected
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.loading import HostedLog
+from ottla.log.names import FolderState
 from ottla.metrics import TopicCounts
 from ottla.replication.partition import Partition
 from ottla.settings import broker
@@ -241,6 +242,11 @@ class Topics:
         state, key = self._state, TopicPartition(found.name, index)
         settings = state.settings
         hosted: HostedLog | None = state.logs.get(key)
+        if hosted is not None and hosted.topic_id not in (None, found.id):
+            # Of a topic that had this name: its deletion was stored and then cut short.
+            _LOG.warning("%s is of another topic of this name; put aside", hosted.log.folder)
+            await state.logs.delete([key], FolderState.STRAY)
+            hosted = None
         if hosted is None:
             rules = settings.log_rules(found.name)
             hosted = await state.logs.create(key, found.id, rules, avoid=self._cordoned())
