@@ -97,3 +97,36 @@ def dump(
         output=output,
     )
     raise typer.Exit(run(request))
+
+
+@app.command("adopt")
+def adopt(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR…",
+            help="All data directories of the broker, in the order of its log.dirs.",
+            exists=True,
+            file_okay=False,
+            show_default=False,
+        ),
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only tell what would become of it; change nothing.")
+    ] = False,
+    node_id: Annotated[
+        int | None,
+        typer.Option("--node-id", min=0, help="Refuse the data of any other broker than this."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take over the data of a stopped Kafka that was a single broker.
+
+    Its topics keep their ids, records, settings and the offsets that groups have committed. The
+    logs stay as they are; what is added is one file in the first directory, and without it Kafka
+    can have its data back, as long as nothing was produced here. Exit code: 0 when it is done or
+    could be, 1 when it is refused, 2 for a wrong use.
+    """
+    from ottla.cli.log_adopt import run
+
+    raise typer.Exit(run(directories, node_id=node_id, check_only=check, output=output))
