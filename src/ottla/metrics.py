@@ -49,7 +49,7 @@ REQUEST_SECONDS: Final = Metric("ottla_request_seconds", Kind.HISTOGRAM, ("api",
 REQUEST_ERRORS: Final = Metric("ottla_request_errors_total", Kind.COUNTER, ("api", "error"),
     "Errors in answers, each partition and each group for itself.", "kafka.network:type=RequestMetrics,name=ErrorsPerSec")
 BYTES_IN: Final = Metric("ottla_topic_bytes_in_total", Kind.COUNTER, ("topic",),
-    "Bytes of the batches that were appended, compressed as they came. A repeat of an idempotent producer is not appended again.", "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec")
+    "Bytes of the batches that were appended, as they are stored. A repeat of an idempotent producer is not appended again.", "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec")
 RECORDS_IN: Final = Metric("ottla_topic_records_in_total", Kind.COUNTER, ("topic",),
     "Records that were appended.", "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec")
 BYTES_OUT: Final = Metric("ottla_topic_bytes_out_total", Kind.COUNTER, ("topic",),

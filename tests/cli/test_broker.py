@@ -13,6 +13,9 @@ from typing import Any
 
 import aiokafka
 import kafka
+import pytest
+
+from broker.event_log import read_json, read_text
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 
@@ -29,10 +32,10 @@ class Running:
 
 
 @contextmanager
-def dev(folder: Path, *overrides: str) -> Generator[Running]:
+def dev(folder: Path, *overrides: str, log_format: str = "text") -> Generator[Running]:
     options = [word for one in overrides for word in ("--override", one)]
     process = subprocess.Popen(
-        [OTTLA, "dev", "--port", "0", "--data", str(folder), *options],
+        [OTTLA, "dev", "--port", "0", "--data", str(folder), "--log-format", log_format, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -178,3 +181,29 @@ def test_a_group_shares_a_topic_and_resumes_where_it_committed(tmp_path: Path) -
         assert running.stop() == 0
     with dev(tmp_path) as running:
         asyncio.run(asyncio.wait_for(resume(running.address), 60))
+
+
+@pytest.mark.parametrize(("form", "read"), [("text", read_text), ("json", read_json)])
+def test_the_log_is_one_readable_line_for_each_event(
+    tmp_path: Path, form: str, read: Callable[[str], dict[str, str]]
+) -> None:
+    with dev(tmp_path, "ottla.metrics.listener=127.0.0.1:0", log_format=form) as running:
+        running.process.send_signal(signal.SIGINT)
+        running.process.wait(30)
+        assert running.process.stdout is not None
+        assert running.process.stderr is not None
+        told, written = running.process.stdout.read(), running.process.stderr.read()
+    assert "  metrics  http://127.0.0.1:" in told
+    events = [read(line) for line in written.splitlines()]
+    assert [one["event"] for one in events] == [
+        "broker starting",
+        "data directory open",
+        "listening",
+        "metrics shown",
+        "broker started",
+        "asked to stop",
+        "broker stopped",
+    ]
+    assert events[-2]["signal"] == "SIGINT"
+    assert {one["level"] for one in events} == {"info"}
+    assert running.process.returncode == 0

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -307,7 +307,10 @@ def test_a_directory_that_disappears_is_offline_with_a_clear_error(
         disk.close()
 
     asyncio.run(program())
-    assert "one is offline with its 1 partitions" in caplog.text
+    (told,) = [one.args for one in caplog.records if one.msg == "data directory offline"]
+    assert isinstance(told, Mapping)
+    assert str(told["directory"]).endswith("/one")
+    assert told["partitions"] == 1
 
 
 def test_a_directory_that_cannot_be_opened_is_left_out_while_there_is_another() -> None:
@@ -422,8 +425,9 @@ def test_an_unclean_start_reports_while_it_checks(caplog: pytest.LogCaptureFixtu
     simulated(program)
     assert "4 of 6 partitions open" in caplog.text
     assert "s left" in caplog.text
-    assert "6 partitions opened in" in caplog.text
-    assert "an unclean stop" in caplog.text
+    (told,) = [one.args for one in caplog.records if one.msg == "data directory open"]
+    assert isinstance(told, Mapping)
+    assert (told["partitions"], told["clean"]) == (6, False)
 
 
 async def history(logs: Logs, flushed: dict[int, int]) -> None:

@@ -19,14 +19,17 @@ from ottla.groups.committing import not_stored_answer
 from ottla.groups.coordinator import Coordinator, partition_for
 from ottla.groups.effects import (
     Append,
+    AssignmentStored,
     CancelTimer,
     Effect,
+    EmptyGenerationStored,
     OffsetsStored,
     RequestToken,
     Respond,
     SetTimer,
     Then,
     Timer,
+    TimerKind,
     TopicRecord,
 )
 from ottla.groups.events import (
@@ -120,6 +123,8 @@ class PartitionCoordinator:
 
     def tell(self, event: Event) -> None:
         """Let something happen to the groups."""
+        if isinstance(event, Appended):
+            _log_stored(event.append.then)
         self._carry_out(self.groups.step(event, self._clock.now_ms()))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
@@ -140,7 +145,10 @@ class PartitionCoordinator:
                 if future is not None and not future.done():
                     future.set_result(effect.answer)
             case SetTimer():
-                self._cancel(effect.timer)
+                timer = effect.timer
+                if timer.kind is TimerKind.JOIN and timer not in self._timers:
+                    _LOG.info("group rebalances", {"group": timer.group_id})
+                self._cancel(timer)
                 delay_s = max(effect.at_ms - self._clock.now_ms(), 0) / 1000
                 self._timers[effect.timer] = asyncio.get_running_loop().call_later(
                     delay_s, self._fire, TimerFired(effect.timer, effect.version)
@@ -157,6 +165,9 @@ class PartitionCoordinator:
 
     def _fire(self, fired: TimerFired) -> None:
         self._timers.pop(fired.timer, None)
+        if fired.timer.kind is TimerKind.SESSION:
+            about = {"group": fired.timer.group_id, "member": fired.timer.member_id}
+            _LOG.info("member not heard of", about)
         self.tell(fired)
 
     # Appending.
@@ -224,6 +235,15 @@ class PartitionCoordinator:
                 if not _added(builder, record, now_ms):
                     raise RequestError(ErrorCode.MESSAGE_TOO_LARGE)
         yield builder.build()
+
+
+def _log_stored(then: Then) -> None:
+    if isinstance(then, AssignmentStored):
+        members = len(then.assignments)
+        about = {"group": then.group_id, "generation": then.generation, "members": members}
+        _LOG.info("group stable", about)
+    elif isinstance(then, EmptyGenerationStored):
+        _LOG.info("group empty", {"group": then.group_id})
 
 
 def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:

@@ -93,6 +93,7 @@ class Node:
 
     async def _start(self) -> None:
         around, config = self._around, self._config
+        began_s = around.clock.elapsed_s()
         session = await around.coordination.connect(self._session_changed)
         self._exit.push_async_callback(session.close)
         await ensure(session, PERSISTENT_PATHS)
@@ -132,8 +133,17 @@ class Node:
         topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
         state.topics = topics
         await topics.lead_all()
-        _LOG.info("broker %d leads the partitions of %d topics", self.id, len(stored))
         await self._serve(state)
+        _LOG.info(
+            "broker started",
+            {
+                "node": self.id,
+                "cluster": cluster_id,
+                "topics": len(stored),
+                "partitions": len(state.partitions),
+                "seconds": round(around.clock.elapsed_s() - began_s, 3),
+            },
+        )
 
     async def _join(self, session: Session) -> tuple[Office, BrokerEpoch]:
         config, now_ms = self._config, self._around.clock.now_ms()
@@ -219,6 +229,11 @@ class Node:
         for listener in self._listeners:
             self._run(listener.keep())
             await listener.start()
+            address = self.addresses[listener.name]
+            _LOG.info(
+                "listening",
+                {"listener": listener.name, "host": address.host, "port": address.port},
+            )
             # Listeners are closed before anything else ends.
             self._exit.push_async_callback(listener.close)
         self._exit.callback(_let_go_of_waiting, state)
@@ -243,7 +258,7 @@ class Node:
             return
         self._exit.callback(server.close)
         self.metrics = Address(host or "localhost", opened)
-        _LOG.info("metrics", {"url": f"http://{self.metrics.host}:{opened}/metrics"})
+        _LOG.info("metrics shown", {"url": f"http://{self.metrics.host}:{opened}/metrics"})
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on beside the others until the broker stops."""
@@ -260,7 +275,7 @@ class Node:
 
     def _session_changed(self, now: SessionState) -> None:
         if now is not SessionState.CONNECTED:
-            _LOG.error("coordination: %s", now.value)
+            _LOG.error("coordination session changed", {"state": now.value})
 
 
 def _refuse_unprotected(config: Config) -> None:
@@ -284,7 +299,7 @@ def _let_go_of_waiting(state: BrokerState) -> None:
 
 def _complain(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _LOG.error("a duty of the broker ended: %r", error, exc_info=error)
+        _LOG.error("a duty of the broker ended", exc_info=error)
 
 
 async def _cluster_id(session: Session, new_id: Callable[[], Uuid]) -> str:

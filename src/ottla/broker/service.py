@@ -13,8 +13,10 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import metadata
 from typing import Final
 
+from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.node import Node, Surroundings
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
@@ -72,10 +74,16 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
         raise OttlaError("zookeeper.connect: a cluster of several brokers is not served yet")
     if not COMPILED:
         _LOG.warning("the kernel is not compiled: records cost about 50 times the CPU")
+    _LOG.info("broker starting", {"version": metadata.version("ottla"), "pid": os.getpid()})
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        _LOG.info("asked to stop", {"signal": number.name})
+        stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stop, number)
     clock, disk = SystemClock(), OsDisk()
     store: EmbeddedStore | None = None
     try:
@@ -95,7 +103,7 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
         async with Node(config, _node_id(config, disk, first), around) as node:
             started(node)
             await stopping.wait()
-            _LOG.info("asked to stop")
+        _LOG.info("broker stopped")
     finally:
         if store is not None:
             await store.close()
@@ -111,10 +119,9 @@ def _node_id(config: Config, disk: OsDisk, first: str) -> BrokerId:
     return FIRST_BROKER if meta is None or meta.node_id is None else meta.node_id
 
 
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """One line for each event."""
+def log_to_stderr(form: LineFormat = LineFormat.TEXT, level: str = "info") -> None:
+    """One line for each event from this level on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    with suppress(ValueError):
-        logging.getLogger("ottla").setLevel(level)
+    handler.setFormatter(EventLines(form))
+    logging.getLogger("ottla").setLevel(level.upper())
     logging.getLogger().addHandler(handler)

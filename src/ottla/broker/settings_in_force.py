@@ -18,7 +18,7 @@ from ottla.settings.endpoints import listeners
 from ottla.settings.layers import Layers
 from ottla.settings.problems import InvalidSettings
 from ottla.settings.resolution import dynamic_config, topic_overrides
-from ottla.settings.table import CLUSTER_WIDE, PER_BROKER, Setting
+from ottla.settings.table import CLUSTER_WIDE, PER_BROKER, Setting, Table
 
 # What compression.type says; None keeps what the producer chose.
 _STORED_AS: Final[Mapping[str, Compression | None]] = {
@@ -156,3 +156,16 @@ class SettingsInForce:
     def in_sync_min(self, name: str) -> int:
         """How many replicas have to be in sync for acks=all."""
         return self.topic(name)[topic.MIN_INSYNC_REPLICAS]
+
+
+def described_changes(before: Mapping[str, str], after: Mapping[str, str], table: Table) -> str:
+    """What is set anew and what is set no more; only what all may see is shown with its value."""
+
+    def shown(name: str, value: str) -> str:
+        row = table.find(name)
+        return value if isinstance(row, Setting) and not row.sensitive else "(hidden)"
+
+    changed = [
+        f"{name}={shown(name, value)}" for name, value in after.items() if before.get(name) != value
+    ]
+    return ", ".join(changed + [f"{name} unset" for name in before if name not in after])

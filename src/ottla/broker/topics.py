@@ -8,8 +8,10 @@ starts again. A partition is in the broker's state exactly while this broker lea
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.settings_in_force import described_changes
 from ottla.broker.state import BrokerState
 from ottla.cluster.creation import (
     AskedTopic,
@@ -29,8 +31,12 @@ from ottla.log.names import FolderState
 from ottla.metrics import TopicCounts
 from ottla.replication.partition import Partition
 from ottla.settings import broker
+from ottla.settings.broker import BROKER
+from ottla.settings.topic import TOPIC
 
 _LOG = logging.getLogger(__name__)
+
+REPORT_SECONDS: Final = 5.0  # between two lines about a start that takes long
 
 
 class Topics:
@@ -54,7 +60,13 @@ class Topics:
 
     async def lead_all(self) -> None:
         """Lead every partition that this broker has, in a new epoch."""
-        for name in list(self._state.image.topics):
+        topics = list(self._state.image.topics)
+        clock = self._state.clock
+        reported_s = clock.elapsed_s()
+        for number, name in enumerate(topics):
+            if clock.elapsed_s() - reported_s >= REPORT_SECONDS:
+                reported_s = clock.elapsed_s()
+                _LOG.info("taking the lead", {"topics": number, "of": len(topics)})
             await self._lead(name)
         known = {
             TopicPartition(name, PartitionIndex(index))
@@ -64,8 +76,8 @@ class Topics:
         for hosted in self._state.logs:
             if hosted.partition not in known:
                 _LOG.warning(
-                    "%s: the cluster knows no such partition; its folder is left alone",
-                    hosted.log.folder,
+                    "the cluster knows no such partition; its folder is left alone",
+                    {"folder": hosted.log.folder},
                 )
 
     # Changes.
@@ -87,6 +99,15 @@ class Topics:
             self._state.settings.know([(made.name, values)])
             self._state.image = image.with_topics([made])
             await self._lead(made.name)
+            _LOG.info(
+                "topic created",
+                {
+                    "topic": made.name,
+                    "id": made.id,
+                    "partitions": len(assignment),
+                    "settings": described_changes({}, values, TOPIC),
+                },
+            )
             return self._state.image.topics[made.name]
 
     async def create_missing(self, name: str) -> None:
@@ -130,6 +151,7 @@ class Topics:
             await self._drop(
                 [TopicPartition(name, PartitionIndex(n)) for n in range(len(found.partitions))]
             )
+            _LOG.info("topic deleted", {"topic": name, "id": found.id})
 
     async def grow(
         self,
@@ -154,6 +176,7 @@ class Topics:
             grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
             self._state.image = image.with_topics([grown])
             await self._lead(name, range(len(present), count))
+            _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
 
     async def set_config(
         self, name: str, values: Mapping[str, str], *, validate_only: bool = False
@@ -166,8 +189,10 @@ class Topics:
             if validate_only:
                 return
             await self._store.set_topic_config(name, values)
+            changes = described_changes(self._state.settings.topic_values(name), values, TOPIC)
             self._state.settings.know([(name, values)])
             self.apply_config(name)
+            _LOG.info("settings changed", {"topic": name, "settings": changes})
 
     async def set_broker_config(
         self, values: Mapping[str, str], *, own: bool, validate_only: bool = False
@@ -178,9 +203,12 @@ class Topics:
             if validate_only:
                 return
             await self._store.set_broker_config(self._state.id if own else None, values)
+            changes = described_changes(self._state.settings.broker_values(own=own), values, BROKER)
             self._state.settings.set_broker(values, own=own)
             for name in self._state.image.topics:
                 self.apply_config(name)
+            whose = str(self._state.id) if own else "all"
+            _LOG.info("settings changed", {"broker": whose, "settings": changes})
 
     def apply_config(self, name: str) -> None:
         """Let the partitions of a topic obey its settings as they are now."""

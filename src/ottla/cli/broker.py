@@ -6,7 +6,7 @@ What does the work is imported when it is used: other commands start without it.
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +19,15 @@ OverrideOption = Annotated[
     typer.Option("--override", metavar="KEY=VALUE", help="A setting that wins over the file."),
 ]
 
+FormatOption = Annotated[
+    Literal["text", "json"],
+    typer.Option("--log-format", help="The lines on stderr: key=value, or an object each."),
+]
+LevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option("--log-level", help="What is worth a line."),
+]
+
 
 def broker(
     config: Annotated[
@@ -26,10 +35,12 @@ def broker(
         typer.Option("--config", help="A properties file.", exists=True, dir_okay=False),
     ] = None,
     override: OverrideOption = None,
+    log_format: FormatOption = "text",
+    log_level: LevelOption = "info",
 ) -> None:
     """Run a broker in the foreground until it is asked to stop."""
     text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
-    _run(text, str(config), override or [], lambda node: None)
+    _run(text, str(config), override or [], lambda node: None, log_format, log_level)
 
 
 def dev(
@@ -40,6 +51,8 @@ def dev(
         Path, typer.Option("--data", help="Where its data are.", file_okay=False)
     ] = Path(".ottla"),
     override: OverrideOption = None,
+    log_format: FormatOption = "text",
+    log_level: LevelOption = "info",
 ) -> None:
     """Run a broker for development, with its data in ./.ottla."""
     settings = [
@@ -68,7 +81,7 @@ def dev(
             f"There is no authentication yet: use it on trusted networks only."
         )
 
-    _run(None, "", settings, explain)
+    _run(None, "", settings, explain, log_format, log_level)
 
 
 def _metrics(node: "Node") -> str:
@@ -78,8 +91,14 @@ def _metrics(node: "Node") -> str:
 
 
 def _run(
-    text: str | None, source: str, overrides: Sequence[str], started: "Callable[[Node], None]"
+    text: str | None,
+    source: str,
+    overrides: Sequence[str],
+    started: "Callable[[Node], None]",
+    log_format: str,
+    log_level: str,
 ) -> None:
+    from ottla.broker.event_lines import LineFormat
     from ottla.broker.service import log_to_stderr, run
     from ottla.errors import OttlaError
     from ottla.settings.problems import InvalidSettings
@@ -94,7 +113,7 @@ def _run(
     except InvalidSettings as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    log_to_stderr()
+    log_to_stderr(LineFormat(log_format), log_level)
     try:
         run(config, started)
     except AddressTaken as error:

@@ -139,11 +139,13 @@ class Logs:
             self._leave_out(directory.path, directory.failure)
             return None
         _LOG.info(
-            "%s: %d partitions opened in %.1f s after %s stop",
-            directory.path,
-            len(loaded.logs),
-            self.clock.elapsed_s() - started,
-            "a clean" if directory.stopped_cleanly else "an unclean",
+            "data directory open",
+            {
+                "directory": directory.path,
+                "partitions": len(loaded.logs),
+                "seconds": round(self.clock.elapsed_s() - started, 3),
+                "clean": directory.stopped_cleanly,
+            },
         )
         return loaded
 
@@ -161,7 +163,7 @@ class Logs:
         self._deleted += [(0, path) for path in loaded.deleted]
 
     def _leave_out(self, path: str, failure: StorageFailure) -> None:
-        _LOG.error("%s cannot be used: %s", path, failure)
+        _LOG.error("data directory cannot be used", {"directory": path, "reason": str(failure)})
         self.missing[path] = failure
 
     # What there is.
@@ -340,7 +342,8 @@ class Logs:
         inside = self._inside(directory)
         for hosted in inside:
             hosted.log.refuse(failure)
-        _LOG.error("%s is offline with its %d partitions: %s", directory.path, len(inside), failure)
+        about = {"directory": directory.path, "partitions": len(inside), "reason": str(failure)}
+        _LOG.error("data directory offline", about)
         self._offline(directory, [hosted.partition for hosted in inside])
 
     @uninterrupted
