@@ -1,5 +1,6 @@
 """A broker in a process of its own, on a port that stays its own while it is down."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -89,6 +90,18 @@ class BrokerProcess:
     def resident_peak_bytes(self) -> int:
         """The most memory that it had since it was asked to forget."""
         return self._status_bytes("VmHWM")
+
+    def ports(self) -> set[int]:
+        """Where it listens."""
+        descriptors = Path(f"/proc/{self.pid}/fd").iterdir()
+        links = {os.readlink(one) for one in descriptors if one.is_symlink()}
+        found: set[int] = set()
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/{self.pid}/net/{table}").read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == "0A" and f"socket:[{words[9]}]" in links:
+                    found.add(int(words[1].rpartition(":")[2], 16))
+        return found
 
     def forget_peak(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")

@@ -1,6 +1,7 @@
 """A cluster inside a test: clients that are not ours use it, and what happens to it happens."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -219,6 +220,20 @@ def test_the_settings_count(run: Run) -> None:
             await producer.start()
             assert await producer.partitions_for("t") == {0, 1, 2}
             await producer.stop()
+
+    run(scenario)
+
+
+def test_its_metrics_can_be_looked_at(run: Run) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        settings = {"ottla.metrics.listener": f"127.0.0.1:{port}"}
+        async with Cluster(settings=settings):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b"ok" in await reader.read()
+            writer.close()
 
     run(scenario)
 

@@ -7,7 +7,7 @@ every connection is closed, as for a process that was killed.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from ottla.protocol.primitives import Buffer
 from ottla.transport.network import Server, TcpNetwork
@@ -30,7 +30,7 @@ class TroubledNetwork:
         backlog: int,
     ) -> Server:
         """Take an address."""
-        server = await self._network.hold(lambda: _Door(protocol(), self), host, port, backlog)
+        server = await self._network.hold(lambda: _door(protocol(), self), host, port, backlog)
         self._servers.append(server)
         return server
 
@@ -71,12 +71,14 @@ class TroubledNetwork:
         self._gates.discard(gate)
 
 
-class _Door(asyncio.BufferedProtocol):
+P = TypeVar("P", asyncio.Protocol, asyncio.BufferedProtocol)
+
+
+class _Door(asyncio.BaseProtocol, Generic[P]):
     """What the event loop calls; it passes everything on, with a gate for the transport."""
 
-    def __init__(self, protocol: asyncio.BaseProtocol, network: TroubledNetwork) -> None:
-        # Whatever listens here reads into its own buffers.
-        self._protocol = cast("asyncio.BufferedProtocol", protocol)
+    def __init__(self, protocol: P, network: TroubledNetwork) -> None:
+        self._protocol = protocol
         self._network = network
         self._gate: _Gate | None = None
 
@@ -89,12 +91,6 @@ class _Door(asyncio.BufferedProtocol):
             self._network.leave(self._gate)
         self._protocol.connection_lost(exc)
 
-    def get_buffer(self, sizehint: int) -> Buffer:
-        return cast("Buffer", self._protocol.get_buffer(sizehint))
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._protocol.buffer_updated(nbytes)
-
     def eof_received(self) -> bool | None:
         return self._protocol.eof_received()
 
@@ -103,6 +99,26 @@ class _Door(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._protocol.resume_writing()
+
+
+class _PlainDoor(_Door[asyncio.Protocol], asyncio.Protocol):
+    def data_received(self, data: bytes) -> None:
+        self._protocol.data_received(data)
+
+
+class _BufferedDoor(_Door[asyncio.BufferedProtocol], asyncio.BufferedProtocol):
+    def get_buffer(self, sizehint: int) -> Buffer:
+        return cast("Buffer", self._protocol.get_buffer(sizehint))
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._protocol.buffer_updated(nbytes)
+
+
+def _door(protocol: asyncio.BaseProtocol, network: TroubledNetwork) -> asyncio.BaseProtocol:
+    if isinstance(protocol, asyncio.BufferedProtocol):
+        return _BufferedDoor(protocol, network)
+    assert isinstance(protocol, asyncio.Protocol)
+    return _PlainDoor(protocol, network)
 
 
 class _Gate(asyncio.Transport):
