@@ -350,6 +350,36 @@ def test_tags_that_nobody_knows_are_skipped() -> None:
     assert FetchRequest.decode(tagged, 14) == FetchRequest.decode(raw, 14)
 
 
+@pytest.mark.parametrize(
+    ("cls", "version", "head", "tail"),
+    [
+        (ProduceRequest, 9, bytes(7), bytes(2)),
+        (FetchRequest, 12, bytes(25), b"\0\1\1\0"),
+        (FetchResponse, 12, bytes(10), bytes(2)),
+    ],
+    ids=("ProduceRequest", "FetchRequest", "FetchResponse"),
+)
+def test_a_name_whose_length_takes_two_bytes(
+    cls: type[Message], version: int, head: bytes, tail: bytes
+) -> None:
+    """Taken for one byte, its length ends the name where its last byte is a count of nothing."""
+    raw = head + b"\2" + uvarint(129) + b"n" * 127 + b"\1" + tail
+    assert_read_alike(cls, version, raw)
+    with pytest.raises(ProtocolViolation, match="null"):
+        cls.decode(raw, version)
+
+
+@pytest.mark.parametrize("version", [12, 14])
+def test_the_tag_of_a_follower_means_nothing_before_version_15(version: int) -> None:
+    request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=())
+    follower = FetchRequest(
+        max_wait_ms=1, min_bytes=1, topics=(), replica_state=ReplicaState(replica_id=3)
+    ).encode(15)
+    tagged = request.encode(version)[:-1] + follower[len(request.encode(15)) - 1 :]
+    assert_read_alike(FetchRequest, version, tagged)
+    assert FetchRequest.decode(tagged, version) == request
+
+
 ODD: Final[tuple[object, ...]] = (
     None,
     -1,

@@ -74,7 +74,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
             ) = _REQUEST.unpack_from(data, pos)
             pos += 22
             left = budget + 1 - count
-            if not 0 < count < 128 or left < 0:
+            if not 0 < count < 128:
                 raise Unplain
             topics: list[FetchTopic] = []
             for _ in range(count - 1):
@@ -87,9 +87,9 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     size = data[pos]
                     stop = pos + size
                     topic.topic, topic.topic_id = data[pos + 1 : stop].decode(), ZERO_UUID
-                    count = data[stop]
+                    count = data[stop]  # of a name that is null this is its length, 0
                     pos = stop + 1
-                    if not 0 < size < 128:
+                    if size > 127:
                         raise Unplain
                 if count > 127:
                     count, pos = read_uvarint_rest(count, data, pos)
@@ -208,7 +208,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
             )
             pos = start + 11
             left = budget + 1 - count
-            if not 0 < count < 128 or left < 0:
+            if not 0 < count < 128:
                 raise Unplain
             topics: list[FetchableTopicResponse] = []
             for _ in range(count - 1):
@@ -221,9 +221,9 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                     size = data[pos]
                     stop = pos + size
                     topic.topic, topic.topic_id = str(data[pos + 1 : stop], "utf-8"), ZERO_UUID
-                    count = data[stop]
+                    count = data[stop]  # of a name that is null this is its length, 0
                     pos = stop + 1
-                    if not 0 < size < 128:
+                    if size > 127:
                         raise Unplain
                 left += 1 - count
                 if not 0 < count < 128 or left < 0:

@@ -58,7 +58,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                 message.acks, message.timeout_ms, count = _HEAD_BEHIND_ID.unpack_from(data, pos)
                 pos += 7
             left = budget + 1 - count
-            if not 0 < count < 128 or size > 127 or left < 0:
+            if not 0 < count < 128 or size > 127:
                 raise Unplain
             topics: list[TopicProduceData] = []
             for _ in range(count - 1):
@@ -71,9 +71,9 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     size = data[pos]
                     stop = pos + size
                     topic.name, topic.topic_id = str(data[pos + 1 : stop], "utf-8"), ZERO_UUID
-                    count = data[stop]
+                    count = data[stop]  # of a name that is null this is its length, 0
                     pos = stop + 1
-                    if not 0 < size < 128:
+                    if size > 127:
                         raise Unplain
                 left += 1 - count
                 if not 0 < count < 128 or left < 0:
