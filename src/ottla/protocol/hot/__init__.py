@@ -6,8 +6,8 @@ whatever else they meet, truncated and lying bytes included, goes to the compile
 starts anew. So every bound of what a peer may send is kept in one place, and a new tagged field
 or a new error needs no change here.
 
-Versions that are not flexible have no readers and writers by hand: there, the compiled ones are as
-fast. `docs/decisions/0004` has the figures.
+Versions that are not flexible have none: for Produce the compiled ones are as fast there, for Fetch
+it was not tried. `docs/decisions/0004` has the figures.
 
 Records are left where they are, as slices of a memoryview when they are read and as buffers of
 their own when they are written.
