@@ -33,6 +33,8 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.log.rules import LogRules
 
+REPORT_SECONDS: Final = 5.0  # between two lines about the opening of a directory
+
 _BEGINNING: Final = Offset(0)
 
 # Where a Kafka without ZooKeeper keeps its metadata: nothing that clients read.
@@ -108,6 +110,20 @@ class Loading:
 
 
 Report = Callable[[Loading], None]
+
+
+def reporter(clock: Clock, tell: Callable[[str], object]) -> Report:
+    """Tells of an opening that takes long, a line now and then."""
+    started = reported = clock.elapsed_s()
+
+    def report(loading: Loading) -> None:
+        nonlocal reported
+        now = clock.elapsed_s()
+        if now - reported >= REPORT_SECONDS:
+            reported = now
+            tell(loading.text(now - started))
+
+    return report
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from ottla.log.completion import uninterrupted
 from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory, DirectoryRefused
 from ottla.log.disk import Disk, write_atomically
-from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, Loading, load
+from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, load, reporter
 from ottla.log.names import PARTITION_METADATA, FolderState, folder, marked_folder
 from ottla.log.recovery import open_log
 from ottla.log.rules import LogRules
@@ -29,7 +29,6 @@ from ottla.log.rules import LogRules
 _LOG = logging.getLogger(__name__)
 
 CLOSE_AT_ONCE: Final = 8  # logs that are flushed side by side when the broker stops
-REPORT_SECONDS: Final = 5.0  # between two lines about the opening of a directory
 
 Offline = Callable[[DataDirectory, Sequence[TopicPartition]], None]
 """Told that a directory failed, and which partitions were in it."""
@@ -113,15 +112,6 @@ class Logs:
         self, directory: DataDirectory, rules_of: Callable[[str], LogRules], parallel: int
     ) -> Loaded | None:
         started = self.clock.elapsed_s()
-        reported = started
-
-        def report(loading: Loading) -> None:
-            nonlocal reported
-            now = self.clock.elapsed_s()
-            if now - reported >= REPORT_SECONDS:
-                reported = now
-                _LOG.info("%s", loading.text(now - started))
-
         try:
             await self.disk.blocking(directory.begin)
             loaded = await load(
@@ -130,7 +120,7 @@ class Logs:
                 clock=self.clock,
                 chance=self._chance,
                 parallel=parallel,
-                report=report,
+                report=reporter(self.clock, lambda line: _LOG.info("%s", line)),
             )
         except (StorageFailure, FileNotFoundError) as failure:
             directory.failure = StorageFailure(str(failure))
