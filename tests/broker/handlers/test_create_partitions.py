@@ -1,0 +1,75 @@
+"""CreatePartitions: more, never fewer."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.nodes import Client, broker, run
+from broker.test_node import batch, create, produce
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+
+Asked = tuple[str, int, Sequence[Sequence[int]] | None]
+
+
+async def grow(client: Client, *asked: Asked, validate_only: bool = False) -> dict[str, int]:
+    topics = [
+        CreatePartitionsTopic(
+            name=name,
+            count=count,
+            assignments=None
+            if rows is None
+            else [CreatePartitionsAssignment(broker_ids=row) for row in rows],
+        )
+        for name, count, rows in asked
+    ]
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=validate_only)
+    answer = await client.ask(request, CreatePartitionsResponse)
+    return {one.name: one.error_code for one in answer.results}
+
+
+def test_a_topic_grows_and_its_records_stay(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            assert await produce(client, "t", batch(b"x")) == (0, 0)
+            assert await grow(client, ("t", 3, None), validate_only=True) == {"t": 0}
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (await produce(client, "t", batch(b"x"), index=2))[0] == missing
+            assert await grow(client, ("t", 3, [[1], [1]])) == {"t": 0}
+            assert await produce(client, "t", batch(b"x"), index=2) == (0, 0)
+            assert await produce(client, "t", batch(b"x")) == (0, 1)
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await produce(client, "t", batch(b"x"), index=2) == (0, 1)
+
+    run(scenario)
+
+
+def test_what_cannot_grow_is_told_and_the_others_grow(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for name in "abcd":
+                await create(client, name, 2)
+            assert await grow(
+                client, ("a", 1, None), ("b", 2, None), ("c", 3, [[9]]), ("d", 3, None),
+                ("nowhere", 3, None),
+            ) == {
+                "a": ErrorCode.INVALID_PARTITIONS,
+                "b": ErrorCode.INVALID_PARTITIONS,
+                "c": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "d": 0,
+                "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }  # fmt: skip
+            twice = await grow(client, ("a", 3, None), ("a", 4, None))
+            assert twice == {"a": ErrorCode.INVALID_REQUEST}
+            wrong = await grow(client, ("a", 3, [[1], [1]]))
+            assert wrong == {"a": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+
+    run(scenario)

@@ -1,0 +1,64 @@
+"""DeleteRecords: what lies below an offset is gone, also after a restart."""
+
+from pathlib import Path
+
+from broker.nodes import Client, broker, run
+from broker.test_node import batch, create, fetch, fetch_request, produce
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.fetch import FetchResponse
+
+
+async def delete(client: Client, topic: str, *asked: tuple[int, int]) -> list[tuple[int, int]]:
+    partitions = [DeleteRecordsPartition(partition_index=n, offset=offset) for n, offset in asked]
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=1000
+    )
+    (answer,) = (await client.ask(request, DeleteRecordsResponse)).topics
+    return [(one.error_code, one.low_watermark) for one in answer.partitions]
+
+
+def test_records_below_an_offset_are_gone_for_good(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "t", 2)
+            for value in (b"a", b"b", b"c"):
+                await produce(client, "t", batch(value))
+            assert await delete(client, "t", (0, 1)) == [(0, 1)]
+            stored = (tmp_path / "data" / "log-start-offset-checkpoint").read_text()
+            assert "t 0 1" in stored.splitlines(), "on the device before the answer"
+            assert await fetch(client, topic_id, 1) == [b"b", b"c"]
+            answer = await client.ask(fetch_request(topic_id, 0), FetchResponse)
+            code = answer.responses[0].partitions[0].error_code
+            assert code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert await delete(client, "t", (0, 0)) == [(0, 1)], "it never goes back"
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await fetch(client, topic_id, 1) == [b"b", b"c"]
+            assert await delete(client, "t", (0, -1), (1, -1)) == [(0, 3), (0, 0)]
+            assert await produce(client, "t", batch(b"d")) == (0, 3)
+
+    run(scenario)
+
+
+def test_each_partition_is_told_what_is_wrong(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            await create(client, "compacted", cleanup_policy="compact")
+            await produce(client, "t", batch(b"a"))
+            unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+            beyond = (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+            assert await delete(client, "t", (0, 2), (0, -2), (9, 0)) == [beyond, beyond, unknown]
+            assert await delete(client, "nowhere", (0, 0)) == [unknown]
+            refused = (ErrorCode.POLICY_VIOLATION, -1)
+            assert await delete(client, "compacted", (0, 0)) == [refused]
+
+    run(scenario)

@@ -1,0 +1,91 @@
+"""DeleteTopics: by name or by id, each for itself."""
+
+from pathlib import Path
+
+from broker.nodes import Client, broker, run
+from broker.test_node import batch, create, produce
+from ottla.errors import ErrorCode
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+UNKNOWN_ID = Uuid(b"0123456789abcdef")
+
+
+async def delete(client: Client, *asked: tuple[str | None, Uuid], version: int = 6) -> list[int]:
+    topics = [DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in asked]
+    request = DeleteTopicsRequest(topics=topics, timeout_ms=1000)
+    if version < 6:
+        names = [name for name, _ in asked if name is not None]
+        request = DeleteTopicsRequest(topic_names=names, timeout_ms=1000)
+    answer = await client.ask(request, DeleteTopicsResponse, version)
+    return [one.error_code for one in answer.responses]
+
+
+def test_topics_go_by_name_and_by_id_and_the_others_stay(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            ids = {name: await create(client, name) for name in ("a", "b", "c", "d")}
+            assert await delete(client, ("a", ZERO_UUID), (None, ids["b"])) == [0, 0]
+            assert await delete(client, ("c", ZERO_UUID), version=5) == [0]
+            gone = [(await produce(client, name, batch(b"x")))[0] for name in ("a", "b", "c")]
+            assert gone == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
+            assert await produce(client, "d", batch(b"x")) == (0, 0)
+
+    run(scenario)
+
+
+def test_what_cannot_be_deleted_is_told_and_the_rest_is_deleted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "a")
+            await create(client, "b")
+            assert await delete(
+                client,
+                ("nowhere", ZERO_UUID),
+                (None, UNKNOWN_ID),
+                (None, ZERO_UUID),
+                ("b", ZERO_UUID),
+            ) == [
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                ErrorCode.INVALID_REQUEST,
+                0,
+            ]
+            # The same topic twice, also once by name and once by id, is a mistake: it stays.
+            twice = [ErrorCode.INVALID_REQUEST]
+            assert await delete(client, ("a", ZERO_UUID), (None, topic_id)) == twice
+            assert await delete(client, ("a", ZERO_UUID), ("a", ZERO_UUID)) == twice
+            assert await produce(client, "a", batch(b"x")) == (0, 0)
+
+    run(scenario)
+
+
+def test_where_deletion_is_switched_off_nothing_goes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "delete.topic.enable=false") as running:
+            client = await running.client()
+            await create(client, "a")
+            assert await delete(client, ("a", ZERO_UUID)) == [ErrorCode.TOPIC_DELETION_DISABLED]
+            assert await produce(client, "a", batch(b"x")) == (0, 0)
+
+    run(scenario)
+
+
+def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            first = await create(client, "a", retention_ms="5")
+            await produce(client, "a", batch(b"x", b"y"))
+            await delete(client, ("a", ZERO_UUID))
+            assert await create(client, "a") != first
+            assert await produce(client, "a", batch(b"z")) == (0, 0)
+            assert await delete(client, (None, first)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+    run(scenario)

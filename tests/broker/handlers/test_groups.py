@@ -1,0 +1,180 @@
+"""ListGroups, DescribeGroups, DeleteGroups, LeaveGroup, OffsetDelete: over the wire."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from broker.nodes import Client, broker, run
+from broker.test_events import coordinator
+from broker.test_node import create
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from ottla.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from ottla.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+
+
+@asynccontextmanager
+async def grouped(folder: Path) -> AsyncGenerator[Client]:
+    """A broker with topic t, and a client that found the coordinator of "g"."""
+    async with broker(
+        folder, "offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0"
+    ) as running:
+        client = await running.client()
+        await create(client, "t")
+        await coordinator(client, "g")
+        yield client
+
+
+async def join(client: Client, group: str) -> str:
+    """The id of a member that waits for its share."""
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+    request.member_id = (await client.ask(request, JoinGroupResponse)).member_id
+    joined = await client.ask(request, JoinGroupResponse)
+    assert joined.error_code == 0
+    return joined.member_id
+
+
+async def commit(client: Client, group: str, offset: int) -> int:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    answer = await client.ask(request, OffsetCommitResponse, 9)
+    return answer.topics[0].partitions[0].error_code
+
+
+async def listed(client: Client, *states: str) -> dict[str, str]:
+    request = ListGroupsRequest(states_filter=list(states), types_filter=[])
+    answer = await client.ask(request, ListGroupsResponse)
+    assert answer.error_code == 0
+    return {one.group_id: one.group_state for one in answer.groups}
+
+
+async def delete_groups(client: Client, *names: str) -> dict[str, int]:
+    request = DeleteGroupsRequest(groups_names=list(names))
+    answer = await client.ask(request, DeleteGroupsResponse)
+    return {one.group_id: one.error_code for one in answer.results}
+
+
+async def leave(client: Client, member: str, version: int = 5) -> tuple[int, list[int]]:
+    if version < 3:
+        request = LeaveGroupRequest(group_id="g", member_id=member)
+    else:
+        request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member)])
+    answer = await client.ask(request, LeaveGroupResponse, version)
+    return answer.error_code, [one.error_code for one in answer.members]
+
+
+async def delete_offsets(client: Client, *asked: tuple[str, int]) -> tuple[int, list[int]]:
+    request = OffsetDeleteRequest(
+        group_id="g",
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index)]
+            )
+            for name, index in asked
+        ],
+    )
+    answer = await client.ask(request, OffsetDeleteResponse)
+    return answer.error_code, [p.error_code for one in answer.topics for p in one.partitions]
+
+
+def test_groups_are_listed_by_state_and_described(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as client:
+            assert await listed(client) == {}
+            member = await join(client, "g")
+            assert await commit(client, "simple", 5) == 0
+            assert await listed(client) == {"g": "CompletingRebalance", "simple": "Empty"}
+            assert await listed(client, "empty") == {"simple": "Empty"}
+            request = DescribeGroupsRequest(groups=["g", "nobody"])
+            found = (await client.ask(request, DescribeGroupsResponse)).groups
+            assert [one.error_code for one in found] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+            assert [one.group_state for one in found] == ["CompletingRebalance", "Dead"]
+            assert [one.member_id for one in found[0].members] == [member]
+            old = (await client.ask(request, DescribeGroupsResponse, 5)).groups
+            assert [one.error_code for one in old] == [0, 0]
+
+    run(scenario)
+
+
+def test_only_groups_without_members_are_deleted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as client:
+            member = await join(client, "g")
+            assert await commit(client, "simple", 5) == 0
+            assert await delete_groups(client, "g", "simple", "nobody", "simple") == {
+                "g": ErrorCode.NON_EMPTY_GROUP,
+                "simple": 0,
+                "nobody": ErrorCode.GROUP_ID_NOT_FOUND,
+            }
+            assert await leave(client, member) == (0, [0])
+            assert await listed(client) == {"g": "Empty"}
+            assert await delete_groups(client, "g") == {"g": 0}
+            assert await listed(client) == {}
+
+    run(scenario)
+
+
+def test_who_is_no_member_cannot_leave(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as client:
+            member = await join(client, "g")
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            assert await leave(client, "nobody") == (0, [unknown])
+            assert await leave(client, "nobody", 2) == (unknown, [])
+            assert await leave(client, member, 2) == (0, [])
+            assert await leave(client, member, 2) == (unknown, [])
+
+    run(scenario)
+
+
+def test_offsets_of_a_group_are_deleted_one_by_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as client:
+            missing = ErrorCode.GROUP_ID_NOT_FOUND
+            assert await delete_offsets(client, ("t", 0)) == (missing, [])
+            assert await commit(client, "g", 5) == 0
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await delete_offsets(client, ("t", 7), ("nowhere", 0)) == (0, [unknown] * 2)
+            assert await listed(client) == {"g": "Empty"}
+            assert await delete_offsets(client, ("t", 0)) == (0, [0])
+
+    run(scenario)

@@ -1,0 +1,61 @@
+"""Sessions on one embedded store, for tests of what the controller keeps there."""
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from broker.nodes import run
+from ottla.clock import SystemClock
+from ottla.cluster.nodes import PERSISTENT_PATHS
+from ottla.controller.office import Office, elect, ensure
+from ottla.coordination.embedded import EmbeddedStore
+from ottla.coordination.session import Session, SessionState
+from ottla.ids import BrokerId
+from ottla.log.files import OsDisk
+
+
+class Coordinated:
+    """A store whose sessions a test opens."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self._sessions: list[Session] = []
+
+    async def session(self) -> Session:
+        def changed(state: SessionState) -> None:
+            pass
+
+        session = await self._store.connect(changed)
+        self._sessions.append(session)
+        await ensure(session, PERSISTENT_PATHS)
+        return session
+
+    async def office(self, broker: int = 1) -> Office:
+        found = await elect(await self.session(), BrokerId(broker), 0)
+        assert found is not None
+        return found
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            await session.close()
+        await self._store.close()
+
+
+@asynccontextmanager
+async def _coordinated(folder: Path) -> AsyncGenerator[Coordinated]:
+    disk = OsDisk()
+    there = Coordinated(EmbeddedStore.open(disk, f"{folder}/journal", SystemClock()))
+    try:
+        yield there
+    finally:
+        await there.close()
+        disk.close()
+
+
+def coordinated(folder: Path, scenario: Callable[[Coordinated], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        async with _coordinated(folder) as there:
+            await scenario(there)
+
+    run(whole)

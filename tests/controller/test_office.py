@@ -1,0 +1,111 @@
+"""Brokers register once, and one of them controls in an epoch (rules B1 to B3)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from controller.offices import Coordinated, coordinated
+from ottla.cluster.image import Address, Broker
+from ottla.cluster.nodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
+from ottla.controller.office import RegistrationRefused, Resigned, elect, register
+from ottla.coordination.errors import NoNode
+from ottla.coordination.operations import Create, SetData
+from ottla.ids import BrokerEpoch, BrokerId
+
+ADDRESSES = {"PLAINTEXT": Address("here", 9092), "INSIDE": Address("there", 9093)}
+ME = Broker(BrokerId(3), BrokerEpoch(-1), ADDRESSES, "rack-a")
+PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "INSIDE": "PLAINTEXT"}
+
+
+def test_a_registration_says_what_kafkas_says(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        session = await there.session()
+        await register(session, ME, PROTOCOLS, 1234)
+        assert json.loads((await session.get(f"{BROKER_IDS}/3")).data) == {
+            "version": 5,
+            "host": "here",
+            "port": 9092,
+            "jmx_port": -1,
+            "timestamp": "1234",
+            "endpoints": ["PLAINTEXT://here:9092", "INSIDE://there:9093"],
+            "listener_security_protocol_map": PROTOCOLS,
+            "features": {},
+            "rack": "rack-a",
+        }
+
+    coordinated(tmp_path, scenario)
+
+
+def test_a_broker_is_registered_by_one_session_and_gone_with_it(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        first, second = await there.session(), await there.session()
+        epoch = await register(first, ME, PROTOCOLS, 0)
+        with pytest.raises(RegistrationRefused, match=r"node\.id"):
+            await register(second, ME, PROTOCOLS, 0)
+        assert (await second.get(f"{BROKER_IDS}/3")).stat.ephemeral_owner == first.id
+        await first.close()
+        assert await register(second, ME, PROTOCOLS, 0) > epoch
+
+    coordinated(tmp_path, scenario)
+
+
+def test_a_broker_follows_itself_in_the_same_session_with_a_new_epoch(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        session = await there.session()
+        epoch = await register(session, ME, PROTOCOLS, 0)
+        assert await register(session, ME, PROTOCOLS, 0) > epoch
+
+    coordinated(tmp_path, scenario)
+
+
+def test_there_is_one_controller_and_the_next_has_a_higher_epoch(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        first, second = await there.session(), await there.session()
+        office = await elect(first, BrokerId(1), 5)
+        assert office is not None
+        assert await elect(second, BrokerId(2), 5) is None
+        assert json.loads((await second.get(CONTROLLER)).data)["brokerid"] == 1
+        await first.close()
+        after = await elect(second, BrokerId(2), 5)
+        assert after is not None
+        assert after.epoch == office.epoch + 1
+
+    coordinated(tmp_path, scenario)
+
+
+def test_who_was_followed_by_another_changes_nothing_any_more(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        office = await there.office()
+        await office.change([Create("/mine", b"1")])
+        other = await there.session()
+        await other.set(CONTROLLER_EPOCH, b"9", office.version)
+        with pytest.raises(Resigned):
+            await office.change([SetData("/mine", b"2")])
+        with pytest.raises(Resigned):
+            await office.change_all([SetData("/mine", b"3")])
+        assert (await other.get("/mine")).data == b"1"
+
+    coordinated(tmp_path, scenario)
+
+
+def test_another_failure_of_a_change_is_no_resignation(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        office = await there.office()
+        with pytest.raises(NoNode):
+            await office.change([Create("/one"), SetData("/nowhere", b"")])
+        assert await office.session.exists("/one") is None
+
+    coordinated(tmp_path, scenario)
+
+
+def test_more_than_a_transaction_holds_is_changed_in_order(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        office = await there.office()
+        data = bytes(200_000)
+        await office.change_all(
+            [Create("/parent"), *(Create(f"/parent/{n}", data) for n in range(9))]
+        )
+        assert len(await office.session.children("/parent")) == 9
+
+    coordinated(tmp_path, scenario)

@@ -1,0 +1,43 @@
+"""Producer ids: nobody has one that another has (rule B12)."""
+
+import asyncio
+from pathlib import Path
+
+from controller.offices import Coordinated, coordinated
+from ottla.cluster.nodes import PRODUCER_ID_BLOCK, parse_producer_id_block
+from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
+from ottla.ids import BrokerId
+
+
+def test_ids_of_brokers_side_by_side_are_all_different(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        givers = [ProducerIds(await there.session(), BrokerId(n)) for n in range(3)]
+        taken = await asyncio.gather(
+            *(giver.take() for _ in range(BLOCK_SIZE + 5) for giver in givers)
+        )
+        assert len(set(taken)) == len(taken) == 3 * (BLOCK_SIZE + 5)
+        assert min(taken) == 0
+        assert max(taken) < 6 * BLOCK_SIZE
+
+    coordinated(tmp_path, scenario)
+
+
+def test_a_block_is_reserved_before_one_of_it_is_given(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        session = await there.session()
+        giver = ProducerIds(session, BrokerId(7))
+        assert await giver.take() == 0
+        block = parse_producer_id_block((await session.get(PRODUCER_ID_BLOCK)).data)
+        assert (block.broker, block.first, block.last) == (7, 0, BLOCK_SIZE - 1)
+        assert await giver.take() == 1
+
+    coordinated(tmp_path, scenario)
+
+
+def test_what_is_left_of_a_block_is_never_given(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        session = await there.session()
+        assert await ProducerIds(session, BrokerId(1)).take() == 0
+        assert await ProducerIds(session, BrokerId(1)).take() == BLOCK_SIZE
+
+    coordinated(tmp_path, scenario)

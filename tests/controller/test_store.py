@@ -1,0 +1,131 @@
+"""Topics and settings in coordination: whole or not at all, and there again when loaded."""
+
+from pathlib import Path
+
+import pytest
+
+from controller.offices import Coordinated, coordinated
+from ottla.cluster.nodes import TOPICS, TopicNode, topic_config_path
+from ottla.controller.store import DELETIONS, ClusterStore, StoredTopic, led_by
+from ottla.coordination.errors import BadVersion, NodeExists
+from ottla.ids import BrokerId, Uuid
+
+ID = Uuid(bytes(range(16)))
+ONE, TWO = BrokerId(1), BrokerId(2)
+NODE = TopicNode(ID, ((ONE,), (ONE, TWO)))
+
+
+async def loaded(store: ClusterStore) -> StoredTopic:
+    (one,) = await store.load_topics()
+    return one
+
+
+def test_a_topic_is_loaded_as_it_was_made_and_has_no_leaders_yet(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        store = ClusterStore(await there.office())
+        assert await store.load_topics() == []
+        await store.create_topic("t", NODE, {"retention.ms": "5"})
+        topic, config = await loaded(store)
+        assert (topic.name, topic.id, config) == ("t", ID, {"retention.ms": "5"})
+        assert [one.replicas for one in topic.partitions] == [(ONE,), (ONE, TWO)]
+        assert [one.leader for one in topic.partitions] == [-1, -1]
+        with pytest.raises(NodeExists):
+            await store.create_topic("t", NODE, {})
+
+    coordinated(tmp_path, scenario)
+
+
+def test_elections_are_stored_with_epoch_and_version(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        store = ClusterStore(await there.office())
+        await store.create_topic("t", NODE, {})
+        for epoch in range(3):
+            before = (await loaded(store)).topic.partitions[1]
+            elected = led_by(ONE, "t", 1, before)
+            await store.store_elections([elected])
+            after = (await loaded(store)).topic.partitions[1]
+            assert after == elected.after
+            assert (after.leader, after.leader_epoch, after.in_sync) == (ONE, epoch, (ONE,))
+            assert after.version == epoch
+
+    coordinated(tmp_path, scenario)
+
+
+def test_an_election_by_what_is_no_longer_so_is_refused(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        store = ClusterStore(await there.office())
+        await store.create_topic("t", NODE, {})
+        before = (await loaded(store)).topic.partitions[0]
+        first = led_by(ONE, "t", 0, before)
+        await store.store_elections([first])
+        await store.store_elections([led_by(ONE, "t", 0, first.after)])
+        with pytest.raises(BadVersion):
+            await store.store_elections([led_by(TWO, "t", 0, first.after)])
+        assert (await loaded(store)).topic.partitions[0].leader_epoch == 1
+
+    coordinated(tmp_path, scenario)
+
+
+def test_a_topic_that_grew_has_its_old_leaders(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        store = ClusterStore(await there.office())
+        await store.create_topic("t", NODE, {})
+        await store.store_elections(
+            [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
+        )
+        await store.grow_topic("t", TopicNode(ID, (*NODE.partitions, (TWO,))))
+        partitions = (await loaded(store)).topic.partitions
+        assert [one.leader for one in partitions] == [ONE, -1, -1]
+        assert partitions[2].replicas == (TWO,)
+
+    coordinated(tmp_path, scenario)
+
+
+def test_of_a_deleted_topic_nothing_is_left_for_the_next_of_its_name(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        office = await there.office()
+        store = ClusterStore(office)
+        await store.create_topic("t", NODE, {"retention.ms": "5"})
+        await store.store_elections(
+            [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
+        )
+        await store.delete_topic("t")
+        assert await store.load_topics() == []
+        assert await office.session.exists(topic_config_path("t")) is None
+        assert await office.session.children(DELETIONS) == []
+        await store.create_topic("t", TopicNode(ID, ((TWO,),)), {})
+        topic, config = await loaded(store)
+        assert config == {}
+        assert topic.partitions[0].leader == -1
+
+    coordinated(tmp_path, scenario)
+
+
+def test_a_deletion_that_was_begun_is_finished_by_whoever_loads(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        office = await there.office()
+        store = ClusterStore(office)
+        await store.create_topic("t", NODE, {"retention.ms": "5"})
+        await store.create_topic("u", TopicNode(Uuid(bytes(16)[:-1] + b"1"), ((ONE,),)), {})
+        assert len(await store.load_topics()) == 2
+        await office.session.create(f"{DELETIONS}/t")
+        assert [one.topic.name for one in await store.load_topics()] == ["u"]
+        assert await office.session.children(TOPICS) == ["u"]
+        assert await office.session.children(DELETIONS) == []
+
+    coordinated(tmp_path, scenario)
+
+
+def test_settings_of_brokers_are_kept_for_one_and_for_all(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        store = ClusterStore(await there.office())
+        assert await store.load_broker_configs() == {}
+        await store.set_broker_config(ONE, {"log.cleaner.threads": "2"})
+        await store.set_broker_config(None, {"message.max.bytes": "9"})
+        await store.set_broker_config(ONE, {})
+        assert await store.load_broker_configs() == {ONE: {}, None: {"message.max.bytes": "9"}}
+        await store.create_topic("t", NODE, {})
+        await store.set_topic_config("t", {"segment.ms": "7"})
+        assert (await loaded(store)).config == {"segment.ms": "7"}
+
+    coordinated(tmp_path, scenario)
