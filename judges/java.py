@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 POM = Path(__file__).parent / "pom.xml"
+CLIENTS_39_POM = Path(__file__).parent / "clients39.pom.xml"
 ZOOKEEPER_POM = Path(__file__).parent / "zookeeper.pom.xml"
 
 
@@ -22,6 +23,13 @@ class NoJudge(Exception):
 def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
     """The command that runs a class of Kafka's with its libraries; may fetch them first."""
     return ["java", *options, "-cp", class_path(POM), main_class, *arguments]
+
+
+def source_command(source: Path, *arguments: str, pom: Path = POM) -> list[str]:
+    """The command that compiles and runs one Java source with the jars of a pom; may fetch them."""
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return ["java", *options, quiet, "-cp", class_path(pom), str(source), *arguments]
 
 
 def class_path(pom: Path) -> str:

@@ -1,6 +1,7 @@
 """What is asked about records: produced, read, looked up, deleted; and what is refused."""
 
 from collections.abc import Sequence
+from time import time
 
 from compat.asking import Asker
 from compat.topic_scenarios import STRANGER
@@ -26,7 +27,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 
-TIME_MS = 1_700_000_000_000
+# Young enough for retention to leave the records alone.
+TIME_MS = int(time() * 1000) - 3_600_000
 ALL, ONE = -1, 1
 
 

@@ -1,0 +1,208 @@
+"""Kafka's own command-line tools, by the classes that their scripts start, on our broker.
+
+One virtual machine runs them all in a row; each test looks at what one of them said.
+"""
+
+import json
+import subprocess
+from base64 import b64decode
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from compat.ottla_process import ottla_broker
+from judges.java import source_command
+from kafka_java import judge_needed
+
+JUDGE = Path(__file__).with_name("ToolJudge.java")
+
+TOOLS = "org.apache.kafka.tools."
+TOPICS = TOOLS + "TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+GROUPS = TOOLS + "consumer.group.ConsumerGroupCommand"
+OF_TOPIC = "--entity-type topics --entity-name tools"
+
+
+class Run(NamedTuple):
+    """A tool with its arguments, and what is to come of it."""
+
+    tool: str
+    arguments: str
+    says: tuple[str, ...] = ()
+    status: int = 0
+    reads: str = ""
+    lacks: tuple[str, ...] = ()
+
+
+RUNS = {
+    "create": Run(
+        TOPICS,
+        "--create --topic tools --partitions 3 --config retention.ms=86400000",
+        ("Created topic tools.",),
+    ),
+    "create again": Run(TOPICS, "--create --topic tools", ("already exists",), 1),
+    "create if missing": Run(TOPICS, "--create --if-not-exists --topic tools"),
+    "list": Run(TOPICS, "--list", ("tools\n",)),
+    "describe": Run(
+        TOPICS,
+        "--describe --topic tools",
+        (
+            "PartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=86400000\n",
+            "Partition: 2\tLeader: 1\tReplicas: 1\tIsr: 1",
+        ),
+    ),
+    "grow": Run(TOPICS, "--alter --topic tools --partitions 4"),
+    "shrink": Run(TOPICS, "--alter --topic tools --partitions 2", ("not be an increase",), 1),
+    "describe nothing": Run(TOPICS, "--describe --topic absent", ("does not exist",), 1),
+    "set": Run(
+        CONFIGS,
+        f"--alter {OF_TOPIC} "
+        "--add-config max.message.bytes=2000000,cleanup.policy=[compact,delete]",
+        ("Completed updating config for topic tools.",),
+    ),
+    "describe settings": Run(
+        CONFIGS,
+        f"--describe {OF_TOPIC}",
+        (
+            "max.message.bytes=2000000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message",
+            "=2000000, DEFAULT_CONFIG:message.max.bytes=1048588}",
+            "cleanup.policy=compact,delete ",
+        ),
+    ),
+    "unset": Run(CONFIGS, f"--alter {OF_TOPIC} --delete-config max.message.bytes,cleanup.policy"),
+    "unset and gone": Run(CONFIGS, f"--describe {OF_TOPIC}", lacks=("max.message.bytes",)),
+    "set badly": Run(
+        CONFIGS,
+        f"--alter {OF_TOPIC} --add-config retention.ms=soon",
+        ("InvalidConfigurationException",),
+        1,
+    ),
+    "set for all": Run(
+        CONFIGS,
+        "--alter --entity-type brokers --entity-default --add-config log.cleaner.threads=2",
+        ("Completed updating default config for brokers",),
+    ),
+    "describe for all": Run(
+        CONFIGS,
+        "--describe --entity-type brokers --entity-default",
+        ("log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:",),
+    ),
+    "describe a broker": Run(
+        CONFIGS,
+        "--describe --all --entity-type brokers --entity-name 1",
+        ("node.id=1 ", "log.retention.hours=168 "),
+    ),
+    "produce": Run(
+        TOOLS + "ConsoleProducer",
+        "--topic tools --reader-property parse.key=true --reader-property key.separator=: "
+        "--compression-codec zstd",
+        reads="k1:v1\\nk2:v2\\nk3:v3\\n",
+    ),
+    "consume": Run(
+        TOOLS + "consumer.ConsoleConsumer",
+        "--topic tools --from-beginning --max-messages 3 --timeout-ms 20000 --group console "
+        "--formatter-property print.key=true",
+        ("k1\tv1\n", "k2\tv2\n", "k3\tv3\n", "Processed a total of 3 messages"),
+    ),
+    "offsets": Run(
+        TOOLS + "GetOffsetShell", "--topic tools", ("tools:0:1\n", "tools:1:2\n", "tools:3:0\n")
+    ),
+    "first offsets": Run(
+        TOOLS + "GetOffsetShell", "--topic tools --time earliest", ("tools:0:0\n", "tools:1:0\n")
+    ),
+    "list groups": Run(GROUPS, "--list", ("console\n",)),
+    "describe group": Run(GROUPS, "--describe --group console", ("has no active members", "LAG")),
+    "states": Run(GROUPS, "--describe --state --all-groups", ("Empty",)),
+    "reset offsets": Run(
+        GROUPS,
+        "--reset-offsets --to-earliest --execute --group console --topic tools",
+        ("NEW-OFFSET",),
+    ),
+    "forget offsets": Run(
+        GROUPS, "--delete-offsets --group console --topic tools", ("Successful",)
+    ),
+    "delete group": Run(GROUPS, "--delete --group console", ("was successful",)),
+    "producer performance": Run(
+        TOOLS + "ProducerPerformance",
+        "--topic tools --num-records 5000 --record-size 100 --throughput -1 "
+        "--command-property acks=all",
+        ("5000 records sent",),
+    ),
+    "consumer performance": Run(
+        TOOLS + "ConsumerPerformance",
+        "--topic tools --num-records 5000 --timeout 20000",
+        (" 5000, ",),
+    ),
+    "latency": Run(
+        TOOLS + "EndToEndLatency",
+        "--topic tools --num-records 50 --producer-acks all --record-size 20",
+        ("Avg latency",),
+    ),
+    "verifiable topic": Run(TOPICS, "--create --topic verified --partitions 1"),
+    # It tells the rest when its process ends, and here the process goes on. But the consumer after
+    # it ends only when it has seen all the records.
+    "verifiable producer": Run(
+        TOOLS + "VerifiableProducer", "--topic verified --max-messages 100", ("startup_complete",)
+    ),
+    "verifiable consumer": Run(
+        TOOLS + "VerifiableConsumer",
+        "--topic verified --group-id verifiable --max-messages 100 --reset-policy earliest",
+        ("partitions_assigned", "records_consumed", '"offset":100', '"success":true'),
+    ),
+    "verified": Run(TOOLS + "GetOffsetShell", "--topic verified", ("verified:0:100\n",)),
+    "delete records": Run(
+        TOOLS + "DeleteRecordsCommand",
+        "--offset-json-file {offsets}",
+        ("partition: tools-0\tlow_watermark: 5",),
+    ),
+    "directories": Run(
+        TOOLS + "LogDirsCommand", "--describe --topic-list tools", ('"partition":"tools-3"',)
+    ),
+    "versions": Run(
+        TOOLS + "BrokerApiVersionsCommand",
+        "",
+        ("Produce(0): 0 to 13 [usable: 13]", "Fetch(1): 4 to 18 [usable: 18]"),
+    ),
+    "cluster": Run(TOOLS + "ClusterTool", "cluster-id", ("Cluster ID: ",)),
+    "delete": Run(TOPICS, "--delete --topic tools"),
+    "delete again": Run(TOPICS, "--delete --topic tools", ("does not exist",), 1),
+}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """The status of each tool, and what it wrote."""
+    folder = tmp_path_factory.mktemp("tools")
+    offsets = folder / "offsets.json"
+    wanted = {"topic": "tools", "partition": 0, "offset": 5}
+    offsets.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    with ottla_broker() as broker:
+        script = folder / "script"
+        lines: list[str] = []
+        for run in RUNS.values():
+            arguments = run.arguments.replace("{offsets}", str(offsets)).split()
+            # The tool about clusters has a command before its options.
+            address = ["--bootstrap-server", broker.bootstrap]
+            lines.append("\t".join((run.tool, run.reads, *arguments, *address)) + "\n")
+        script.write_text("".join(lines))
+        with judge_needed():
+            command = source_command(JUDGE, str(script))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    answers = [line.split(" ") for line in done.stdout.splitlines()]
+    assert len(answers) == len(RUNS), done.stderr
+    return {
+        name: (int(status), b64decode(text).decode())
+        for name, (status, text) in zip(RUNS, answers, strict=True)
+    }
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_tool_does_as_with_kafka(said: dict[str, tuple[int, str]], name: str) -> None:
+    run = RUNS[name]
+    status, text = said[name]
+    assert status == run.status, text
+    for part in run.says:
+        assert part in text
+    for part in run.lacks:
+        assert part not in text
