@@ -378,11 +378,12 @@ def test_c1_the_recovery_point_moves_after_the_sync() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 30)
-    seen: list[tuple[str, int]] = []
-    disk.fails = lambda what, path: seen.append((what, log.recovery_point)) or False
+    seen: list[tuple[str, str, int]] = []
+    disk.fails = lambda what, path: seen.append((what, path, log.recovery_point)) or False
     finish(log.flush())
-    assert seen
-    assert {point for _, point in seen} == {0}
+    assert {point for _, _, point in seen} == {0}
+    synced = {path for what, path, _ in seen if what == "sync"}
+    assert synced >= {FOLDER, *(segment.file.path for segment in log.segments)}
     assert log.recovery_point == 30
     seen.clear()
     finish(log.flush())

@@ -4,6 +4,7 @@ import asyncio
 import os
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -18,7 +19,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.log.rules import LogRules
 from ottla.records.batch import batches
-from ottla.testing.disk import Loss, SimulatedDisk, finish
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 
 SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
 
@@ -282,6 +283,31 @@ def test_c3_segments_behind_damage_are_dropped() -> None:
     assert [offset for offset, _ in contents(log)][-10:] == list(
         range(log.next_offset - 10, log.next_offset)
     )
+
+
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("loss", list(Loss))
+def test_c3_a_crash_while_the_end_is_dropped_leaves_no_gap(loss: Loss, compact: bool) -> None:
+    rules = replace(SMALL, compact=compact)
+    disk = SimulatedDisk()
+    log = new_log(disk, rules)
+    fill(log, 40)
+    finish(log.flush())
+    whole = contents(log)
+    names = [f"{segment.base_offset:020d}.log" for segment in log.segments]
+    assert len(names) > 3
+    disk.rot(f"{FOLDER}/{names[1]}", len(content(disk, names[1])) - 3)
+    for call in range(1000):
+        crashing = disk.after_crash(Loss.ALL, Random(0))
+        crashing.crash_at = call
+        try:
+            opened(crashing, rules, clean=False)
+            break
+        except Crashed:
+            left = crashing.after_crash(loss, Random(call))
+        found = contents(opened(left, rules, clean=False).log)
+        assert found == whole[: len(found)]
+    assert call > 5
 
 
 def test_c3_a_segment_whose_forerunner_lost_its_end_is_dropped() -> None:
