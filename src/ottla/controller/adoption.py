@@ -64,7 +64,8 @@ async def adopt(
         if not check_only:
             await _write(disk, clock, f"{journal}{_UNFINISHED}", adoption)
             disk.rename(f"{journal}{_UNFINISHED}", journal)
-            disk.remove(f"{journal}{_UNFINISHED}{LOCK_SUFFIX}")
+            if disk.exists(f"{journal}{_UNFINISHED}{LOCK_SUFFIX}"):
+                disk.remove(f"{journal}{_UNFINISHED}{LOCK_SUFFIX}")
             disk.sync_folder(directories[0])
     return adoption
 
