@@ -273,10 +273,10 @@ def describe_log_dirs(ask: Asker) -> None:
         DescribableLogDirTopic(topic="in-a-directory", partitions=[0, 1, 5]),
         DescribableLogDirTopic(topic="absent", partitions=[0]),
     ]
-    both = [0, 1]
+    both = {0, 1}
     ask.until(
         lambda answer: (
-            [one.partition_index for one in answer.results[0].topics[0].partitions] == both
+            {one.partition_index for one in answer.results[0].topics[0].partitions} == both
         ),
         DescribeLogDirsRequest(topics=asked[:1]),
     )
