@@ -18,6 +18,7 @@ import aiokafka.errors
 
 from broker.nodes import Client
 from broker.processes import BrokerProcess
+from broker.test_node import batch, create, produce
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
@@ -35,6 +36,10 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from ottla.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -44,6 +49,7 @@ from ottla.protocol.messages.offset_fetch import (
 
 KILLS = 50
 TOPIC, PARTITIONS, GROUP = "load", 3, "readers"
+REPEATED = "repeated"
 ACKS_PER_ROUND = 30  # at least so many before a kill, or it would not be under load
 SETTINGS = (
     "node.id=1",
@@ -73,14 +79,14 @@ class Producing:
             bootstrap_servers=address,
             enable_idempotence=True,
             linger_ms=2,
-            request_timeout_ms=120_000,
+            request_timeout_ms=60_000,
             retry_backoff_ms=20,
         )
         await started(producer)
         try:
             await self._send(producer, stop)
         finally:
-            await producer.stop()
+            await ended(producer)
 
     async def _send(self, producer: Any, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
@@ -115,7 +121,7 @@ class Consuming:
         try:
             await self._read(consumer, stop)
         finally:
-            await consumer.stop()
+            await ended(consumer)
 
     async def _read(self, consumer: Any, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -164,6 +170,12 @@ async def started(client: Any) -> None:
             return
 
 
+async def ended(client: Any) -> None:
+    """Stop a client, which without a broker would try for ever."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(client.stop(), 10)
+
+
 class Changing:
     """Somebody who makes and deletes topics, and what that one was told."""
 
@@ -210,6 +222,31 @@ class Changing:
         self.deleted.add(name)
 
 
+class Repeating:
+    """An idempotent producer that believes no acknowledgement, and sends everything again."""
+
+    def __init__(self) -> None:
+        self._producer_id = -1
+        self._last: tuple[bytes, int] | None = None
+        self._sequence = 0
+
+    async def check(self, client: Client) -> None:
+        """What was acknowledged before the kill is recognised after it (rules D1 and D3)."""
+        if self._last is None:
+            asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+            given = await client.ask(asked, InitProducerIdResponse)
+            self._producer_id = given.producer_id
+            await create(client, REPEATED)
+        else:
+            data, offset = self._last
+            assert await produce(client, REPEATED, data) == (0, offset)
+        for _ in range(3):
+            data = batch(b"x", producer_id=self._producer_id, sequence=self._sequence)
+            assert await produce(client, REPEATED, data) == (0, self._sequence)
+            self._last = data, self._sequence
+            self._sequence += 1
+
+
 class Load:
     """Everybody who is at work."""
 
@@ -218,6 +255,7 @@ class Load:
         self.producers = [Producing("a"), Producing("b")]
         self.consumer = Consuming()
         self.changes = Changing()
+        self.repeating = Repeating()
 
     @property
     def acknowledged(self) -> int:
@@ -236,6 +274,7 @@ class Load:
         client = Client(*await asyncio.open_connection("127.0.0.1", self.broker.port))
         await self._check_commits(client)
         await self._check_topics(client)
+        await self.repeating.check(client)
         await client.close()
 
     async def _check_commits(self, client: Client) -> None:
@@ -248,11 +287,14 @@ class Load:
             if answer.groups[0].error_code == 0:
                 break
             await asyncio.sleep(0.02)  # the first start makes the topic
-        for topic in answer.groups[0].topics:
-            for one in topic.partitions:
-                low = acknowledged[one.partition_index]
-                high = self.consumer.attempted[one.partition_index]
-                assert low <= one.committed_offset <= high
+        found = {
+            one.partition_index: one.committed_offset
+            for topic in answer.groups[0].topics
+            for one in topic.partitions
+        }
+        for index in range(PARTITIONS):
+            high = self.consumer.attempted[index]
+            assert acknowledged[index] <= found.get(index, 0) <= high
 
     async def _check_topics(self, client: Client) -> None:
         changes = self.changes

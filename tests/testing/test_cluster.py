@@ -12,9 +12,11 @@ import pytest
 import uvloop
 
 from broker.nodes import Client
+from broker.test_node import create, fetch_request
 from ottla.errors import OttlaError
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchResponse
 from ottla.settings.problems import InvalidSettings
 from ottla.testing import Cluster
 
@@ -116,19 +118,20 @@ def test_a_killed_broker_stores_nothing_and_answers_nobody(run: Run) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
-            await produce(cluster, b"a")
             connection = await client(cluster)
-            await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+            waiting = fetch_request(await create(connection, "t"), 0, wait_ms=30_000)
+            asked = asyncio.ensure_future(connection.ask(waiting, FetchResponse))
+            other = await client(cluster)
+            await other.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
             before = contents(broker.data)
-            asked = asyncio.ensure_future(
-                connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
-            )
-            await asyncio.sleep(0)  # the request has left
+            started = time.perf_counter()
             await broker.kill()
+            assert time.perf_counter() - started < 4, "it was stopped: that gives who waits 5 s"
             with pytest.raises((EOFError, ConnectionError)):
                 await asked
             assert contents(broker.data) == before
             await connection.close()
+            await other.close()
 
     run(scenario)
 
