@@ -62,6 +62,7 @@ class AppendableLog:
         "_chance",
         "_changing",
         "_cleaning",
+        "_cleaning_task",
         "_cuts",
         "_epoch",
         "_epoch_unstored",
@@ -120,7 +121,8 @@ class AppendableLog:
         self._epochs_due = epochs_due
         self._failure: OttlaError | None = None
         self._changing = False
-        self._cleaning: asyncio.Task[object] | None = None
+        self._cleaning = False
+        self._cleaning_task: asyncio.Task[object] | None = None
         self._cuts: int = 0  # how often the log was cut, for those who rely on what they saw before
         self._examining = asyncio.Lock()
         self._work = asyncio.Lock()

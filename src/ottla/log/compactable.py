@@ -6,8 +6,9 @@ Who reads an old segment reads on; its files are removed after file.delete.delay
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
+from typing import Any, TypeVar
 
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
@@ -22,6 +23,8 @@ from ottla.log.facts import cleaning_job, know_first_timestamps, segment_dirt
 from ottla.log.reading import settled
 from ottla.log.segment import Segment
 from ottla.settings.values import LONG_MAX
+
+T = TypeVar("T")
 
 
 class CompactableLog(DurableLog):
@@ -68,10 +71,18 @@ class CompactableLog(DurableLog):
         None when there is nothing. The owner stores the first dirty offset of the outcome, and
         only then: after CleaningAborted or CleaningFailed the old one is right.
         """
-        assert self._cleaning is None, "one cleaning at a time"
+        assert not self._cleaning, "one cleaning at a time"
+        self._cleaning = True
         work = self._compact(cleaner, cleaned_until, high_watermark, secret, clock_ms, limits)
         try:
-            cleaning = self._cleaning = asyncio.get_running_loop().create_task(work)
+            return await self._until_retired(work)
+        finally:
+            self._cleaning = False
+
+    async def _until_retired(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that `retire` ends."""
+        try:
+            cleaning = self._cleaning_task = asyncio.get_running_loop().create_task(work)
         except RuntimeError:
             return await work  # no loop runs, so nobody can end it
         try:
@@ -82,7 +93,7 @@ class CompactableLog(DurableLog):
                 raise
             raise CleaningAborted(f"{self.folder}: it was given up while it was cleaned") from None
         finally:
-            self._cleaning = None
+            self._cleaning_task = None
 
     async def retire(self, reason: str) -> None:
         """Take nothing more, and end a cleaning: it is over, and its files gone, after this.
@@ -90,9 +101,9 @@ class CompactableLog(DurableLog):
         Or it would go on in the folder of the next partition that has this name.
         """
         await super().retire(reason)
-        if self._cleaning is not None:
-            self._cleaning.cancel()
-            await asyncio.wait((self._cleaning,))
+        if self._cleaning_task is not None:
+            self._cleaning_task.cancel()
+            await asyncio.wait((self._cleaning_task,))
 
     async def _compact(
         self,
