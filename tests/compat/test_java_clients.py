@@ -12,7 +12,8 @@ from kafka_java import judge_needed
 
 JUDGE = Path(__file__).with_name("ClientJudge.java")
 
-# What a real Kafka 4.3 makes of the same steps.
+# What a real Kafka 4.3 makes of the same steps, except for "broker config" and "grow": there its
+# metadata lag behind, and it answers as before the change.
 TOLD = {
     "create": "3 1",
     "create again": "TopicExistsException",
