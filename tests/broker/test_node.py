@@ -162,6 +162,30 @@ def test_a_fetch_waits_until_there_is_something(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_stop_answers_who_waits_and_lets_nobody_wait_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        answers: list[list[bytes | None]] = []
+
+        async def poll(client: Client, topic_id: Uuid) -> None:
+            while True:
+                answers.append(await fetch(client, topic_id, wait_ms=50_000))
+
+        async with broker(tmp_path) as running:
+            topic_id = await create(await running.client(), "t")
+            client = Client(*await asyncio.open_connection("127.0.0.1", running.port))
+            polling = asyncio.create_task(poll(client, topic_id))
+            await asyncio.sleep(0.05)
+            assert not answers
+        # Who waits beyond the grace of a stop is cut off without an answer.
+        with pytest.raises((EOFError, ConnectionError)):
+            await polling
+        await client.close()
+        assert answers
+        assert not any(answers)
+
+    run(scenario)
+
+
 def test_an_append_between_the_look_and_the_wait_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,24 @@ def test_a_deletion_that_was_begun_is_finished_by_whoever_loads(tmp_path: Path) 
     coordinated(tmp_path, scenario)
 
 
+def test_a_deletion_that_was_begun_does_not_go_on_with_a_new_topic_of_the_name(
+    tmp_path: Path,
+) -> None:
+    async def scenario(there: Coordinated) -> None:
+        office = await there.office()
+        store = ClusterStore(office)
+        await store.create_topic("t", NODE, {"retention.ms": "5"})
+        await store.load_topics()
+        await office.session.create(f"{DELETIONS}/t")
+        await office.session.delete(f"{TOPICS}/t/partitions")
+        await office.session.delete(f"{TOPICS}/t")  # and here it was cut short
+        await store.create_topic("t", NODE, {})
+        topic, config = await loaded(store)
+        assert (topic.name, config) == ("t", {})
+
+    coordinated(tmp_path, scenario)
+
+
 def test_settings_of_brokers_are_kept_for_one_and_for_all(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         store = ClusterStore(await there.office())

@@ -292,6 +292,7 @@ def _refuse_unprotected(config: Config) -> None:
 
 def _let_go_of_waiting(state: BrokerState) -> None:
     """Answer those who wait for a group or for records, so that nobody holds up the stop."""
+    state.stopping = True
     state.groups.close()
     for partition in state.partitions.values():
         partition.wake_all()

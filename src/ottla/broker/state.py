@@ -95,6 +95,7 @@ class BrokerState:
     partitions: dict[TopicPartition, Partition] = field(
         default_factory=dict[TopicPartition, Partition]
     )
+    stopping: bool = False  # nobody is made to wait any more
     topics: TopicChanges = field(init=False)  # who needs this state to be made
 
     def __post_init__(self) -> None:

@@ -119,9 +119,10 @@ class ClusterStore:
 
     async def create_topic(self, name: str, node: TopicNode, config: Mapping[str, str]) -> None:
         """Make a topic whose partitions have no leaders yet."""
+        if await self._session.exists(f"{DELETIONS}/{name}") is not None:
+            await self.delete_topic(name)  # it was cut short; else it would go on with the new one
         operations: list[Operation] = []
         if config:
-            await self._remove(topic_config_path(name))  # left by a deletion that was cut short
             operations.append(Create(topic_config_path(name), format_config(config)))
         operations.append(Create(topic_path(name), node.format()))
         operations.append(Create(partitions_path(name)))
@@ -171,10 +172,6 @@ class ClusterStore:
         data = format_config(values)
         exists = await self._session.exists(path) is not None
         await self._office.change([SetData(path, data) if exists else Create(path, data)])
-
-    async def _remove(self, path: str) -> None:
-        if await self._session.exists(path) is not None:
-            await self._office.change([Delete(path)])
 
 
 def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> Elected:

@@ -90,6 +90,7 @@ class _Fetch:
             or gathering.failed
             or self.message.max_wait_ms <= 0
             or not self.wanted
+            or self.state.stopping
         )
 
     async def wait(self, gathering: Gathering) -> Answer:
