@@ -65,7 +65,7 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/broker_vs_kafka
 
 soak: setup ## the long tests: fuzzing, crashes and models for ten times the usual
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log tests/coordination
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log tests/coordination tests/simulation
 
 format: setup ## put the source into its form
 	$(BIN)/ruff check --fix .

@@ -268,6 +268,7 @@ class Member:
         self._topics = list(topics)
         self._member_id = ""
         self._generation = -1
+        self._shared_out: list[Place] | None = None  # what the leader gave to the members
         self._beaten_s = 0.0
         self._committed: dict[Place, int] = {}
         self._version = self.random.choice((FETCH_BY_NAME, FETCH_BY_ID))
@@ -309,7 +310,9 @@ class Member:
         await self._check(joined.error_code)
         self._member_id, self._generation = joined.member_id, joined.generation_id
         assignments: list[SyncGroupRequestAssignment] = []
+        self._shared_out = None
         if joined.leader == joined.member_id:
+            self._shared_out = self._places()
             assignments = self._assigned([one.member_id for one in joined.members])
         synced = await self.speaker.ask(
             SyncGroupRequest(
@@ -332,8 +335,11 @@ class Member:
         self.history.synced(self.group, self._generation, self._member_id, mine)
         await self._begin(mine)
 
+    def _places(self) -> list[Place]:
+        return [(t, n) for t in self._topics for n in range(self.history.counts[t])]
+
     def _assigned(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
-        places = [(t, n) for t in self._topics for n in range(self.history.counts[t])]
+        places = self._places()
         return [
             SyncGroupRequestAssignment(
                 member_id=member,
@@ -380,14 +386,18 @@ class Member:
     # Working.
 
     async def _work(self) -> None:
-        if self.may_sleep and self.random.random() < 0.004:
-            await self.speaker.pause(2.5 * SESSION_MS / 1000 * self.random.random())
+        if self._shared_out is not None and self._shared_out != self._places():
+            raise Rejoin  # a topic has grown: the leader shares out again
         if self.world.clock.elapsed_s() - self._beaten_s > SESSION_MS / 4000:
             await self._beat()
         if self.fetcher.positions:
             await self.fetcher.fetch(self.random.choice((0, 100, 500)), self._version)
         await self.speaker.pause(0.02 + 0.2 * self.random.random())
-        if self.random.random() < 0.4:
+        if self.may_sleep and self.random.random() < 0.01:
+            # Put out meanwhile, perhaps, and not knowing of it.
+            await self.speaker.pause(2.5 * SESSION_MS / 1000 * self.random.random())
+            await self._commit()
+        elif self.random.random() < 0.4:
             await self._commit()
 
     async def _beat(self) -> None:

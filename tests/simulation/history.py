@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ottla.ids import Uuid
 
-FLUSHED_AFTER_SECONDS = 5.0  # flush.ms, the interval of the check, and a slow disk, all together
+FLUSHED_AFTER_SECONDS = 8.0  # flush.ms, the interval of the check, and a slow disk, all together
 
 Place = tuple[str, int]
 

@@ -48,7 +48,7 @@ class Producer:
             kinds = [kind for name, kind in self.kinds.items() if name in self.topic_ids]
             if not kinds:
                 continue
-            kind = self.random.choice(kinds)
+            kind = self.random.choice([*kinds, *(one for one in kinds if not one.flushed)])
             await self.produce(kind, self.random.randrange(self.history.counts[kind.name]))
 
     async def produce(self, kind: Kind, index: int) -> None:

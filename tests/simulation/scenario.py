@@ -32,7 +32,7 @@ SAFE = Kind("safe", 2, {"segment.ms": "4000"})
 LAZY = Kind(
     "lazy",
     2,
-    {"segment.ms": "4000", "flush.messages": str(2**63 - 1), "flush.ms": "1000"},
+    {"segment.ms": "4000", "flush.messages": str(2**63 - 1), "flush.ms": "4000"},
     flushed=False,
 )
 SHORT = Kind("short", 1, {"segment.ms": "1500", "retention.ms": "6000"}, retention_ms=6000)
@@ -65,6 +65,7 @@ SETTINGS = (
 
 TROUBLE_SECONDS = 30.0
 CATCH_UP_SECONDS = 30.0
+RUN_SECONDS_MAX = 180.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def run(seed: int) -> Outcome:
 async def _program(world: Simulation) -> Outcome:
     stage = Stage(world)
     try:
-        await stage.play()
+        async with asyncio.timeout(RUN_SECONDS_MAX):
+            await stage.play()
     except Exception as error:
         stage.history.wrong(f"the run ended: {error!r}")
     violations = [*stage.history.violations, *world.problems]
@@ -125,6 +127,10 @@ class Stage:
             world.network.weather = CALM
         for member in self.members:
             member.may_sleep = False
+        await self._lose_a_member()
+        for kind in KINDS.values():
+            for index in range(self.history.counts[kind.name]):
+                await producers[0].produce(kind, index)
         await self._catch_up()
         await self._end()
 
@@ -137,7 +143,7 @@ class Stage:
         self.world.trace.note("started")
 
     def _cut_power(self) -> None:
-        loss = self.world.random.choice([*Loss])
+        loss = self.world.random.choice([*Loss, Loss.HOLES])
         self.world.trace.note("power", loss.name)
         now_s = self.world.clock.elapsed_s()
         self.history.power_cut(min(now_s, self.failing_s), self.started_s)
@@ -216,6 +222,13 @@ class Stage:
                 task.cancel()
                 await member.vanish()
             self._join(member.group)
+
+    async def _lose_a_member(self) -> None:
+        """Let one of the larger group vanish, and nobody come for it, once all know their part."""
+        await self.world.clock.sleep(10)
+        member = next(one for one in self.members if one.group == "red")
+        self.members.pop(member).cancel()
+        await member.vanish()
 
     async def _catch_up(self) -> None:
         """Every group reads all there is, whoever has died in it."""

@@ -141,3 +141,17 @@ def test_finish_refuses_what_really_waits() -> None:
 
     with pytest.raises(AssertionError):
         finish(waits())
+
+
+def test_what_a_killed_process_has_written_is_there_and_not_yet_on_the_device() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("/f", create=True)
+    disk.sync_folder("/")
+    file.write([b"written"], 0)
+    assert disk.lock("/lock") is not None
+    next_one = disk.after_kill()
+    assert next_one.open("/f").read(0, 100) == b"written"
+    assert next_one.lock("/lock") is not None
+    with pytest.raises(Crashed):
+        file.write([b"by a ghost"], 0)
+    assert next_one.after_crash(Loss.ALL, Random(0)).open("/f").read(0, 100) == b""

@@ -1,0 +1,211 @@
+"""The simulation sees what it is there for: each check that is switched off is caught.
+
+A check is switched off here, by changing the product's code in the test's process, never by a
+setting of the product. Some seed among the first few must then find the promise broken.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.controller.producer_ids import ProducerIds
+from ottla.coordination import journal
+from ottla.coordination.journal import Journal
+from ottla.coordination.tree import Transaction
+from ottla.errors import ErrorCode
+from ottla.groups import coordinator as groups
+from ottla.groups.effects import TimerKind
+from ottla.groups.group import ClassicGroup
+from ottla.log import loading, recovery, soundness
+from ottla.log.checking import Checking
+from ottla.log.checkpoints import parse_clean_shutdown
+from ottla.log.directory import DataDirectory
+from ottla.log.disk import Disk, read_whole
+from ottla.log.epochs import EpochStart
+from ottla.log.flushing import FlushPlan
+from ottla.log.logs import Logs
+from ottla.log.names import CLEAN_SHUTDOWN, LOG_START_OFFSETS
+from ottla.log.producers import Producers
+from ottla.log.recovery import open_log
+from ottla.log.segment import Segment
+from ottla.log.snapshots import Snapshots
+from ottla.replication.partition import Partition
+from simulation.scenario import run
+
+SEEDS_MAX = 40  # of which most need one
+
+Switch = Callable[[pytest.MonkeyPatch], None]
+
+
+def answering(answer: object) -> Callable[..., Any]:
+    """Whatever it is asked."""
+
+    def answered(*args: object, **options: object) -> object:
+        return answer
+
+    return answered
+
+
+def repeats_are_recognised(patch: pytest.MonkeyPatch) -> None:
+    """Rule D1."""
+    patch.setattr(Producers, "check", answering(None))
+
+
+def what_is_acknowledged_is_flushed(patch: pytest.MonkeyPatch) -> None:
+    """Rule C5, where flush.messages asks for it."""
+    patch.setattr(Partition, "must_flush", False)
+
+
+def commits_are_answered_when_they_are_durable(patch: pytest.MonkeyPatch) -> None:
+    """Rule F7."""
+    asked = Partition.must_flush.fget
+    assert asked is not None
+
+    def of_others(self: Partition) -> bool:
+        return self.name.topic != OFFSETS_TOPIC and asked(self)
+
+    patch.setattr(Partition, "must_flush", property(of_others))
+
+
+class _Anything(int):
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def the_crc_counts_in_recovery(patch: pytest.MonkeyPatch) -> None:
+    """Rule C3."""
+
+    def none_at_once(chunk: bytes, at: int, *rest: object) -> tuple[list[object], int]:
+        return [], at
+
+    patch.setattr(soundness, "crc32c", answering(_Anything()))
+    patch.setattr(soundness, "crc_of", answering(_Anything()))
+    patch.setattr(soundness, "right_batches", none_at_once)
+
+
+def a_log_is_checked_after_an_unclean_stop(patch: pytest.MonkeyPatch) -> None:
+    """Rule C3."""
+
+    def trusting(*args: Any, **options: Any) -> object:
+        return open_log(*args, **{**options, "clean": True})
+
+    patch.setattr(loading, "open_log", trusting)
+
+
+def the_clean_mark_is_removed_at_the_start(patch: pytest.MonkeyPatch) -> None:
+    """Rule C2."""
+
+    def begin(self: DataDirectory) -> None:
+        path = f"{self.path}/{CLEAN_SHUTDOWN}"
+        if self.disk.exists(path):
+            text = read_whole(self.disk, path).decode()
+            self.clean_epoch, self.stopped_cleanly = parse_clean_shutdown(text), True
+
+    patch.setattr(DataDirectory, "begin", begin)
+
+
+def a_flush_covers_the_names_in_the_folder(patch: pytest.MonkeyPatch) -> None:
+    """Rule C1."""
+
+    def carry_out(self: FlushPlan, disk: Disk, snapshots: Snapshots) -> None:
+        for file in self.files:
+            file.sync()
+        for segment in self.closed:
+            segment.write_indexes(disk)
+        snapshots.write(self.snapshots)
+
+    patch.setattr(FlushPlan, "carry_out", carry_out)
+
+
+def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
+    """Rule D3."""
+
+    def forgetful(
+        segment: Segment, interval_bytes: int, starts: list[EpochStart], producers: object
+    ) -> Checking:
+        return Checking(segment, interval_bytes, starts, None)
+
+    def nobody(*args: object) -> Producers:
+        return Producers()
+
+    patch.setattr(recovery, "replayed", nobody)
+    patch.setattr(recovery, "Checking", forgetful)
+
+
+def coordination_is_on_the_device_when_it_answers(patch: pytest.MonkeyPatch) -> None:
+    """The promise of the embedded store."""
+
+    def append(self: Any, transactions: Sequence[Transaction]) -> None:
+        frame = journal._frame(transactions)  # pyright: ignore[reportPrivateUsage]
+        self._size = self._file.write([frame], self._size)
+
+    patch.setattr(Journal, "append", append)
+
+
+def members_that_are_silent_are_put_out(patch: pytest.MonkeyPatch) -> None:
+    """Session timeouts."""
+    fired = groups.timer_fired
+
+    def ignoring(group: ClassicGroup, timer: Any, turn: Any) -> None:
+        if timer.kind is not TimerKind.SESSION:
+            fired(group, timer, turn)
+
+    patch.setattr(groups, "timer_fired", ignoring)
+
+
+def a_commit_shows_its_generation(patch: pytest.MonkeyPatch) -> None:
+    """Rule F2."""
+    patch.setattr(ClassicGroup, "commit_problem", answering(ErrorCode.NONE))
+
+
+def what_was_deleted_stays_deleted(patch: pytest.MonkeyPatch) -> None:
+    """DeleteRecords stores the log start before it answers."""
+    store = Logs.store
+
+    async def without_starts(self: Logs, name: str, directory: DataDirectory) -> None:
+        if name != LOG_START_OFFSETS:
+            await store(self, name, directory)
+
+    patch.setattr(Logs, "store", without_starts)
+
+
+def a_producer_id_is_reserved_before_it_is_given(patch: pytest.MonkeyPatch) -> None:
+    """Rule B12."""
+
+    async def reserve(self: Any) -> None:
+        self._next, self._end = 0, 1000
+
+    patch.setattr(ProducerIds, "_reserve", reserve)
+
+
+def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
+    """By its id, not by its name."""
+    patch.setattr(loading, "_topic_id", answering((None, list[str]())))
+
+
+SWITCHES: list[Switch] = [
+    repeats_are_recognised,
+    what_is_acknowledged_is_flushed,
+    commits_are_answered_when_they_are_durable,
+    the_crc_counts_in_recovery,
+    a_log_is_checked_after_an_unclean_stop,
+    the_clean_mark_is_removed_at_the_start,
+    a_flush_covers_the_names_in_the_folder,
+    producers_are_learnt_from_the_log,
+    coordination_is_on_the_device_when_it_answers,
+    members_that_are_silent_are_put_out,
+    a_commit_shows_its_generation,
+    what_was_deleted_stays_deleted,
+    a_producer_id_is_reserved_before_it_is_given,
+    a_log_belongs_to_one_topic,
+]
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.__name__)
+def test_it_is_noticed_when(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    switch(monkeypatch)
+    assert any(run(seed).violations for seed in range(SEEDS_MAX)), "nothing was noticed"

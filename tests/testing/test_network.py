@@ -1,0 +1,201 @@
+"""The simulated network does what the event loop's own transports do, and what real ones suffer."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.network import (
+    CALM,
+    WINDOW_BYTES,
+    SimulatedHost,
+    SimulatedNetwork,
+    SimulatedTransport,
+    Weather,
+)
+from ottla.testing.trace import Trace
+
+PORT = 9092
+
+
+class Listener(asyncio.Protocol):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.told: list[str] = []
+        self.transport: SimulatedTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, SimulatedTransport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def eof_received(self) -> bool:
+        self.told.append("eof")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.told.append("lost" if exc is None else "broken")
+
+    def pause_writing(self) -> None:
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        self.told.append("resume")
+
+
+class Place:
+    """A server and what connected to it."""
+
+    def __init__(self, clock: SimulatedClock, weather: Weather, seed: int = 0) -> None:
+        self.clock = clock
+        self.trace = Trace()
+        self.network = SimulatedNetwork(Random(seed), self.trace, weather)
+        self.host: SimulatedHost = self.network.host()
+        self.accepted: list[Listener] = []
+
+    def _accept(self) -> Listener:
+        self.accepted.append(Listener())
+        return self.accepted[-1]
+
+    async def listen(self) -> None:
+        server = await self.host.hold(self._accept, None, PORT, 10)
+        await server.start()
+
+    async def connect(self) -> tuple[SimulatedTransport, Listener, Listener]:
+        transport, client = await self.network.connect(Listener, PORT)
+        await self.clock.sleep(0.5)
+        return transport, client, self.accepted[-1]
+
+
+def at(place: Callable[[Place], Coroutine[Any, Any, None]], weather: Weather = CALM) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        here = Place(clock, weather)
+        await here.listen()
+        await place(here)
+
+    simulated(program)
+
+
+def test_bytes_arrive_in_their_order_however_uneven_the_way() -> None:
+    async def scenario(place: Place) -> None:
+        transport, _, server = await place.connect()
+        sent = b"".join(b"%d," % number for number in range(2000))
+        for number in range(2000):
+            transport.write(b"%d," % number)
+        await place.clock.sleep(600)
+        assert server.data == sent
+
+    at(scenario, Weather(slow_chance=0.5, stall_chance=0.1, cut_chance=0, split_chance=0.5))
+
+
+def test_connections_overtake_each_other() -> None:
+    async def scenario(place: Place) -> None:
+        heard: list[int] = []
+        for number in range(20):
+            transport, _, server = await place.connect()
+            server.data_received = lambda data, number=number: heard.append(number)
+            transport.write(b"x")
+        await place.clock.sleep(10)
+        assert sorted(heard) == list(range(20))
+
+    at(scenario, Weather(slow_chance=0.5, cut_chance=0))
+
+
+def test_a_writer_whose_peer_does_not_read_is_told_to_pause_and_to_go_on() -> None:
+    async def scenario(place: Place) -> None:
+        transport, client, server = await place.connect()
+        assert server.transport is not None
+        server.transport.pause_reading()
+        transport.set_write_buffer_limits(1000, 100)
+        transport.write(bytes(WINDOW_BYTES))
+        assert client.told == []
+        transport.write(bytes(2000))
+        await place.clock.sleep(1)
+        assert client.told == ["pause"]
+        assert (server.data, transport.get_write_buffer_size()) == (b"", 2000)
+        server.transport.resume_reading()
+        await place.clock.sleep(1)
+        assert client.told == ["pause", "resume"]
+        assert len(server.data) == WINDOW_BYTES + 2000
+
+    at(scenario)
+
+
+def test_closing_sends_what_was_written_and_both_sides_hear_of_it() -> None:
+    async def scenario(place: Place) -> None:
+        transport, client, server = await place.connect()
+        transport.write(b"all of this")
+        transport.close()
+        transport.write(b"not this")
+        await place.clock.sleep(1)
+        assert server.data == b"all of this"
+        assert (client.told, server.told) == (["lost"], ["eof", "lost"])
+
+    at(scenario)
+
+
+def test_what_is_on_its_way_when_a_connection_breaks_is_lost() -> None:
+    async def scenario(place: Place) -> None:
+        transport, client, server = await place.connect()
+        transport.write(b"lost")
+        transport.abort()
+        await place.clock.sleep(1)
+        assert server.data == b""
+        assert (client.told, server.told) == (["lost"], ["broken"])
+        transport, client, server = await place.connect()
+        place.host.die()
+        await place.clock.sleep(1)
+        assert (client.told, server.told) == (["broken"], [])
+        with pytest.raises(ConnectionRefusedError):
+            await place.network.connect(Listener, PORT)
+
+    at(scenario)
+
+
+def test_nobody_hears_of_one_that_vanished() -> None:
+    async def scenario(place: Place) -> None:
+        transport, client, server = await place.connect()
+        transport.write(b"lost")
+        transport.vanish()
+        await place.clock.sleep(100)
+        assert (server.data, client.told, server.told) == (b"", [], [])
+        assert server.transport is not None
+        server.transport.write(b"into the void")
+        server.transport.close()
+        await place.clock.sleep(1)
+        assert server.told == ["lost"]
+
+    at(scenario)
+
+
+def test_connections_break_by_chance_and_frames_arrive_in_part() -> None:
+    async def scenario(place: Place) -> None:
+        sizes: list[int] = []
+        for _ in range(50):
+            transport, client, server = await place.connect()
+            for _ in range(10):
+                transport.write(bytes(100))
+            await place.clock.sleep(5)
+            if client.told:
+                assert server.told == client.told == ["broken"]
+                sizes.append(len(server.data))
+        assert sizes
+        assert any(size % 100 for size in sizes)
+
+    at(scenario, Weather(cut_chance=0.05, split_chance=0.5))
+
+
+def test_an_address_is_taken_once() -> None:
+    async def scenario(place: Place) -> None:
+        with pytest.raises(OSError, match="in use"):
+            await place.host.hold(Listener, None, PORT, 10)
+        assert (await place.host.hold(Listener, None, 0, 10)).port != PORT
+
+    at(scenario)
