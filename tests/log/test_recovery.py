@@ -233,7 +233,7 @@ def large_tail() -> tuple[SimulatedDisk, str, bytes, list[int]]:
 
 
 def served(log: PartitionLog) -> bytes:
-    return finish(log.read_cached(0, log.next_offset, 2**30).read())
+    return bytes(finish(log.read_cached(0, log.next_offset, 2**30).read()))
 
 
 def test_c3_every_truncation_length_in_the_last_64_kb() -> None:

@@ -129,7 +129,7 @@ class Gathering:
         if self.limits.committed:
             one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
 
-    def _give(self, one: Gathered, partition: Partition, data: bytes) -> None:
+    def _give(self, one: Gathered, partition: Partition, data: Buffer) -> None:
         if len(data) > self._room(one.wanted) and self.size:
             data = b""  # the first batch is too large, and others have given something
         self.size += len(data)

@@ -35,7 +35,7 @@ class File(Protocol):
         """So many bytes, fewer at the end of the file. May wait for the device."""
         ...
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """The same without waiting; None when something is not in memory."""
         ...
 

@@ -103,7 +103,7 @@ class OsFile:
             raise self._failure("read", error) from error
         return data
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """The same from the page cache alone; None when not all of it is there."""
         if not self._nowait:
             # A file system without such reads (tmpfs) keeps its files in memory.
@@ -120,7 +120,7 @@ class OsFile:
             return self.read(position, size)
         if count < size and position + count < self.size():
             return None
-        return bytes(memoryview(buffer)[:count])
+        return buffer if count == size else buffer[:count]  # uncopied, as a rule
 
     def truncate(self, size: int) -> None:
         """Cut the file."""

@@ -31,7 +31,7 @@ def read_now(file: File, position: int, size: int) -> bytes:
     found = file.read_cached(position, size)
     if found is None:
         raise NotCached(file, position, size)
-    return found
+    return bytes(found)
 
 
 def read_waiting(file: File, position: int, size: int) -> bytes:
@@ -68,13 +68,13 @@ class RecordSlice(NamedTuple):
     size: int
     upper_offset: int  # above all of its offsets, and not far above
 
-    def cached(self) -> bytes | None:
+    def cached(self) -> bytes | bytearray | None:
         """The bytes, if they are all in memory."""
         if self.file is None:
             return b""
         return self.file.read_cached(self.position, self.size)
 
-    async def read(self) -> bytes:
+    async def read(self) -> bytes | bytearray:
         """The bytes; in a thread unless they are in memory."""
         found = self.cached()
         if found is not None:

@@ -142,7 +142,7 @@ class SimulatedFile:
         """So many bytes, fewer at the end."""
         return bytes(self._node.data[position : position + size])
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """The same, or None while the disk is told to be cold."""
         return None if self._disk.is_cold(self._path) else self.read(position, size)
 

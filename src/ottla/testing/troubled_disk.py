@@ -48,7 +48,7 @@ class TroubledFile:
         """So many bytes, fewer at the end of the file."""
         return self._file.read(position, size)
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """The same without waiting."""
         return self._file.read_cached(position, size)
 
