@@ -2,14 +2,16 @@
 
 import asyncio
 import shutil
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.nodes import Client, broker, run
-from ottla.errors import ErrorCode
+from ottla.cluster.nodes import TopicNode
+from ottla.controller.store import ClusterStore
+from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import Answer
 from ottla.protocol.messages.create_topics import (
@@ -336,6 +338,54 @@ def test_a_missing_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
             assert await metadata("t", make=False) == (unknown, 0)
             assert await metadata("t", make=True) == (0, 3)
             assert await metadata("a b", make=True) == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
+
+    run(scenario)
+
+
+def test_a_topic_is_made_to_its_end_when_its_client_goes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        stored, goes_on = asyncio.Event(), asyncio.Event()
+        create_topic = ClusterStore.create_topic
+
+        async def slowly(
+            store: ClusterStore, name: str, node: TopicNode, config: Mapping[str, str]
+        ) -> None:
+            await create_topic(store, name, node, config)
+            stored.set()
+            await goes_on.wait()
+
+        monkeypatch.setattr(ClusterStore, "create_topic", slowly)
+        async with broker(tmp_path) as running:
+            hasty, client = await running.client(), await running.client()
+            asking = asyncio.create_task(create(hasty, "t"))
+            await stored.wait()
+            await hasty.close()
+            with pytest.raises((EOFError, ConnectionError)):
+                await asking
+            for _ in range(3):  # the broker has seen by now that it is gone
+                await client.ask(MetadataRequest(topics=[]), MetadataResponse)
+            goes_on.set()
+            with pytest.raises(AssertionError, match="exists"):
+                await create(client, "t")
+            assert await produce(client, "t", batch(b"a")) == (0, 0)
+
+    run(scenario)
+
+
+def test_what_cannot_be_stored_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async def fail(*args: object) -> None:
+            raise StorageFailure("the journal: Input/output error")
+
+        monkeypatch.setattr(ClusterStore, "create_topic", fail)
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            with pytest.raises(AssertionError, match="Input/output error"):
+                await create(client, "t")
 
     run(scenario)
 

@@ -132,6 +132,7 @@ class Node:
         )
         topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
         state.topics = topics
+        self._exit.push_async_callback(topics.turn.acquire)  # nothing changes beyond this
         await topics.lead_all()
         await self._serve(state)
         _LOG.info(

@@ -1,14 +1,17 @@
 """Topics that come, grow, change and go: decided, stored, then carried out.
 
-Invariant: one change at a time. What is decided is stored before anything is done about it, and
-clients hear of it when all of it is done; a broker that dies in between does the rest when it
-starts again. A partition is in the broker's state exactly while this broker leads it.
+Invariant: one change at a time, and none is left half done because its client went away. What is
+decided is stored before anything is done about it, and clients hear of it when all of it is done;
+a broker that dies in between does the rest when it starts again. A partition is in the broker's
+state exactly while this broker leads it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import wraps
+from types import CoroutineType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.settings_in_force import described_changes
@@ -24,8 +27,10 @@ from ottla.cluster.image import PartitionState, Topic
 from ottla.cluster.naming import check_policy
 from ottla.cluster.nodes import TopicNode
 from ottla.controller.store import ClusterStore, Elected
-from ottla.errors import ErrorCode, RequestError
+from ottla.coordination.errors import CoordinationError
+from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.log.completion import completed
 from ottla.log.loading import HostedLog
 from ottla.log.names import FolderState
 from ottla.metrics import TopicCounts
@@ -36,7 +41,34 @@ from ottla.settings.topic import TOPIC
 
 _LOG = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 REPORT_SECONDS: Final = 5.0  # between two lines about a start that takes long
+
+
+def _change(
+    method: Callable[Concatenate["Topics", P], Coroutine[Any, Any, T]],
+) -> "Callable[Concatenate[Topics, P], CoroutineType[Any, Any, T]]":
+    """A method that changes something: in its turn, and to its end when nobody waits any more.
+
+    What goes wrong on the way is an answer too.
+    """
+
+    @wraps(method)
+    async def change(self: "Topics", *args: P.args, **kwargs: P.kwargs) -> T:
+        async def in_turn() -> T:
+            async with self.turn:
+                return await method(self, *args, **kwargs)
+
+        try:
+            return await completed(in_turn())
+        except StorageFailure as failure:
+            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        except CoordinationError as error:
+            raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+
+    return change
 
 
 class Topics:
@@ -54,7 +86,7 @@ class Topics:
         self._store = store
         self._new_id = new_id
         self._chance = chance
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()  # whoever has it changes something
 
     # At the start.
 
@@ -82,33 +114,33 @@ class Topics:
 
     # Changes.
 
+    @_change
     async def create(
         self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
     ) -> Topic:
         """Make a topic, or (`validate_only`) say what would be made."""
-        async with self._turn:
-            image = self._state.image
-            check_name(asked.name, image.topics)
-            assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
-            self._state.settings.checked_overrides(values)
-            check_policy(asked.name, self._state.settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
-            made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
-            if validate_only:
-                return made
-            await self._store.create_topic(made.name, TopicNode(made.id, assignment), values)
-            self._state.settings.know([(made.name, values)])
-            self._state.image = image.with_topics([made])
-            await self._lead(made.name)
-            _LOG.info(
-                "topic created",
-                {
-                    "topic": made.name,
-                    "id": made.id,
-                    "partitions": len(assignment),
-                    "settings": described_changes({}, values, TOPIC),
-                },
-            )
-            return self._state.image.topics[made.name]
+        image = self._state.image
+        check_name(asked.name, image.topics)
+        assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
+        self._state.settings.checked_overrides(values)
+        check_policy(asked.name, self._state.settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
+        made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
+        if validate_only:
+            return made
+        await self._store.create_topic(made.name, TopicNode(made.id, assignment), values)
+        self._state.settings.know([(made.name, values)])
+        self._state.image = image.with_topics([made])
+        await self._lead(made.name)
+        _LOG.info(
+            "topic created",
+            {
+                "topic": made.name,
+                "id": made.id,
+                "partitions": len(assignment),
+                "settings": described_changes({}, values, TOPIC),
+            },
+        )
+        return self._state.image.topics[made.name]
 
     async def create_missing(self, name: str) -> None:
         """Make a topic that somebody asked for, with the defaults."""
@@ -138,21 +170,22 @@ class Topics:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
+    @_change
     async def delete(self, name: str) -> None:
         """Delete a topic with all its records."""
-        async with self._turn:
-            found = self._state.image.topics.get(name)
-            if found is None:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            await self._store.delete_topic(name)
-            self._state.image = self._state.image.without_topics([name])
-            self._state.settings.forget(name)
-            self._state.traffic.pop(name, None)
-            await self._drop(
-                [TopicPartition(name, PartitionIndex(n)) for n in range(len(found.partitions))]
-            )
-            _LOG.info("topic deleted", {"topic": name, "id": found.id})
+        found = self._state.image.topics.get(name)
+        if found is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await self._store.delete_topic(name)
+        self._state.image = self._state.image.without_topics([name])
+        self._state.settings.forget(name)
+        self._state.traffic.pop(name, None)
+        await self._drop(
+            [TopicPartition(name, PartitionIndex(n)) for n in range(len(found.partitions))]
+        )
+        _LOG.info("topic deleted", {"topic": name, "id": found.id})
 
+    @_change
     async def grow(
         self,
         name: str,
@@ -162,53 +195,52 @@ class Topics:
         validate_only: bool = False,
     ) -> None:
         """Give a topic more partitions."""
-        async with self._turn:
-            image = self._state.image
-            found = image.topics.get(name)
-            if found is None:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            present = [one.replicas for one in found.partitions]
-            added = added_partitions(present, count, assignments, self._with_room(), self._start())
-            if validate_only:
-                return
-            node = TopicNode(found.id, (*present, *added))
-            await self._store.grow_topic(name, node)
-            grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
-            self._state.image = image.with_topics([grown])
-            await self._lead(name, range(len(present), count))
-            _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
+        image = self._state.image
+        found = image.topics.get(name)
+        if found is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        present = [one.replicas for one in found.partitions]
+        added = added_partitions(present, count, assignments, self._with_room(), self._start())
+        if validate_only:
+            return
+        node = TopicNode(found.id, (*present, *added))
+        await self._store.grow_topic(name, node)
+        grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
+        self._state.image = image.with_topics([grown])
+        await self._lead(name, range(len(present), count))
+        _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
 
+    @_change
     async def set_config(
         self, name: str, values: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
         """Replace what a topic sets for itself; it counts at once."""
-        async with self._turn:
-            if name not in self._state.image.topics:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self._state.settings.checked_overrides(values)
-            if validate_only:
-                return
-            await self._store.set_topic_config(name, values)
-            changes = described_changes(self._state.settings.topic_values(name), values, TOPIC)
-            self._state.settings.know([(name, values)])
-            self.apply_config(name)
-            _LOG.info("settings changed", {"topic": name, "settings": changes})
+        if name not in self._state.image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._state.settings.checked_overrides(values)
+        if validate_only:
+            return
+        await self._store.set_topic_config(name, values)
+        changes = described_changes(self._state.settings.topic_values(name), values, TOPIC)
+        self._state.settings.know([(name, values)])
+        self.apply_config(name)
+        _LOG.info("settings changed", {"topic": name, "settings": changes})
 
+    @_change
     async def set_broker_config(
         self, values: Mapping[str, str], *, own: bool, validate_only: bool = False
     ) -> None:
         """Replace the dynamic settings of this broker, or those of all; they count at once."""
-        async with self._turn:
-            self._state.settings.check_broker(values, own=own)
-            if validate_only:
-                return
-            await self._store.set_broker_config(self._state.id if own else None, values)
-            changes = described_changes(self._state.settings.broker_values(own=own), values, BROKER)
-            self._state.settings.set_broker(values, own=own)
-            for name in self._state.image.topics:
-                self.apply_config(name)
-            whose = str(self._state.id) if own else "all"
-            _LOG.info("settings changed", {"broker": whose, "settings": changes})
+        self._state.settings.check_broker(values, own=own)
+        if validate_only:
+            return
+        await self._store.set_broker_config(self._state.id if own else None, values)
+        changes = described_changes(self._state.settings.broker_values(own=own), values, BROKER)
+        self._state.settings.set_broker(values, own=own)
+        for name in self._state.image.topics:
+            self.apply_config(name)
+        whose = str(self._state.id) if own else "all"
+        _LOG.info("settings changed", {"broker": whose, "settings": changes})
 
     def apply_config(self, name: str) -> None:
         """Let the partitions of a topic obey its settings as they are now."""
