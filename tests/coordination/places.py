@@ -11,7 +11,7 @@ from ottla.testing.disk import SimulatedDisk
 
 T = TypeVar("T")
 
-PATIENCE_S = 20  # a test that waits so long for what must come has failed
+PATIENCE_S = 60  # a test that waits so long for what must come has failed
 
 
 class Told(Generic[T]):

@@ -168,7 +168,7 @@ class _Running:
                 self._network,
                 store,
                 LocalCleaner(),
-                random.random,
+                random.SystemRandom().random,  # not the one that a test may have seeded
                 lambda: Uuid(os.urandom(16)),
             )
             await stack.enter_async_context(Node(self._config, self._id, around))
