@@ -167,8 +167,8 @@ def test_b10_a_server_that_is_killed_and_comes_back_has_kept_sessions_and_nodes(
                 await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
                 assert await session.get("/a") == before
                 assert (await session.get("/e")).stat.ephemeral_owner == session.id
-                await session.close()
             finally:
+                await session.close()  # else its thread goes on and looks for the server
                 await asyncio.to_thread(restarted.stop)
             assert not restarted.running
 
