@@ -120,3 +120,30 @@ def test_an_index_cut_on_a_real_disk_does_not_end_the_process(tmp_path: Path) ->
         assert next(batches(asyncio.run(found.read()))).header.base_offset == offset
     asyncio.run(log.close())
     disk.close()
+
+
+@pytest.mark.parametrize("byte", range(8))
+@pytest.mark.parametrize("bit", [0x01, 0x40])
+def test_c4_one_bit_of_an_offset_index_skips_no_record(byte: int, bit: int) -> None:
+    disk = SimulatedDisk()
+    log = log_of_closed_segments(disk)
+    path = f"{FOLDER}/00000000000000000000.index"
+    number = 5
+    entry = read_whole(disk, path)[8 * number :]
+    offset = int.from_bytes(entry[:4], "big")
+    disk.rot(path, 8 * number + byte, bit)
+    for asked in range(offset - 3, offset + 4):
+        found = finish(log.read(asked, 300, 200))
+        assert next(batches(finish(found.read()))).header.base_offset == asked
+
+
+def test_c4_a_cut_is_not_misled_by_an_index() -> None:
+    disk = SimulatedDisk()
+    log = log_of_closed_segments(disk)
+    path = f"{FOLDER}/00000000000000000000.index"
+    offset = int.from_bytes(read_whole(disk, path)[40:44], "big")
+    disk.rot(path, 44, 0x40)
+    finish(log.truncate_to(offset + 1))
+    assert [one for one, _ in contents(log)] == list(range(offset + 1))
+    append(log, b"new")
+    assert [one for one, _ in contents(log)] == list(range(offset + 2))

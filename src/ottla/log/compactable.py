@@ -173,5 +173,6 @@ class CompactableLog(DurableLog):
                 # Also when this was cancelled: the disk has done what it has begun.
                 for marked, new in swapped:
                     self.segments.replace(replaced, new)
+                    self.closed = [one for one in self.closed if one not in replaced]
                     due_ms = now_ms + self.rules.file_delete_delay_ms
                     self.doomed.append(Doomed(due_ms, marked))

@@ -30,8 +30,7 @@ def place_of_cut(segment: Segment, offset: int, read: Read) -> Cut:
         position = segment.size
     else:
         end_offset = min(offset, next(segment.heads(position, segment.size, read)).base_offset)
-    entry = segment.offsets.lookup(end_offset - 1, read)
     first = segment.read_first_timestamp(read) if position else None
-    heads = segment.heads(entry.position, position, read)
+    heads = segment.heads_for(end_offset - 1, position, read)
     tail = [head for head in heads if head.base_offset < end_offset]
     return Cut(position, Offset(end_offset), tail, first, segment.loaded_indexes(read))

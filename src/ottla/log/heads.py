@@ -78,6 +78,18 @@ def heads(
         expected = Offset(head.last_offset + 1)
 
 
+def vouched(found: Iterator[Head], offset: int, base_offset: Offset, path: str) -> Iterator[Head]:
+    """Batches from a place on that an index named for an offset, if nothing before it is missed.
+
+    One bit that fell over in an index would skip records, or leave some behind a cut.
+    """
+    first = next(found, None)
+    if first is None or first.base_offset > offset:
+        raise BrokenSegment(base_offset, f"{path}: its index is wrong about offset {offset}")
+    yield first
+    yield from found
+
+
 def _head(chunk: bytes, at: int, position: int) -> Head | None:
     if len(chunk) - at < HEADER_SIZE:
         return None

@@ -17,7 +17,7 @@ from ottla.ids import Offset, Position
 from ottla.log.aborted import AbortedIndex
 from ottla.log.damage import Damage, check_sound, damage_at, sound_end
 from ottla.log.disk import Disk, File, replace
-from ottla.log.heads import Head, heads
+from ottla.log.heads import Head, heads, vouched
 from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.names import Kind, offset_file
 from ottla.log.reading import Read, read_waiting
@@ -331,10 +331,18 @@ class Segment:
         if recent and offset > self._recent_after:
             at = bisect_left(recent, offset, key=_LAST_OFFSET)
             return recent[at][1] if at < len(recent) else None
-        for batch in self.heads(self.offsets.lookup(offset, read).position, self.size, read):
+        for batch in self.heads_for(offset, self.size, read):
             if batch.last_offset >= offset:
                 return batch.position
         return None
+
+    def heads_for(self, offset: int, end: int, read: Read) -> Iterator[Head]:
+        """The batches up to a position among which an offset has to be looked for."""
+        entry = self.offsets.lookup(offset, read)
+        found = self.heads(entry.position, end, read)
+        if not entry.position:
+            return found
+        return vouched(found, entry.offset, self.base_offset, self.file.path)
 
     def extent(self, offset: int, upper: int | None, bytes_max: int, read: Read) -> Extent | None:
         """The batches that answer a fetch; None when none of this segment does.
