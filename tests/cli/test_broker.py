@@ -207,3 +207,20 @@ def test_the_log_is_one_readable_line_for_each_event(
     assert events[-2]["signal"] == "SIGINT"
     assert {one["level"] for one in events} == {"info"}
     assert running.process.returncode == 0
+
+
+def test_a_broker_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
+    command = f'ulimit -Sn 256; exec "{OTTLA}" dev --port 0 --data "{tmp_path}"'
+    process = subprocess.Popen(
+        ["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert "listens on" in process.stdout.readline()
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        found = re.search(r"Max open files\s+(\d+)\s+(\d+)", limits)
+        assert found is not None
+        assert found[1] == found[2] != "256"
+    finally:
+        process.kill()
+        process.communicate()

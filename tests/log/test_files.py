@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.errors import StorageFailure
+from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import read_whole, replace, write_atomically
 from ottla.log.files import IOV_MAX, OsDisk, OsFile
 
@@ -208,3 +208,17 @@ def test_what_is_not_in_memory_is_not_waited_for(
     monkeypatch.setattr(os, "preadv", cold)
     assert file.read_cached(0, 3) is None
     assert asked == [os.RWF_NOWAIT]
+
+
+def test_too_many_open_files_are_no_failure_of_the_disk(tmp_path: Path) -> None:
+    disk = OsDisk()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = os.open("/dev/null", os.O_RDONLY)
+    os.close(taken)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
+    try:
+        with pytest.raises(DiskFull, match="Too many open files"):
+            disk.open(f"{tmp_path}/a", create=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    disk.open(f"{tmp_path}/a", create=True).close()

@@ -321,6 +321,40 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
     run(scenario)
 
 
+class _Draining(asyncio.Transport):
+    """Somebody takes what was written, a little at a time."""
+
+    left = 1000
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("127.0.0.1", 1)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+
+def test_who_takes_an_answer_slowly_is_not_idle() -> None:
+    clock, transport = FastClock(), _Draining()
+    connection = Connection(
+        lambda request, connection: None,
+        lambda connection: None,
+        lambda connection: None,
+        ConnectionRules(idle_ms_max=60_000),
+        clock,
+    )
+    connection.connection_made(transport)
+    for _ in range(5):
+        assert connection.overdue() is None
+        clock.ahead_s += 50
+        transport.left -= 100
+    assert connection.overdue() is None
+    clock.ahead_s += 61
+    assert connection.overdue() == "idle for 60 s"
+
+
 def test_more_connections_than_allowed_are_refused_and_leaving_makes_room(run: Run) -> None:
     async def scenario() -> None:
         rules = AdmissionRules(per_address_max=2)

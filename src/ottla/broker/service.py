@@ -44,6 +44,7 @@ _M_MMAP_THRESHOLD: Final = -3
 def run(config: Config, started: Callable[[Node], None]) -> None:
     """Serve until a signal says to stop; OttlaError when that cannot be."""
     _keep_freed_memory()
+    _allow_open_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config, started))
 
@@ -58,6 +59,15 @@ def _keep_freed_memory() -> None:
         tell = ctypes.CDLL(None).mallopt
         tell(_M_TRIM_THRESHOLD, KEPT_BYTES)
         tell(_M_MMAP_THRESHOLD, KEPT_BYTES // 2)
+
+
+def _allow_open_files() -> None:
+    """Take as many as the system gives: every connection and every segment needs some."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

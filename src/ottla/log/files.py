@@ -300,6 +300,9 @@ def _look(what: str, path: str, call: Callable[[], T]) -> T:
 
 def _failure(what: str, path: str, error: OSError, *, full: bool) -> StorageFailure:
     """What to raise; `full` when nothing was changed, so that it can be done again."""
-    is_full = full and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # Who has too many files open has no room for another, and the disk is as well as before.
+    is_full = error.errno in (errno.EMFILE, errno.ENFILE) or (
+        full and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    )
     kind = DiskFull if is_full else StorageFailure
     return kind(f"{path}: {what}: {error.strerror or error}")

@@ -84,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         "_refused",
         "_task",
         "_transport",
+        "_unsent",
         "_waiting",
         "address",
         "clock",
@@ -121,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._full = False  # the client does not take what was written
         self._paused = False  # reading
         self._refused = False
+        self._unsent = 0  # bytes that were written and not taken, when somebody last looked
         self._heard_s = clock.elapsed_s()
         self._frame_since_s: float | None = None
 
@@ -284,6 +286,10 @@ class Connection(asyncio.BufferedProtocol):
     def overdue(self) -> str | None:
         """Why the connection is to be closed now, if it is."""
         now = self.clock.elapsed_s()
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if unsent < self._unsent:
+            self._heard_s = now  # who takes an answer slowly is not idle
+        self._unsent = unsent
         if self._frame_since_s is not None and not self._busy and not self._full:
             allowed = FRAME_SECONDS + self._conversation.framer.claimed / FRAME_BYTES_PER_SECOND_MIN
             if now - self._frame_since_s > allowed:
