@@ -224,3 +224,13 @@ def test_a_broker_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_setting_that_changes_nothing_is_warned_of(tmp_path: Path) -> None:
+    with dev(tmp_path, "process.roles=broker") as running:
+        running.stop()
+        assert running.process.stderr is not None
+        told = running.process.stderr.read()
+    line = next(line for line in told.splitlines() if "process.roles" in line)
+    assert "level=warn" in line
+    assert "every broker can become the controller" in line

@@ -85,6 +85,8 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
     if not COMPILED:
         _LOG.warning("the kernel is not compiled: records cost about 50 times the CPU")
     _LOG.info("broker starting", {"version": metadata.version("ottla"), "pid": os.getpid()})
+    for notice in config.notices:
+        _LOG.warning("setting", {"name": notice.name, "note": str(notice)})
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
