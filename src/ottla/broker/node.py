@@ -231,9 +231,15 @@ class Node:
             self._run(listener.keep())
             await listener.start()
             address = self.addresses[listener.name]
+            where = {one.name: one.host for one in listeners(self._config)}[listener.name]
             _LOG.info(
                 "listening",
-                {"listener": listener.name, "host": address.host, "port": address.port},
+                {
+                    "listener": listener.name,
+                    "on": where or "all addresses",
+                    "host": address.host,
+                    "port": address.port,
+                },
             )
             # Listeners are closed before anything else ends.
             self._exit.push_async_callback(listener.close)

@@ -57,7 +57,8 @@ class EmbeddedStore:
         lock = disk.lock(path + LOCK_SUFFIX)
         if lock is None:
             raise StoreRefused(
-                f"{path} is in use by another process: stop that broker, or use another file"
+                f"{path} is in use by another process: stop that broker, or give this one another "
+                f"data directory"
             )
         try:
             journal, tree = Journal.open(disk, path)
