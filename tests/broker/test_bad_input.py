@@ -238,7 +238,8 @@ def test_frames_that_are_only_claimed_cost_next_to_nothing(
         for _ in range(200):
             wire = stack.enter_context(Wire(process.port))
             wire.send(struct.pack(">i", 100 * 2**20) + bytes(8))
-        time.sleep(0.2)  # they have come when the bystander is served again
+        # Who came last is answered, so all before were looked at.
+        assert end_of(stack.enter_context(Wire(process.port)), "bystander") >= 0
         assert process.resident_peak_bytes() - before <= MEMORY_BYTES_MAX
 
 
