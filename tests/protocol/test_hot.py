@@ -44,12 +44,8 @@ from ottla.protocol.writer import Unwritable, Writer, compile_writer
 from protocol_values import example, messages, name_of, structure
 
 CLASSES: Final = (ProduceRequest, ProduceResponse, FetchRequest, FetchResponse)
-READ: Final = (ProduceRequest, FetchRequest, FetchResponse)
-WRITTEN: Final = (ProduceRequest, ProduceResponse, FetchResponse)
 
 every_class = pytest.mark.parametrize("cls", CLASSES, ids=name_of)
-every_read = pytest.mark.parametrize("cls", READ, ids=name_of)
-every_written = pytest.mark.parametrize("cls", WRITTEN, ids=name_of)
 
 thorough = settings(
     max_examples=40,
@@ -60,13 +56,14 @@ thorough = settings(
 )
 
 
-def flexible_versions(*classes: type[Message]) -> list[Any]:
-    return [
+every_version = pytest.mark.parametrize(
+    ("cls", "version"),
+    [
         pytest.param(cls, version, id=f"{cls.__name__} {version}")
-        for cls in classes
+        for cls in CLASSES
         for version in cls.VERSIONS
-        if version in cls.FLEXIBLE
-    ]
+    ],
+)
 
 
 def outcome(reader: Reader, data: Buffer, position: int, objects_max: int) -> object:
@@ -135,7 +132,7 @@ def plain(random: Random, cls: type[Struct], version: int, depth: int = 0) -> An
 
 
 def plain_messages(cls: type[Message]) -> st.SearchStrategy[tuple[int, Any]]:
-    """A version, and a message of it that is plain if the version is flexible."""
+    """A version, and a message of it that is plain."""
 
     def made(random: Random, version: int) -> tuple[int, Any]:
         return version, plain(random, cls, version)
@@ -172,7 +169,7 @@ def test_plain_values_are_written_and_read_as_the_compiled_codec_does(cls: type[
     check()
 
 
-@pytest.mark.parametrize(("cls", "version"), flexible_versions(*READ))
+@every_version
 def test_damaged_plain_bytes_have_the_same_fate(cls: type[Message], version: int) -> None:
     random = Random(f"{cls.__name__} {version} damaged")
     accepted = 0
@@ -187,7 +184,7 @@ def test_damaged_plain_bytes_have_the_same_fate(cls: type[Message], version: int
     assert 6 < accepted < 540
 
 
-@every_read
+@every_class
 def test_plain_bytes_that_end_early_have_the_same_fate(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         random = Random(f"{cls.__name__} {version}")
@@ -198,7 +195,7 @@ def test_plain_bytes_that_end_early_have_the_same_fate(cls: type[Message]) -> No
                 cls.decode(raw[:end], version)
 
 
-@every_read
+@every_class
 def test_every_byte_of_a_plain_message_changed(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         raw = small(Random(f"{cls.__name__} {version}"), cls, version)
@@ -210,7 +207,7 @@ def test_every_byte_of_a_plain_message_changed(cls: type[Message]) -> None:
                 assert_read_alike(cls, version, raw[:position] + bytes((byte,)) + raw[position:])
 
 
-@every_read
+@every_class
 def test_the_budget_of_objects_ends_at_the_same_number(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         raw = small(Random(f"{cls.__name__} {version} b"), cls, version)
@@ -249,7 +246,7 @@ def unreachable(*_: object) -> Any:
     pytest.fail("a plain message went to the compiled codec")
 
 
-@pytest.mark.parametrize(("cls", "version"), flexible_versions(*READ))
+@every_version
 def test_what_is_plain_is_read_by_hand(cls: type[Message], version: int) -> None:
     random = Random(version)
     for _ in range(100):
@@ -262,7 +259,7 @@ def test_what_is_plain_is_read_by_hand(cls: type[Message], version: int) -> None
         assert hot_reader(cls, version, unreachable)(data, 0, OBJECTS_MAX) == (value, len(raw))
 
 
-@pytest.mark.parametrize(("cls", "version"), flexible_versions(*WRITTEN))
+@every_version
 def test_what_is_plain_is_written_by_hand(cls: type[Message], version: int) -> None:
     random = Random(version)
     for _ in range(100):
@@ -273,15 +270,9 @@ def test_what_is_plain_is_written_by_hand(cls: type[Message], version: int) -> N
         assert all(len(buffer) for buffer in buffers)
 
 
-def test_the_other_versions_and_messages_have_none() -> None:
-    for cls in CLASSES:
-        for version in cls.VERSIONS:
-            if version not in cls.FLEXIBLE:
-                assert hot_reader(cls, version, unreachable) is unreachable
-                assert hot_writer(cls, version, unreachable) is unreachable
+def test_other_messages_have_none() -> None:
     assert hot_reader(METADATA.request, 12, unreachable) is unreachable
-    assert hot_reader(ProduceResponse, 9, unreachable) is unreachable
-    assert hot_writer(FetchRequest, 12, unreachable) is unreachable
+    assert hot_writer(METADATA.response, 12, unreachable) is unreachable
 
 
 BOUNDARIES: Final = (1, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152)
@@ -380,6 +371,21 @@ def test_the_tag_of_a_follower_means_nothing_before_version_15(version: int) -> 
     assert FetchRequest.decode(tagged, version) == request
 
 
+def test_a_follower_that_does_not_say_who_it_is_sends_no_tag() -> None:
+    request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=(), replica_state=ReplicaState())
+    assert request.encode(15) == compiled_bytes(request, 15)
+    assert FetchRequest.decode(request.encode(15), 15).replica_state is None
+
+
+@pytest.mark.parametrize("version", range(3, 9))
+def test_an_id_of_a_negative_length_is_refused(version: int) -> None:
+    """Taken for a length it ends the id where it begins, and the rest could be a request."""
+    raw = b"\xff\xfe" + bytes(4) + b"\0\0\0\1" + bytes(6)
+    assert_read_alike(ProduceRequest, version, raw)
+    with pytest.raises(ProtocolViolation, match="negative"):
+        ProduceRequest.decode(raw, version)
+
+
 ODD: Final[tuple[object, ...]] = (
     None,
     -1,
@@ -403,7 +409,7 @@ ODD: Final[tuple[object, ...]] = (
 )
 
 
-@pytest.mark.parametrize(("cls", "version"), flexible_versions(*WRITTEN))
+@every_version
 def test_odd_values_are_written_or_refused_alike(cls: type[Message], version: int) -> None:
     compiled = compile_writer(cls, version, cls.FLEXIBLE)
     by_hand = hot_writer(cls, version, compiled)

@@ -6,8 +6,8 @@ whatever else they meet, truncated and lying bytes included, goes to the compile
 starts anew. So every bound of what a peer may send is kept in one place, and a new tagged field
 or a new error needs no change here.
 
-Versions that are not flexible have none: for Produce the compiled ones are as fast there, for Fetch
-it was not tried. `docs/decisions/0004` has the figures.
+The versions that are not flexible, which are of another shape, are in modules of their own.
+`docs/decisions/0004` has the figures.
 
 Records are left where they are, as slices of a memoryview when they are read and as buffers of
 their own when they are written.
@@ -54,10 +54,11 @@ def hot_writer(cls: "type[Message]", version: int, compiled: Writer) -> Writer:
 def _made_by_hand(
     table: str, cls: "type[Message]", version: int
 ) -> Callable[[int, Any], Any] | None:  # Any: a reader or a writer
-    if cls.API not in HOT or version not in cls.FLEXIBLE:
+    if cls.API not in HOT:
         return None
     # Imported when needed: the module imports the messages, and they import their base, which
     # imports this package.
-    module = import_module(f"{__name__}.{cls.API.module}")
+    old = "" if version in cls.FLEXIBLE else "old_"
+    module = import_module(f"{__name__}.{old}{cls.API.module}")
     made: Mapping[type[Message], Callable[[int, Any], Any]] = getattr(module, table)
     return made.get(cls)

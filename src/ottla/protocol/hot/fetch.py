@@ -1,4 +1,4 @@
-"""Fetch by hand: requests read, answers written and read, in the flexible versions.
+"""Fetch by hand, requests and answers read and written, in the flexible versions.
 
 Invariant: that of the package. Plain are requests without forgotten topics and without tags, except
 the one in which a follower says who it is; and answers without tags and without aborted
@@ -29,6 +29,8 @@ from ottla.protocol.writer import Writer
 
 IDS_SINCE: Final = 13
 REPLICA_TAGGED_SINCE: Final = 15
+DIRECTORY_SINCE: Final = 17
+HIGH_WATERMARK_SINCE: Final = 18
 
 UNKNOWN_HIGH_WATERMARK: Final = 0x7FFF_FFFF_FFFF_FFFF
 
@@ -43,6 +45,7 @@ _ROW: Final = Layout(">iiqiqix")  # a partition of a request, without tags
 # One tag, which is tag 1 with 13 bytes: a replica, its epoch, and no tags inside.
 _FOLLOWER: Final = Layout(">3siqB")
 _FOLLOWER_TAG: Final = b"\1\1\x0d"
+_NOBODY: Final = ReplicaState()  # not sent
 # Two numbers, a session, and the number of topics.
 _ANSWER: Final = Layout(">ihiB")
 # A partition of an answer up to its records: five numbers, that of aborted transactions, a replica.
@@ -136,6 +139,78 @@ def request_reader(version: int, compiled: Reader) -> Reader:
         return message, stop + 1
 
     return read
+
+
+def request_writer(version: int, compiled: Writer) -> Writer:
+    """The writer of requests."""
+    by_id, replica_tagged = version >= IDS_SINCE, version >= REPLICA_TAGGED_SINCE
+    tagged, tagged_by_followers = version >= DIRECTORY_SINCE, version >= HIGH_WATERMARK_SINCE
+    pack_row = _ROW.pack
+
+    def write(message: FetchRequest, buffers: list[Buffer]) -> None:
+        try:
+            topics = message.topics
+            count = len(topics) + 1
+            if (
+                message.forgotten_topics_data is not _NONE
+                or message.cluster_id is not None
+                or count > 127
+            ):
+                raise Unplain
+            out, tags, follower = b"", b"\0", message.replica_state
+            if not replica_tagged:
+                out = _REPLICA.pack(message.replica_id)
+                if follower is not None:
+                    raise Unplain
+            elif message.replica_id != -1:
+                raise Unplain
+            elif follower is not None:
+                tags = _FOLLOWER.pack(_FOLLOWER_TAG, follower.replica_id, follower.replica_epoch, 0)
+                if follower == _NOBODY:
+                    raise Unplain
+            out += _REQUEST.pack(
+                message.max_wait_ms,
+                message.min_bytes,
+                message.max_bytes,
+                message.isolation_level,
+                message.session_id,
+                message.session_epoch,
+                count,
+            )
+            for topic in topics:
+                partitions = topic.partitions
+                count = len(partitions) + 1
+                if by_id:
+                    if len(topic.topic_id) != 16 or count > 127:
+                        raise Unplain
+                    out += _TOPIC.pack(topic.topic_id, count)
+                else:
+                    name = topic.topic.encode()
+                    out += ONE_BYTE[len(name) + 1] + name + ONE_BYTE[count]
+                for partition in partitions:
+                    if (tagged and partition.replica_directory_id is not ZERO_UUID) or (
+                        tagged_by_followers and partition.high_watermark != UNKNOWN_HIGH_WATERMARK
+                    ):
+                        raise Unplain
+                    out += pack_row(
+                        partition.partition,
+                        partition.current_leader_epoch,
+                        partition.fetch_offset,
+                        partition.last_fetched_epoch,
+                        partition.log_start_offset,
+                        partition.partition_max_bytes,
+                    )
+                out += b"\0"
+            rack = message.rack_id
+            if rack == "":
+                buffers.append(out + b"\1\1" + tags)
+            else:
+                raw = rack.encode()
+                buffers.append(out + b"\1" + ONE_BYTE[len(raw) + 1] + raw + tags)
+        except UNWRITTEN:
+            compiled(message, buffers)
+
+    return write
 
 
 def response_writer(version: int, compiled: Writer) -> Writer:
@@ -283,4 +358,4 @@ def response_reader(version: int, compiled: Reader) -> Reader:
 
 _NONE: Final = ()
 READERS: Final = {FetchRequest: request_reader, FetchResponse: response_reader}
-WRITERS: Final = {FetchResponse: response_writer}
+WRITERS: Final = {FetchRequest: request_writer, FetchResponse: response_writer}

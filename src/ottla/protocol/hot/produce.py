@@ -1,10 +1,11 @@
-"""Produce by hand: requests read and written, answers written, in the flexible versions.
+"""Produce by hand, requests and answers read and written, in the flexible versions.
 
 Invariant: that of the package. Plain are requests without tags whose records are there, and
 answers in which nothing is wrong, with fewer than 127 topics, fewer than 127 partitions in each,
 and names below 127 bytes: their lengths are one byte.
 
-Objects are made without their constructors, which would cost as much as the rest of the reading.
+Partitions of a plain answer are of one size: one call unpacks all of a topic. Objects are made
+without their constructors, which would cost as much as the rest of the reading.
 """
 
 from struct import Struct as Layout
@@ -14,9 +15,11 @@ from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+    TopicProduceResponse,
 )
 from ottla.protocol.primitives import ONE_BYTE, Buffer, read_uvarint_rest, uvarint
 from ottla.protocol.reader import Reader
@@ -39,6 +42,9 @@ _PARTITION: Final = Layout(">iBBB")
 # Five numbers, no errors of records, no text, no tags.
 _ANSWER: Final = Layout(">ihqqqBxx")
 _ANSWER_END: Final = Layout(">ix")
+_ROW: Final = Layout(">ihqqq3s")  # the same when it is read
+_ROW_END: Final = b"\1\0\0"
+_THROTTLE: Final = Layout(">iB")
 
 
 def request_reader(version: int, compiled: Reader) -> Reader:
@@ -200,6 +206,69 @@ def response_writer(version: int, compiled: Writer) -> Writer:
     return write
 
 
+def response_reader(version: int, compiled: Reader) -> Reader:
+    """The reader of answers."""
+    by_id = version >= IDS_SINCE
+    unpack_topic, rows_in = _TOPIC.unpack_from, _ROW.iter_unpack
+
+    def read(data: bytes, start: int, budget: int) -> tuple[Struct, int]:
+        try:
+            message = _new(ProduceResponse)
+            count, pos = data[start], start + 1
+            left = budget + 1 - count
+            if not 0 < count < 128:
+                raise Unplain
+            topics: list[TopicProduceResponse] = []
+            for _ in range(count - 1):
+                topic = _new(TopicProduceResponse)
+                if by_id:
+                    raw, count = unpack_topic(data, pos)
+                    topic.name, topic.topic_id = "", _new_bytes(Uuid, raw)
+                    pos += 17
+                else:
+                    size = data[pos]
+                    stop = pos + size
+                    topic.name, topic.topic_id = data[pos + 1 : stop].decode(), ZERO_UUID
+                    count = data[stop]  # of a name that is null this is its length, 0
+                    pos = stop + 1
+                    if size > 127:
+                        raise Unplain
+                left += 1 - count
+                stop = pos + 33 * (count - 1)
+                # The slice ends where the data do, so what lies behind it is read first.
+                if data[stop] or not 0 < count < 128 or left < 0:
+                    raise Unplain
+                partitions: list[PartitionProduceResponse] = []
+                for row in rows_in(data[pos:stop]):
+                    partition = _new(PartitionProduceResponse)
+                    (
+                        partition.index,
+                        partition.error_code,
+                        partition.base_offset,
+                        partition.log_append_time_ms,
+                        partition.log_start_offset,
+                        end,
+                    ) = row
+                    if end != _ROW_END:
+                        raise Unplain
+                    partition.record_errors = ()
+                    partition.error_message = partition.current_leader = None
+                    partitions.append(partition)
+                topic.partition_responses = tuple(partitions)
+                topics.append(topic)
+                pos = stop + 1
+            message.responses = tuple(topics)
+            message.throttle_time_ms, tags = _THROTTLE.unpack_from(data, pos)
+            message.node_endpoints = ()
+            if tags:
+                raise Unplain
+        except UNREAD:
+            return compiled(data, start, budget)
+        return message, pos + 5
+
+    return read
+
+
 _NONE: Final = ()
-READERS: Final = {ProduceRequest: request_reader}
+READERS: Final = {ProduceRequest: request_reader, ProduceResponse: response_reader}
 WRITERS: Final = {ProduceRequest: request_writer, ProduceResponse: response_writer}
