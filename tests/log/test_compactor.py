@@ -347,3 +347,25 @@ def _except_for(
         return (refuse if self is broken else otherwise)(self, *args, **kwargs)
 
     return chosen
+
+
+def test_a_log_that_cannot_be_cleaned_for_want_of_room_is_put_aside() -> None:
+    """And not tried again and again without a pause."""
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0, COMPACT)
+        fill(hosted, 20)
+        room = disk.room("/")
+        disk.capacity_bytes = room.total_bytes - room.usable_bytes
+        work = compactor(logs)
+        before = len(disk.calls)
+        await for_a_while(work, ASIDE_SECONDS / 2)
+        assert len(disk.calls) - before < 100
+        assert logs.online == logs.directories
+        disk.capacity_bytes = None
+        await for_a_while(work, ASIDE_SECONDS)
+        assert hosted.cleaned_until
+
+    simulated(program)

@@ -176,11 +176,13 @@ def test_a_log_that_begins_later_keeps_the_epoch_it_begins_in() -> None:
     assert list(epochs) == [(6, 100)]
 
 
-def test_a_log_that_starts_anew_has_no_epochs() -> None:
-    epochs = history((2, 5))
-    assert epochs.clear()
-    assert not epochs.clear()
-    assert epochs.latest is None
+def test_the_history_of_a_log_that_is_to_be_cut_is_another_one() -> None:
+    epochs = history((2, 5), (3, 9))
+    shorter = epochs.until(9)
+    assert list(shorter) == [(2, 5)]
+    shorter.assign(LeaderEpoch(7), Offset(9))
+    assert list(epochs) == [(2, 5), (3, 9)]
+    assert epochs.until(5).latest is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=30))

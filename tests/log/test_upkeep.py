@@ -66,6 +66,19 @@ def test_a_log_is_flushed_when_its_time_is_over() -> None:
     simulated(program)
 
 
+def test_producers_whose_records_were_all_deleted_are_told_by_a_snapshot() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        append_batch(hosted.log, b"x", producer_id=4)
+        assert await hosted.log.retain(high_watermark=1, now_ms=10**12) == 1
+        await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 2)
+        assert disk.exists(f"{hosted.log.folder}/{1:020d}.snapshot")
+
+    simulated(program)
+
+
 def test_a_log_is_flushed_when_it_has_rolled() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)

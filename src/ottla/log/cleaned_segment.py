@@ -9,8 +9,9 @@ from ottla.ids import Offset
 from ottla.log.aborted import AbortedIndex
 from ottla.log.deletion import SEGMENT_FILES, mark_deleted
 from ottla.log.disk import Disk, read_whole
+from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.names import FileState, Kind, offset_file, parse_offset_file
-from ottla.log.segment import RELATIVE_MAX, Segment
+from ottla.log.segment import RELATIVE_MAX, Indexes, Segment
 from ottla.log.throttle import Throttle
 from ottla.protocol.primitives import Buffer
 
@@ -142,13 +143,32 @@ def _paths(disk: Disk, folder: str, base: Offset, state: FileState) -> list[str]
     return [path for path in paths if disk.exists(path)]
 
 
-def open_closed(disk: Disk, folder: str, base_offset: Offset, created_ms: int) -> Segment:
-    """A segment that was just swapped in, with the indexes that were written with it."""
-    file = disk.open(f"{folder}/{offset_file(base_offset, Kind.RECORDS)}")
+def open_cleaned(disk: Disk, folder: str, base_offset: Offset, created_ms: int) -> Segment:
+    """A segment that is about to be swapped in, with the indexes that were written with it.
+
+    A process that has too many files open finds out before anything is renamed.
+    """
+
+    def path(kind: Kind) -> str:
+        return cleaned_path(folder, base_offset, kind)
+
+    file = disk.open(path(Kind.RECORDS))
     segment = Segment(folder, base_offset, file, size=file.size(), created_ms=created_ms)
-    segment.use_indexes(segment.open_indexes(disk))
-    if disk.exists(path := segment.path(Kind.ABORTED_INDEX)):
-        segment.aborted = AbortedIndex(base_offset, read_whole(disk, path))
+    segment.use_indexes(
+        Indexes(
+            OffsetIndex.in_file(base_offset, disk.open(path(Kind.OFFSET_INDEX))),
+            TimeIndex.in_file(base_offset, disk.open(path(Kind.TIME_INDEX))),
+        )
+    )
+    if disk.exists(aborted := path(Kind.ABORTED_INDEX)):
+        segment.aborted = AbortedIndex(base_offset, read_whole(disk, aborted))
     segment.trust_times()
     segment.written_size = segment.size
     return segment
+
+
+def note_swapped(segment: Segment) -> None:
+    """The files of a cleaned segment have their last names now."""
+    segment.file.renamed(segment.path(Kind.RECORDS))
+    segment.offsets.renamed(segment.path(Kind.OFFSET_INDEX))
+    segment.times.renamed(segment.path(Kind.TIME_INDEX))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
-from ottla.log.cleaned_segment import open_closed, remove_cleaned, swap
+from ottla.log.cleaned_segment import note_swapped, open_cleaned, remove_cleaned, swap
 from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.cleaning import CleanedGroup, CleaningDone, CleaningLimits
 from ottla.log.completion import uninterrupted
@@ -21,7 +21,6 @@ from ottla.log.dirt import Dirt, find_dirt
 from ottla.log.durable import DurableLog
 from ottla.log.facts import cleaning_job, know_first_timestamps, segment_dirt
 from ottla.log.reading import settled
-from ottla.log.segment import Segment
 from ottla.settings.values import LONG_MAX
 
 T = TypeVar("T")
@@ -156,22 +155,25 @@ class CompactableLog(DurableLog):
             if len(replaced) < len(group.sources):
                 raise CleaningAborted(f"{self.folder}: segments were deleted while it was cleaned")
             bases = [Offset(output.base_offset) for output in group.outputs]
+            disk, folder, created_ms = self.disk, self.folder, replaced[-1].created_ms
+            new = await self._repeatable(
+                lambda: [open_cleaned(disk, folder, base, created_ms) for base in bases]
+            )
             vanished = {segment.base_offset for segment in replaced}.difference(bases)
             snapshots = self.snapshots.forget_at(vanished)
-            swapped: list[tuple[tuple[str, ...], list[Segment]]] = []
+            swapped: list[tuple[str, ...]] = []
 
             def on_the_device() -> None:
-                paths = [path for one in replaced for path in live_paths(self.disk, one)]
-                marked = swap(self.disk, self.folder, bases, [*paths, *snapshots])
-                created_ms = replaced[-1].created_ms
-                new = [open_closed(self.disk, self.folder, b, created_ms) for b in bases]
-                swapped.append((marked, new))
+                paths = [path for one in replaced for path in live_paths(disk, one)]
+                swapped.append(swap(disk, folder, bases, [*paths, *snapshots]))
 
             try:
                 await self._in_thread(on_the_device)
             finally:
                 # Also when this was cancelled: the disk has done what it has begun.
-                for marked, new in swapped:
+                for marked in swapped:
+                    for segment in new:
+                        note_swapped(segment)
                     self.segments.replace(replaced, new)
                     self.closed = [one for one in self.closed if one not in replaced]
                     due_ms = now_ms + self.rules.file_delete_delay_ms

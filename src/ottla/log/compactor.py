@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ottla.errors import OttlaError, RequestError, StorageFailure
+from ottla.errors import DiskFull, OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.cleaning import CleaningDone, CleaningLimits
@@ -143,6 +143,9 @@ class Compactor:
                 hosted.cleaned_until = Offset(min(done.first_dirty_offset, end))
                 await self._logs.store(CLEANED_OFFSETS, hosted.directory)
                 _tell(hosted, done)
+        except DiskFull as full:
+            self._logs.fail(hosted.directory, full)
+            self._put_aside(hosted, full)  # or it would be tried without a pause
         except StorageFailure as failure:
             self._logs.fail(hosted.directory, failure)
         except (CleaningAborted, RequestError) as aborted:  # cut, or deleted

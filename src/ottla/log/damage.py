@@ -6,12 +6,12 @@ the end of a segment that is never appended to. The file tells of them over rest
 lines counts only as far as the segment it names has such bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ottla.ids import Offset
 from ottla.log.checkpoints import number, read_checkpoint, write_checkpoint
-from ottla.log.disk import Disk, read_whole, write_atomically
+from ottla.log.disk import Disk, read_whole, staged
 from ottla.log.errors import CorruptText
 from ottla.log.names import DAMAGED_OFFSETS
 from ottla.records.errors import CorruptRecords
@@ -81,12 +81,13 @@ class Damageable(Protocol):
         ...
 
 
-def format_damage(segments: Iterable[Damageable]) -> str:
-    """The text of the file, a line for each damage; none without damage."""
+def format_damage(segments: Iterable[Damageable], until: int = _OFFSET_MAX) -> str:
+    """The text of the file, a line for each damage below an offset; none without damage."""
     lines = [
         f"{segment.base_offset} {one.position} {one.size} {one.first_offset} {one.end_offset}"
         for segment in segments
         for one in segment.damaged
+        if one.first_offset < until
     ]
     return write_checkpoint(lines) if lines else ""
 
@@ -134,11 +135,24 @@ class DamageFile:
     def store(self, text: str) -> None:
         """Let the file say what is damaged, on the device when this returns."""
         self.is_due = text != self._stored
-        if not self.is_due:
-            return
-        if text:
-            write_atomically(self._disk, self.path, text.encode())
-        else:
-            self._disk.remove(self.path)
+        if self.is_due:
+            self.staged(text)()
             self._disk.sync_folder(self._folder)
-        self._stored, self.is_due = text, False
+
+    def staged(self, text: str) -> Callable[[], None]:
+        """Make room for what the file is to say; what is returned lets it say so, and needs none.
+
+        The folder has to be synced after it.
+        """
+        disk, path = self._disk, self.path
+        changes = text != self._stored
+        temporary = staged(disk, path, text.encode()) if changes and text else None
+
+        def take() -> None:
+            if temporary is not None:
+                disk.rename(temporary, path)
+            elif changes:
+                disk.remove(path)
+            self._stored, self.is_due = text, False
+
+        return take

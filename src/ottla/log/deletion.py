@@ -8,6 +8,7 @@ and what is left of it is tidied up when the log is opened.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ottla.errors import DiskFull
 from ottla.log.disk import Disk
 from ottla.log.names import FileState, Kind
 from ottla.log.segment import Segment
@@ -29,11 +30,17 @@ def live_paths(disk: Disk, segment: Segment) -> list[str]:
 
 
 def mark_deleted(disk: Disk, paths: Iterable[str]) -> tuple[str, ...]:
-    """Rename files so that they do not count any more; returns their new names."""
+    """Rename files so that they do not count any more; returns their new names.
+
+    Where the folder has no room for a longer name, the file goes at once: that makes room.
+    """
     marked: list[str] = []
     for path in paths:
-        disk.rename(path, path + FileState.DELETED)
-        marked.append(path + FileState.DELETED)
+        try:
+            disk.rename(path, path + FileState.DELETED)
+            marked.append(path + FileState.DELETED)
+        except DiskFull:
+            disk.remove(path)
     return tuple(marked)
 
 

@@ -43,6 +43,10 @@ class File(Protocol):
         """Cut the file."""
         ...
 
+    def renamed(self, path: str) -> None:
+        """Go by another name from now on: it was renamed while it was open."""
+        ...
+
     def sync(self) -> None:
         """Return when everything written is on the device."""
         ...
@@ -142,6 +146,14 @@ def write_atomically(disk: Disk, path: str, data: bytes) -> None:
 
 def replace(disk: Disk, path: str, data: bytes) -> None:
     """Replace a file's content; after a crash there is the old or, once synced, the new one."""
+    disk.rename(staged(disk, path, data), path)
+
+
+def staged(disk: Disk, path: str, data: bytes) -> str:
+    """Put a file's next content on the device under another name, which is returned.
+
+    What needs room is done then: to rename the file needs none.
+    """
     temporary = path + TEMPORARY_SUFFIX
     if disk.exists(temporary):
         disk.remove(temporary)
@@ -151,7 +163,7 @@ def replace(disk: Disk, path: str, data: bytes) -> None:
         file.sync()
     finally:
         file.close()
-    disk.rename(temporary, path)
+    return temporary
 
 
 def read_whole(disk: Disk, path: str) -> bytes:

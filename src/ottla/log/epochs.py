@@ -129,9 +129,12 @@ class EpochHistory:
         self._starts[0] = offset
         return True
 
-    def clear(self) -> bool:
-        """Forget everything: the log starts anew."""
-        return self._keep(0, 0)
+    def until(self, offset: int) -> "EpochHistory":
+        """The same history of a log that ends at an offset."""
+        history = EpochHistory()
+        history._epochs, history._starts = self._epochs, self._starts
+        history.truncate_from_end(offset)
+        return history
 
     def _keep(self, start: int, end: int) -> bool:
         before = len(self._epochs)

@@ -129,6 +129,10 @@ class OsFile:
         except OSError as error:
             raise self._failure("truncate", error) from error
 
+    def renamed(self, path: str) -> None:
+        """Go by another name from now on."""
+        self._path = path
+
     def sync(self) -> None:
         """Return when everything written is on the device; a failure breaks the file (C5)."""
         if self._broken:

@@ -74,6 +74,11 @@ class Index:
         index._file, index._size, index._entries = file, size, entries
         return index
 
+    def renamed(self, path: str) -> None:
+        """Its file goes by another name from now on."""
+        if self._file is not None:
+            self._file.renamed(path)
+
     @property
     def is_in_file(self) -> bool:
         """Whether a look-up reads from a file."""

@@ -9,20 +9,21 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 `truncate_fully_and_start_at` may lower the recovery point: it is stored before the next append.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.completion import uninterrupted
-from ottla.log.cut import place_of_cut
+from ottla.log.cut import Cut, place_of_cut
 from ottla.log.damage import format_damage
 from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
-from ottla.log.disk import write_atomically
-from ottla.log.epochs import EpochEnd
+from ottla.log.disk import File, staged, write_atomically
+from ottla.log.epochs import EpochEnd, EpochHistory
 from ottla.log.facts import segment_facts
 from ottla.log.heads import BrokenSegment
-from ottla.log.names import LEADER_EPOCHS, Kind
+from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.producers import Producers
 from ottla.log.reading import NotCached, Read, RecordSlice, read_now
 from ottla.log.retention import outlived
@@ -124,28 +125,52 @@ class PartitionLog(ScrubbedLog):
         """Let the log end at an offset or, where that lies within a batch, before that batch.
 
         Rule A2. On the device when this returns; a crash on the way leaves the beginning of the
-        old log.
+        old log. On a full disk nothing is cut: what is left of the epochs has to be stored.
         """
         async with self._work:
             self._check_usable()
-            if offset < self.segments.first.base_offset:
-                await self._start_anew(Offset(offset))
-                return
             self._changing = True
             try:
-                if offset < self.next_offset:
+                if offset < self.segments.first.base_offset:
+                    await self._start_anew(Offset(offset))
+                elif offset < self.next_offset:
                     await self._cut(offset)
-                elif self.epochs.truncate_from_end(offset):
-                    # An epoch that began at the log's end and has no records may be wrong too.
-                    text = self.epochs.format()
-                    await self._in_thread(lambda: self._write_epochs(text))
+                else:
+                    await self._forget_epochs(offset)
             finally:
                 self._changing = False
 
+    async def _forget_epochs(self, offset: int) -> None:
+        """An epoch that began at the log's end and has no records may be wrong too."""
+        epochs = self.epochs.until(offset)
+        if epochs.latest != self.epochs.latest:
+            await self._repeatable(lambda: self._write_epochs(epochs.format()))
+            self.epochs = epochs
+            self._note_stored_epochs()
+
+    def _staged(self, epochs: EpochHistory, damage: str) -> Callable[[], None]:
+        """Make room for what a cut leaves to be told; what is returned puts it on the device.
+
+        They are told after the cut: before it, they would be wrong about what is there.
+        """
+        path = f"{self.folder}/{LEADER_EPOCHS}"
+        temporary = staged(self.disk, path, epochs.format().encode())
+        tell_damage = self.damage_file.staged(damage)
+
+        def tell() -> None:
+            self.disk.rename(temporary, path)
+            tell_damage()
+            self.disk.sync_folder(self.folder)
+
+        return tell
+
     async def _cut(self, offset: int) -> None:
-        self._cuts += 1
         segment = self.segments.from_offset(offset)[0]
-        cut = await self._settled(lambda read: place_of_cut(segment, offset, read), has_turn=True)
+        cut, producers = await self._before_cut(segment, offset)
+        epochs = self.epochs.until(cut.end_offset)
+        damage = format_damage(self.segments, cut.end_offset)
+        tell = await self._repeatable(lambda: self._staged(epochs, damage))
+        self._cuts += 1
         dropped = self.segments.remove_after(segment)
         segment.use_indexes(cut.indexes)
         segment.cut_indexes(cut.position, cut.end_offset)
@@ -156,9 +181,8 @@ class PartitionLog(ScrubbedLog):
         # Compaction may have taken what came before the cut: only batches are on the device.
         self.recovery_point = Offset(min(self.recovery_point, segment.records_end))
         self.log_start_offset = min(self.log_start_offset, cut.end_offset)
-        self.epochs.truncate_from_end(cut.end_offset)
+        self.epochs, self.producers = epochs, producers
         doomed = self.snapshots.forget(above=cut.end_offset)
-        text, damage = self.epochs.format(), format_damage(self.segments)
 
         def on_the_device() -> None:
             remove_segments(self.disk, dropped)
@@ -167,44 +191,68 @@ class PartitionLog(ScrubbedLog):
             self.disk.sync_folder(self.folder)
             segment.file.truncate(cut.position)
             segment.file.sync()
-            self._write_epochs(text)
-            self.damage_file.store(damage)
+            tell()
 
         await self._in_thread(on_the_device)
-        self.producers = await self._replayed(cut.end_offset)
         self._note_stored_epochs()
+
+    async def _before_cut(self, segment: Segment, offset: int) -> tuple[Cut, Producers]:
+        """All that a cut has to read, so that one that has begun comes to its end."""
+        while True:
+            known = self.damaged
+            cut = await self._settled(
+                lambda read: place_of_cut(segment, offset, read), has_turn=True
+            )
+            producers = await self._replayed(cut.end_offset)
+            if self.damaged == known:
+                return cut, producers
+            # What was found on the way may move the place, and is told though there be no cut.
+            await self._tell_damage(format_damage(self.segments))
 
     @uninterrupted
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and go on at an offset, on the device when this returns (rule A17)."""
+        """Drop everything and go on at an offset, on the device when this returns (rule A17).
+
+        On a full disk nothing is dropped.
+        """
         async with self._work:
             self._check_usable()
-            await self._start_anew(offset)
+            self._changing = True
+            try:
+                await self._start_anew(offset)
+            finally:
+                self._changing = False
 
     async def _start_anew(self, offset: Offset) -> None:
+        epochs = EpochHistory()
+        path = f"{self.folder}/{offset_file(offset, Kind.RECORDS)}"
+        created_ms = self.segments.active.created_ms
+
+        def prepare() -> tuple[Callable[[], None], str, File]:
+            tell = self._staged(epochs, "")
+            temporary = staged(self.disk, path, b"")
+            return tell, temporary, self.disk.open(temporary)
+
+        tell, temporary, file = await self._repeatable(prepare)
         self._cuts += 1
         dropped = list(self.segments)
-        created_ms = self.segments.active.created_ms
         doomed = self.snapshots.forget(above=-1)
 
-        def on_the_device() -> Segment:
+        def on_the_device() -> None:
             remove_segments(self.disk, dropped)
             remove_all(self.disk, doomed)
             self.disk.sync_folder(self.folder)
-            self._write_epochs("")
-            self.damage_file.store("")
-            segment = Segment.create(self.disk, self.folder, offset, created_ms)
+            tell()
+            self.disk.rename(temporary, path)
             self.disk.sync_folder(self.folder)
-            return segment
 
-        self._changing = True
-        try:
-            segment = await self._in_thread(on_the_device)
-        finally:
-            self._changing = False
-        self.segments = Segments([segment])
+        await self._in_thread(on_the_device)
+        file.renamed(path)
+        self.segments = Segments(
+            [Segment(self.folder, offset, file, size=0, created_ms=created_ms)]
+        )
         self.closed.clear()
-        self.epochs.clear()
+        self.epochs = epochs
         self._note_stored_epochs()
         self.producers = Producers()
         self.log_start_offset = self.next_offset = self.recovery_point = offset
@@ -248,10 +296,10 @@ class PartitionLog(ScrubbedLog):
                 paths = [path for one in removed for path in live_paths(self.disk, one)]
                 marked = mark_deleted(self.disk, [*paths, *snapshots])
                 self.disk.sync_folder(self.folder)
-                self.damage_file.store(damage)
                 return marked
 
             self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
+            await self._tell_damage(damage)
             return count
 
     @uninterrupted

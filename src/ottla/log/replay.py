@@ -42,6 +42,8 @@ def replayed(
             continue
         rebuilds = segment in without_aborted
         for position, header in _headers(segment, first):
+            if header.base_offset >= end:
+                break  # the log is about to be cut here
             if header.producer_id >= 0:
                 replay(producers, segment, position, header, notes_aborted=rebuilds)
     return producers

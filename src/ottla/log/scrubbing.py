@@ -126,10 +126,13 @@ class ScrubbedLog(CompactableLog):
 
     async def _remember_damage(self) -> None:
         async with self._work:
-            text = format_damage(self.segments)
             if self._failure is None:
-                with suppress(DiskFull):  # the next who finds damage writes it
-                    await self._repeatable(lambda: self.damage_file.store(text))
+                await self._tell_damage(format_damage(self.segments))
+
+    async def _tell_damage(self, text: str) -> None:
+        """Store what is damaged, for those who hold the turn; without room, a flush does it."""
+        with suppress(DiskFull):
+            await self._repeatable(lambda: self.damage_file.store(text))
 
     async def _replayed(self, end: Offset) -> Producers:
         """The producers of the log as it is now, for those who hold the turn."""
@@ -141,8 +144,7 @@ class ScrubbedLog(CompactableLog):
             except BrokenSegment as broken:
                 if not await self._examine(broken.base_offset):
                     raise self._corrupt(broken) from broken
-                text = format_damage(self.segments)
-                await self._in_thread(lambda text=text: self.damage_file.store(text))
+                await self._tell_damage(format_damage(self.segments))
 
 
 def _hints(segment: Segment) -> OffsetIndex:

@@ -31,6 +31,11 @@ class Snapshots:
         return sorted({*self._written, *self._due})
 
     @property
+    def are_due(self) -> bool:
+        """Whether there are any to be written."""
+        return bool(self._due)
+
+    @property
     def due(self) -> Mapping[Offset, bytes]:
         """Those to be written, as they are now."""
         return dict(self._due)

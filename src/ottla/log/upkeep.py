@@ -111,6 +111,7 @@ class Upkeep:
             since_ms = now_ms - hosted.flushed_ms
             if (
                 log.closed
+                or log.snapshots.are_due
                 or log.waits_for_room
                 or flush_due(log.rules, unflushed_messages=unflushed, since_flush_ms=since_ms)
             ):

@@ -151,6 +151,10 @@ class SimulatedFile:
         self._disk.call("truncate", self._path)
         self._node.do(_Cut(size))
 
+    def renamed(self, path: str) -> None:
+        """Go by another name from now on."""
+        self._path = path
+
     def sync(self) -> None:
         """What is written now stays; a failure breaks the file."""
         try:

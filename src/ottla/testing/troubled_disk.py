@@ -57,6 +57,10 @@ class TroubledFile:
         self._disk.check_there("truncate", self.path)
         self._file.truncate(size)
 
+    def renamed(self, path: str) -> None:
+        """Go by another name from now on."""
+        self._file.renamed(path)
+
     def sync(self) -> None:
         """Return when everything written is on the device."""
         self._disk.check_there("sync", self.path)
