@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from ottla.broker.node import Node, Surroundings
+from ottla.broker.state import BrokerState
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.ids import BrokerId, Uuid
@@ -58,9 +59,20 @@ class Client:
             await self._writer.wait_closed()
 
 
+class OpenNode(Node):
+    """A broker whose state a test can look at and change."""
+
+    state: BrokerState
+
+    async def _serve(self, state: BrokerState) -> None:
+        self.state = state
+        await super()._serve(state)
+
+
 class RunningBroker:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: OpenNode) -> None:
         self.node = node
+        self.state = node.state
         self.port = node.addresses["PLAINTEXT"].port
         self._clients: list[Client] = []
 
@@ -97,7 +109,7 @@ async def broker(
         lambda: Uuid(os.urandom(16)),
     )
     try:
-        async with Node(broker_config(overrides=settings), BrokerId(1), around) as node:
+        async with OpenNode(broker_config(overrides=settings), BrokerId(1), around) as node:
             running = RunningBroker(node)
             try:
                 yield running

@@ -8,9 +8,6 @@ from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.broker.configs import Change, Changes, changed
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.messages.alter_configs import AlterableConfig as Replacement
-from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from ottla.protocol.messages.alter_configs import AlterConfigsResource as Replaced
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -95,28 +92,5 @@ def test_a_change_counts_at_once_and_after_a_restart(tmp_path: Path) -> None:
             assert await described(client, TOPIC_RESOURCE, "t", "segment.bytes") == ("2000000", 2)
             threads = await described(client, BROKER_RESOURCE, "1", "log.cleaner.threads")
             assert threads == ("3", 3)
-
-    run(scenario)
-
-
-def test_replacing_drops_what_is_not_named(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as running:
-            client = await running.client()
-            await create(client, "t", retention_ms="5000")
-
-            async def replace(*values: tuple[str, str | None]) -> int:
-                configs = [Replacement(name=name, value=value) for name, value in values]
-                resource = Replaced(
-                    resource_type=TOPIC_RESOURCE, resource_name="t", configs=configs
-                )
-                request = AlterConfigsRequest(resources=[resource], validate_only=False)
-                answer = await client.ask(request, AlterConfigsResponse)
-                return answer.responses[0].error_code
-
-            assert await replace(("segment.ms", None)) == ErrorCode.INVALID_REQUEST
-            assert await replace(("segment.ms", "1000")) == 0
-            assert await described(client, TOPIC_RESOURCE, "t", "segment.ms") == ("1000", 1)
-            assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("604800000", 5)
 
     run(scenario)

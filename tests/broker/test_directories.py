@@ -11,11 +11,12 @@ from ottla.errors import ErrorCode
 CORDONED = "cordoned.log.dirs"
 
 
+def folders(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.is_dir())
+
+
 def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-
-    def folders(directory: Path) -> list[str]:
-        return sorted(path.name for path in directory.iterdir() if path.is_dir())
 
     async def scenario() -> None:
         settings = (f"log.dirs={one},{two}", f"{CORDONED}={one}")
@@ -31,5 +32,20 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
             assert code == ErrorCode.INVALID_REPLICATION_FACTOR
             assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, "") == 0
             await create(client, "c")
+
+    run(scenario)
+
+
+def test_the_partitions_of_one_topic_are_spread_over_the_directories(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    async def scenario() -> None:
+        async with broker(tmp_path, f"log.dirs={one},{two}") as running:
+            client = await running.client()
+            await create(client, "a", 4)
+            assert (len(folders(one)), len(folders(two))) == (2, 2)
+            await create(client, "b", 3)
+            await create(client, "c", 3)
+            assert (len(folders(one)), len(folders(two))) == (5, 5)
 
     run(scenario)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.nodes import Client, RunningBroker, broker, closed, run
 from broker.test_node import batch, create, produce
-from ottla.broker.metrics_page import pages
-from ottla.broker.state import BrokerState
 from ottla.errors import StorageFailure
 from ottla.ids import ZERO_UUID, BrokerId
 from ottla.metrics import METRICS
@@ -26,8 +24,6 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.transport.listener import Listener
-from ottla.transport.pages import Pages
 
 PAGE = "ottla.metrics.listener=127.0.0.1:0"
 
@@ -214,23 +210,13 @@ def test_connections_that_are_refused_or_misbehave_are_counted(tmp_path: Path) -
     run(scenario)
 
 
-def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states: list[BrokerState] = []
-
-    def noted(state: BrokerState, listeners: Sequence[Listener]) -> Pages:
-        states.append(state)
-        return pages(state, listeners)
-
-    monkeypatch.setattr("ottla.broker.node.pages", noted)
-
+def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, PAGE) as running:
             client = await running.client()
             await create(client, "t", 3)
             assert await get(running, "/healthz") == "ok\n"
-            logs = states[0].logs
+            logs = running.state.logs
             logs.fail(logs.directories[0], StorageFailure("the disk is gone"))
             told = await get(running, "/healthz", "503 Service Unavailable")
             assert told == "all data directories are offline\n"
@@ -238,7 +224,7 @@ def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(
             assert page["ottla_data_directories", ("online",)] == 0
             assert page["ottla_data_directories", ("offline",)] == 1
             assert page["ottla_offline_partitions", ()] == 3
-            image = states[0].image
+            image = running.state.image
             two = replace(
                 image.topics["t"],
                 partitions=tuple(
@@ -246,7 +232,7 @@ def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(
                     for one in image.topics["t"].partitions
                 ),
             )
-            states[0].image = image.with_topics([two])
+            running.state.image = image.with_topics([two])
             page = await scraped(running)
             assert page["ottla_under_replicated_partitions", ()] == 3
             assert page["ottla_under_min_isr_partitions", ()] == 0

@@ -37,15 +37,8 @@ from ottla.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from ottla.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
 )
 from ottla.protocol.messages.produce import (
@@ -292,54 +285,6 @@ def test_without_acknowledgement_a_failure_closes_the_connection(tmp_path: Path)
             await client.send(unacknowledged("nope"), 9)
             with pytest.raises(EOFError):
                 await fetch(client, topic_id)
-
-    run(scenario)
-
-
-def test_offsets_are_listed_by_time_and_by_place(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as running:
-            client = await running.client()
-            await create(client, "t")
-            for timestamp in (1000, 3000, 2000):
-                builder = BatchBuilder()
-                builder.append(timestamp, None, b"x")
-                await produce(client, "t", builder.build())
-
-            async def offset(timestamp: int, version: int = 11) -> tuple[int, int, int]:
-                asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-                topic = ListOffsetsTopic(name="t", partitions=[asked])
-                request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-                answer = await client.ask(request, ListOffsetsResponse, version)
-                (found,) = answer.topics[0].partitions
-                return found.error_code, found.offset, found.timestamp
-
-            assert await offset(-1) == (0, 3, -1)
-            assert await offset(-2) == (0, 0, -1)
-            assert await offset(-3) == (0, 1, 3000)
-            assert await offset(1500) == (0, 1, 3000)
-            assert await offset(5000) == (0, -1, -1)
-            assert await offset(-3, version=6) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
-
-    run(scenario)
-
-
-def test_a_missing_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, "num.partitions=3") as running:
-            client = await running.client()
-
-            async def metadata(name: str, *, make: bool) -> tuple[int, int]:
-                request = MetadataRequest(
-                    topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=make
-                )
-                (topic,) = (await client.ask(request, MetadataResponse)).topics
-                return topic.error_code, len(topic.partitions)
-
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert await metadata("t", make=False) == (unknown, 0)
-            assert await metadata("t", make=True) == (0, 3)
-            assert await metadata("a b", make=True) == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
 
     run(scenario)
 

@@ -37,6 +37,7 @@ class DataDirectory:
     __slots__ = (
         "_lock",
         "_turn",
+        "arriving",
         "clean_epoch",
         "disk",
         "failure",
@@ -52,6 +53,7 @@ class DataDirectory:
         self.path = path
         self.id: Uuid | None = None
         self.failure: StorageFailure | None = None
+        self.arriving = 0  # partitions that are being made
         self.is_full = False  # since the last checkpoint that was stored
         self.notes: list[str] = []  # what a person should know
         self.stopped_cleanly = False

@@ -214,6 +214,7 @@ class Logs:
             )
             return HostedLog(partition, topic_id, opened.log, directory, flushed_ms=now_ms)
 
+        directory.arriving += 1
         try:
             hosted = await self.disk.blocking(on_the_device)
         except StorageFailure as failure:
@@ -221,6 +222,8 @@ class Logs:
             with suppress(StorageFailure, FileNotFoundError):  # what there was room for
                 await self.disk.blocking(lambda: remove_folder(self.disk, path))
             raise
+        finally:
+            directory.arriving -= 1
         self._hosted[partition] = hosted
         return hosted
 
@@ -229,7 +232,7 @@ class Logs:
         if not online:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
         usable = [one for one in online if one.path not in avoid] or online
-        counts = {id(one): 0 for one in usable}
+        counts = {id(one): one.arriving for one in usable}
         for hosted in self._hosted.values():
             if id(hosted.directory) in counts:
                 counts[id(hosted.directory)] += 1

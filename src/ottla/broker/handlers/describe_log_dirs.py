@@ -1,7 +1,7 @@
 """DescribeLogDirs: the data directories, and how large the partitions in them are."""
 
 from ottla.broker.state import BrokerState
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.log.directory import DataDirectory
 from ottla.log.loading import HostedLog
@@ -13,6 +13,7 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ottla.settings.broker import CORDONED_LOG_DIRS
 from ottla.transport.connection import Connection, Later
 
 
@@ -34,12 +35,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 async def _answer(state: BrokerState, wanted: set[TopicPartition] | None) -> Answer:
     results = [await _directory(state, one, wanted) for one in state.logs.directories]
-    results += [
-        DescribeLogDirsResult(
-            error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=path, topics=[]
-        )
-        for path in state.logs.missing
-    ]
+    results += [_failed(path) for path in state.logs.missing]
     return DescribeLogDirsResponse(throttle_time_ms=0, results=results)
 
 
@@ -47,14 +43,16 @@ async def _directory(
     state: BrokerState, directory: DataDirectory, wanted: set[TopicPartition] | None
 ) -> DescribeLogDirsResult:
     if directory.failure is not None:
-        return DescribeLogDirsResult(
-            error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=directory.path, topics=[]
-        )
+        return _failed(directory.path)
+    try:
+        room = await state.logs.disk.blocking(lambda: state.logs.disk.room(directory.path))
+    except StorageFailure:
+        return _failed(directory.path)
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for hosted in state.logs:
         if hosted.directory is directory and (wanted is None or hosted.partition in wanted):
             by_topic.setdefault(hosted.partition.topic, []).append(_partition(state, hosted))
-    room = await state.logs.disk.blocking(lambda: state.logs.disk.room(directory.path))
+    cordoned = state.settings.broker[CORDONED_LOG_DIRS]
     return DescribeLogDirsResult(
         error_code=0,
         log_dir=directory.path,
@@ -64,6 +62,13 @@ async def _directory(
         ],
         total_bytes=room.total_bytes,
         usable_bytes=room.usable_bytes,
+        is_cordoned="*" in cordoned or directory.path in cordoned,
+    )
+
+
+def _failed(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(
+        error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=path, topics=[]
     )
 
 

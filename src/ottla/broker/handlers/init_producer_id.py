@@ -4,14 +4,19 @@ A producer with a transactional id is refused for good, with the one code that m
 give up at once instead of asking again (docs/decisions/0014-transactions-are-refused.md).
 """
 
+import logging
+
 from ottla.broker.state import BrokerState
-from ottla.errors import ErrorCode
+from ottla.coordination.errors import CoordinationError
+from ottla.errors import ErrorCode, StorageFailure
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from ottla.transport.connection import Connection, Later
+
+_LOG = logging.getLogger(__name__)
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
@@ -26,11 +31,13 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _give(state: BrokerState) -> Answer:
+    try:
+        given = await state.producer_ids.take()
+    except (CoordinationError, StorageFailure) as error:
+        _LOG.warning("no producer id", {"reason": str(error)})
+        return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # as Kafka: ask again
     return InitProducerIdResponse(
-        throttle_time_ms=0,
-        error_code=0,
-        producer_id=await state.producer_ids.take(),
-        producer_epoch=0,
+        throttle_time_ms=0, error_code=0, producer_id=given, producer_epoch=0
     )
 
 

@@ -1,0 +1,193 @@
+"""CreateTopics: each topic is made as it was asked for, or refused with the reason."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import Client, broker, run
+from broker.test_node import batch, create, produce
+from ottla.errors import ErrorCode
+from ottla.ids import ZERO_UUID
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.settings.topic import TOPIC
+
+VERSIONS = range(2, 8)
+
+
+def topic(
+    name: str,
+    partitions: int = -1,
+    factor: int = -1,
+    *,
+    assignment: Mapping[int, list[int]] | None = None,
+    **configs: str | None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            for index, brokers in (assignment or {}).items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+async def make(
+    client: Client, *topics: CreatableTopic, validate_only: bool = False, version: int = 7
+) -> dict[str, CreatableTopicResult]:
+    request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
+    answer = await client.ask(request, CreateTopicsResponse, version)
+    for one in answer.topics:
+        assert bool(one.error_message) == bool(one.error_code)
+    assert len({one.name for one in answer.topics}) == len(answer.topics)
+    return {one.name: one for one in answer.topics}
+
+
+async def known(client: Client) -> dict[str, int]:
+    """All topics and their partitions."""
+    found = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+    return {one.name or "": len(one.partitions) for one in found.topics}
+
+
+def test_what_was_made_is_told_in_every_version(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "num.partitions=3") as running:
+            client = await running.client()
+            for version in VERSIONS:
+                name = f"t{version}"
+                asked = topic(name, retention_ms="5000")
+                made = (await make(client, asked, version=version))[name]
+                assert made.error_code == 0
+                if version >= 5:
+                    assert (made.num_partitions, made.replication_factor) == (3, 1)
+                    configs = {one.name: one for one in made.configs or ()}
+                    assert set(configs) == set(TOPIC.settings)
+                    own = configs["retention.ms"]
+                    assert (own.value, own.config_source) == ("5000", 1)
+                    assert (own.read_only, own.is_sensitive) == (False, False)
+                    assert configs["segment.ms"].config_source == 5
+                if version >= 7:
+                    assert made.topic_id == running.state.image.topics[name].id
+                    assert made.topic_id != ZERO_UUID
+                assert await produce(client, name, batch(b"x"), index=2) == (0, 0)
+
+    run(scenario)
+
+
+def test_partitions_go_where_they_were_asked_to(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            asked = topic("t", assignment={1: [1], 0: [1]})
+            made = (await make(client, asked))["t"]
+            assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 1)
+            assert await known(client) == {"t": 2}
+
+    run(scenario)
+
+
+def test_what_is_only_validated_is_told_and_not_made(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "there")
+            for version in VERSIONS:
+                told = await make(
+                    client, topic("t", 2), topic("there"), validate_only=True, version=version
+                )
+                codes = {name: one.error_code for name, one in told.items()}
+                assert codes == {"t": 0, "there": ErrorCode.TOPIC_ALREADY_EXISTS}
+                if version >= 5:
+                    assert told["t"].num_partitions == 2
+            assert await known(client) == {"there": 1}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("the_re"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("t", 0), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, assignment={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (topic("t", factor=1, assignment={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (topic("t", assignment={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignment={0: [7]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
+        (topic("t", no_such="1"), ErrorCode.INVALID_CONFIG),
+        (topic("t", retention_ms=None), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_one_that_is_refused_does_not_hold_up_the_others(
+    tmp_path: Path, asked: CreatableTopic, code: int
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "there")
+            await create(client, "the.re")
+            for version in (2, 7):
+                other = f"other{version}"
+                told = await make(client, asked, topic(other), version=version)
+                codes = {name: one.error_code for name, one in told.items()}
+                assert codes == {asked.name: code, other: 0}
+            assert told[asked.name].num_partitions == -1
+            assert told[asked.name].topic_id == ZERO_UUID
+            assert await known(client) == {"there": 1, "the.re": 1, "other2": 1, "other7": 1}
+
+    run(scenario)
+
+
+def test_a_setting_without_a_value_is_named(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            told = await make(client, topic("t", segment_ms="5", retention_ms=None, flush_ms=None))
+            assert "['flush.ms', 'retention.ms']" in (told["t"].error_message or "")
+
+    run(scenario)
+
+
+def test_a_name_that_is_given_twice_is_not_made_at_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for version in (2, 7):
+                other = f"other{version}"
+                told = await make(client, topic("t"), topic(other), topic("t", 2), version=version)
+                codes = {name: one.error_code for name, one in told.items()}
+                assert codes == {"t": ErrorCode.INVALID_REQUEST, other: 0}
+            assert set(await known(client)) == {"other2", "other7"}
+
+    run(scenario)
+
+
+def test_a_partition_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            asked = topic("t", assignment={0: [1]})
+            asked.assignments = [*asked.assignments, *asked.assignments]
+            told = await make(client, asked)
+            assert told["t"].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+    run(scenario)

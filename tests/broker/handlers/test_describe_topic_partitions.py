@@ -1,0 +1,188 @@
+"""DescribeTopicPartitions: topics by their names, as many partitions as a page may have."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.handlers.test_metadata import without_brokers
+from broker.members import find_coordinator
+from broker.nodes import Client, broker, run
+from broker.test_node import create
+from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
+from ottla.errors import ErrorCode
+from ottla.ids import ZERO_UUID, BrokerId
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+
+Place = tuple[str, int]
+Page = tuple[dict[str, list[int]], Place | None]
+
+
+def request(
+    *names: str, limit: int = 2000, cursor: Place | None = None
+) -> DescribeTopicPartitionsRequest:
+    return DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+
+
+async def page(client: Client, *names: str, limit: int = 2000, cursor: Place | None = None) -> Page:
+    """The partitions that are told, by topic in their order, and where the next page begins."""
+    asked = request(*names, limit=limit, cursor=cursor)
+    answer = await client.ask(asked, DescribeTopicPartitionsResponse)
+    told = {
+        one.name or "": [partition.partition_index for partition in one.partitions]
+        for one in answer.topics
+    }
+    assert list(told) == sorted(told)
+    at = answer.next_cursor
+    return told, None if at is None else (at.topic_name, at.partition_index)
+
+
+def test_topics_are_described_as_they_are(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "offsets.topic.num.partitions=1") as running:
+            client = await running.client()
+            await find_coordinator(client, "g")
+            topic_id = await create(client, "t", 2)
+            answer = await client.ask(request(), DescribeTopicPartitionsResponse)
+            internal, topic = answer.topics
+            assert (internal.name, internal.is_internal) == ("__consumer_offsets", True)
+            assert (topic.name, topic.topic_id, topic.is_internal) == ("t", topic_id, False)
+            assert topic.topic_authorized_operations == TOPIC_OPERATIONS
+            for index, one in enumerate(topic.partitions):
+                assert (one.partition_index, one.error_code) == (index, 0)
+                assert (one.leader_id, one.leader_epoch) == (1, 0)
+                assert (one.replica_nodes, one.isr_nodes, one.offline_replicas) == ((1,), (1,), ())
+                assert (one.eligible_leader_replicas, one.last_known_elr) == ((), ())
+
+    run(scenario)
+
+
+def test_a_partition_without_its_leader_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            image = running.state.image
+            (partition,) = image.topics["t"].partitions
+            other = replace(partition, replicas=(BrokerId(1), BrokerId(9)))
+            for state, offline in (
+                (replace(other, leader=BrokerId(9)), (9,)),
+                (replace(other, leader=BrokerId(-1)), (9,)),
+            ):
+                changed = replace(image.topics["t"], partitions=(state,))
+                running.state.image = image.with_topics([changed])
+                answer = await client.ask(request("t"), DescribeTopicPartitionsResponse)
+                (one,) = answer.topics[0].partitions
+                assert (one.error_code, one.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+                assert one.offline_replicas == offline
+            running.state.image = without_brokers(image)
+            answer = await client.ask(request("t"), DescribeTopicPartitionsResponse)
+            (one,) = answer.topics[0].partitions
+            assert (one.error_code, one.offline_replicas) == (ErrorCode.LEADER_NOT_AVAILABLE, (1,))
+
+    run(scenario)
+
+
+def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for name, count in (("b", 3), ("a", 2), ("c", 1)):
+                await create(client, name, count)
+            expected = {
+                1: [{"a": [0]}, {"a": [1]}, {"b": [0]}, {"b": [1]}, {"b": [2]}, {"c": [0]}],
+                2: [{"a": [0, 1]}, {"b": [0, 1]}, {"b": [2], "c": [0]}],
+                3: [{"a": [0, 1], "b": [0]}, {"b": [1, 2], "c": [0]}],
+                4: [{"a": [0, 1], "b": [0, 1]}, {"b": [2], "c": [0]}],
+                5: [{"a": [0, 1], "b": [0, 1, 2]}, {"c": [0]}],
+                6: [{"a": [0, 1], "b": [0, 1, 2], "c": [0]}],
+                7: [{"a": [0, 1], "b": [0, 1, 2], "c": [0]}],
+            }
+            # Less than one partition is one.
+            expected |= dict.fromkeys((0, -1), expected[1])
+            for names in ((), ("c", "b", "a", "b")):
+                for limit, pages in expected.items():
+                    cursor: Place | None = None
+                    for number, known in enumerate(pages, 1):
+                        told, cursor = await page(client, *names, limit=limit, cursor=cursor)
+                        assert told == known, (names, limit)
+                        assert (cursor is None) == (number == len(pages)), (names, limit)
+
+    run(scenario)
+
+
+def test_the_broker_limits_a_page_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "max.request.partition.size.limit=2") as running:
+            client = await running.client()
+            await create(client, "t", 3)
+            assert await page(client) == ({"t": [0, 1]}, ("t", 2))
+
+    run(scenario)
+
+
+def test_a_cursor_may_name_what_is_gone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for name in ("a", "c"):
+                await create(client, name, 2)
+            everything: Page = ({"c": [0, 1]}, None)
+            assert await page(client, cursor=("b", 1)) == everything
+            assert await page(client, cursor=("c", 0)) == everything
+            assert await page(client, cursor=("d", 0)) == ({}, None)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cursor", [("a", -1), ("b", 0), ("z", 0)])
+def test_a_cursor_that_no_page_gave_is_refused(tmp_path: Path, cursor: Place) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "a")
+            asked = request("a", "c", cursor=cursor)
+            answer = await client.ask(asked, DescribeTopicPartitionsResponse)
+            assert [(one.name, one.error_code) for one in answer.topics] == [
+                ("a", ErrorCode.INVALID_REQUEST),
+                ("c", ErrorCode.INVALID_REQUEST),
+            ]
+            assert answer.next_cursor is None
+            assert all(one.topic_id == ZERO_UUID for one in answer.topics)
+
+    run(scenario)
+
+
+def test_a_topic_that_is_not_there_takes_no_room(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "b", 2)
+            names = ("a", "a/b", "b", "c")
+            answer = await client.ask(request(*names, limit=1), DescribeTopicPartitionsResponse)
+            missing, wrong, found = answer.topics
+            assert (missing.name, missing.error_code) == (
+                "a",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+            assert (wrong.name, wrong.error_code) == ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION)
+            assert (found.name, found.error_code, len(found.partitions)) == ("b", 0, 1)
+            for one in (missing, wrong):
+                assert (one.topic_id, list(one.partitions)) == (ZERO_UUID, [])
+                assert one.topic_authorized_operations == TOPIC_OPERATIONS
+            # It does not fill a page, nor does it begin the next one.
+            assert await page(client, *names, limit=2) == (
+                {"a": [], "a/b": [], "b": [0, 1], "c": []},
+                None,
+            )
+
+    run(scenario)

@@ -1,0 +1,154 @@
+"""IncrementalAlterConfigs: single settings are changed, all that are named or none."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import Client, broker, run
+from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, described
+from broker.test_node import create
+from ottla.broker.configs import Change
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+SET, DELETE, APPEND, SUBTRACT = Change
+
+One = tuple[str, int, str | None]
+
+
+def resource(kind: int, name: str, *changes: One) -> AlterConfigsResource:
+    configs = [
+        AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    ]
+    return AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+async def change(
+    client: Client, *asked: AlterConfigsResource, validate_only: bool = False, version: int = 1
+) -> list[tuple[int, str, int]]:
+    """The type, the name and the error code of each; an error says what is wrong."""
+    request = IncrementalAlterConfigsRequest(resources=asked, validate_only=validate_only)
+    answer = await client.ask(request, IncrementalAlterConfigsResponse, version)
+    for one in answer.responses:
+        assert bool(one.error_message) == bool(one.error_code)
+    return [(one.resource_type, one.resource_name, one.error_code) for one in answer.responses]
+
+
+async def change_topic(client: Client, *changes: One, version: int = 1) -> int:
+    asked = resource(TOPIC_RESOURCE, "t", *changes)
+    ((_, _, code),) = await change(client, asked, version=version)
+    return code
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_setting_is_set_added_to_taken_from_and_unset(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", segment_ms="1000")
+            key = "cleanup.policy"
+            for one, now in (
+                ((key, APPEND, "compact"), ("delete,compact", 1)),
+                ((key, SUBTRACT, "delete"), ("compact", 1)),
+                ((key, SET, "compact,delete"), ("compact,delete", 1)),
+                ((key, DELETE, None), ("delete", 5)),
+                ((key, DELETE, "ignored"), ("delete", 5)),
+            ):
+                assert await change_topic(client, one, version=version) == 0
+                assert await described(client, TOPIC_RESOURCE, "t", key) == now, one
+            # What was not named stays.
+            assert await described(client, TOPIC_RESOURCE, "t", "segment.ms") == ("1000", 1)
+            assert await change_topic(client, version=version) == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (("segment.ms", DELETE, None), ErrorCode.INVALID_REQUEST),  # a second time
+    ],
+)
+def test_with_one_bad_change_none_is_made(tmp_path: Path, bad: One, code: int) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            for version in (0, 1):
+                good = ("segment.ms", SET, "1000")
+                assert await change_topic(client, good, bad, version=version) == code
+            assert (await described(client, TOPIC_RESOURCE, "t", "segment.ms"))[1] == 5
+
+    run(scenario)
+
+
+def test_what_is_only_validated_changes_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            asked = [
+                resource(TOPIC_RESOURCE, "t", ("retention.ms", SET, "5000")),
+                resource(BROKER_RESOURCE, "1", ("log.cleaner.threads", SET, "3")),
+                resource(BROKER_RESOURCE, "", ("log.cleaner.threads", SET, "0")),
+            ]
+            for version in (0, 1):
+                told = await change(client, *asked, validate_only=True, version=version)
+                codes = [code for _, _, code in told]
+                assert codes == [0, 0, ErrorCode.INVALID_REQUEST]
+            assert (await described(client, TOPIC_RESOURCE, "t", "retention.ms"))[1] == 5
+            assert await described(client, BROKER_RESOURCE, "1", "log.cleaner.threads") == ("1", 5)
+
+    run(scenario)
+
+
+def test_each_resource_is_changed_or_refused_for_itself(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            expected = {
+                (TOPIC_RESOURCE, "nowhere"): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                (TOPIC_RESOURCE, ""): ErrorCode.INVALID_REQUEST,
+                (TOPIC_RESOURCE, "a/b"): ErrorCode.INVALID_TOPIC_EXCEPTION,
+                (BROKER_RESOURCE, "7"): ErrorCode.INVALID_REQUEST,
+                (BROKER_RESOURCE, "1"): ErrorCode.INVALID_REQUEST,  # a topic's setting
+                (8, "1"): ErrorCode.INVALID_REQUEST,
+                (TOPIC_RESOURCE, "t"): ErrorCode.NONE,
+            }
+            asked = [resource(kind, name, ("retention.ms", SET, "5000")) for kind, name in expected]
+            told = await change(client, *asked)
+            assert told == [(*key, code) for key, code in expected.items()]
+            assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("5000", 1)
+
+    run(scenario)
+
+
+def test_a_resource_that_is_given_twice_is_left_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for name in ("t", "other"):
+                await create(client, name)
+            asked = [
+                resource(TOPIC_RESOURCE, name, (key, SET, "2000"))
+                for name, key in (("t", "retention.ms"), ("other", "flush.ms"), ("t", "flush.ms"))
+            ]
+            twice = (TOPIC_RESOURCE, "t", ErrorCode.INVALID_REQUEST)
+            assert await change(client, *asked) == [twice, (TOPIC_RESOURCE, "other", 0), twice]
+            for key in ("retention.ms", "flush.ms"):
+                assert (await described(client, TOPIC_RESOURCE, "t", key))[1] == 5
+            assert await described(client, TOPIC_RESOURCE, "other", "flush.ms") == ("2000", 1)
+
+    run(scenario)
