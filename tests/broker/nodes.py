@@ -45,6 +45,7 @@ class Client:
                 raise EOFError("the broker closed the connection")
             for response in self._conversation.receive(data):
                 assert isinstance(response.message, answer)
+                assert getattr(response.message, "throttle_time_ms", 0) == 0
                 return response.message
 
     async def send(self, message: Message, version: int) -> None:

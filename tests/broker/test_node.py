@@ -2,9 +2,8 @@
 
 import asyncio
 import shutil
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from ottla.cluster.nodes import TopicNode
 from ottla.controller.store import ClusterStore
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.conversation import Answer
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -33,10 +31,6 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from ottla.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -49,7 +43,6 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
-from ottla.transport.connection import Later
 
 
 def batch(*values: bytes, producer_id: int = -1, sequence: int = -1) -> bytes:
@@ -144,21 +137,6 @@ def test_what_is_produced_is_fetched_also_after_a_restart(tmp_path: Path) -> Non
     run(scenario)
 
 
-def test_a_fetch_waits_until_there_is_something(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as running:
-            reader, writer = await running.client(), await running.client()
-            topic_id = await create(writer, "t")
-            waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=30_000))
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
-            await produce(writer, "t", batch(b"at last"))
-            assert await waiting == [b"at last"]
-            assert await fetch(reader, topic_id, 1, wait_ms=20) == []
-
-    run(scenario)
-
-
 def test_a_stop_answers_who_waits_and_lets_nobody_wait_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         answers: list[list[bytes | None]] = []
@@ -179,112 +157,6 @@ def test_a_stop_answers_who_waits_and_lets_nobody_wait_again(tmp_path: Path) -> 
         await client.close()
         assert answers
         assert not any(answers)
-
-    run(scenario)
-
-
-def test_an_append_between_the_look_and_the_wait_is_not_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario() -> None:
-        appended, looked = asyncio.Event(), asyncio.Event()
-
-        def held(wait: Coroutine[Any, Any, Answer | None]) -> Later:
-            async def held_wait() -> Answer | None:
-                looked.set()
-                await appended.wait()
-                return await wait
-
-            return Later(held_wait())
-
-        async with broker(tmp_path) as running:
-            reader, writer = await running.client(), await running.client()
-            topic_id = await create(writer, "t")
-            monkeypatch.setattr("ottla.broker.handlers.fetch.Later", held)
-            waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=120_000))
-            await looked.wait()
-            await produce(writer, "t", batch(b"in between"))
-            appended.set()
-            assert await waiting == [b"in between"]
-
-    run(scenario)
-
-
-def test_a_repeat_of_an_idempotent_producer_gets_its_offset_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as running:
-            client = await running.client()
-            await create(client, "t")
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-            given = await client.ask(request, InitProducerIdResponse)
-            first = batch(b"a", producer_id=given.producer_id, sequence=0)
-            assert await produce(client, "t", first) == (0, 0)
-            assert await produce(client, "t", first) == (0, 0)
-            gap = batch(b"c", producer_id=given.producer_id, sequence=2)
-            code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            assert await produce(client, "t", gap) == (code, -1)
-            other = await client.ask(request, InitProducerIdResponse)
-            assert other.producer_id > given.producer_id
-
-    run(scenario)
-
-
-def test_one_bad_partition_does_not_fail_the_others(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as running:
-            client = await running.client()
-            await create(client, "t", 2)
-            broken = bytearray(batch(b"x"))
-            broken[-1] ^= 1
-            request = ProduceRequest(
-                acks=-1,
-                timeout_ms=1000,
-                topic_data=[
-                    TopicProduceData(
-                        name="t",
-                        partition_data=[
-                            PartitionProduceData(index=0, records=bytes(broken)),
-                            PartitionProduceData(index=1, records=batch(b"y")),
-                            PartitionProduceData(index=2, records=batch(b"z")),
-                        ],
-                    ),
-                    TopicProduceData(
-                        name="nope",
-                        partition_data=[PartitionProduceData(index=0, records=batch(b"y"))],
-                    ),
-                ],
-            )
-            answer = await client.ask(request, ProduceResponse, 9)
-            codes = [one.error_code for t in answer.responses for one in t.partition_responses]
-            assert codes == [
-                ErrorCode.CORRUPT_MESSAGE,
-                ErrorCode.NONE,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ]
-
-    run(scenario)
-
-
-def test_without_acknowledgement_a_failure_closes_the_connection(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as running:
-            client = await running.client()
-            topic_id = await create(client, "t")
-
-            def unacknowledged(topic: str) -> ProduceRequest:
-                data = PartitionProduceData(index=0, records=batch(b"x"))
-                return ProduceRequest(
-                    acks=0,
-                    timeout_ms=0,
-                    topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-                )
-
-            await client.send(unacknowledged("t"), 9)
-            assert await fetch(client, topic_id, wait_ms=1000) == [b"x"]
-            await client.send(unacknowledged("nope"), 9)
-            with pytest.raises(EOFError):
-                await fetch(client, topic_id)
 
     run(scenario)
 

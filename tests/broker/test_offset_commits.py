@@ -1,18 +1,13 @@
 """Commits of offsets, and the device that takes its time."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
+from broker.disks import HeldDisk
+from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.errors import ErrorCode
-from ottla.log.files import OsDisk
-from ottla.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,27 +22,6 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
-
-T = TypeVar("T")
-
-
-class HeldDisk(OsDisk):
-    """A disk whose device can be held up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.free = asyncio.Event()
-        self.free.set()
-
-    async def blocking(self, call: Callable[[], T]) -> T:
-        await self.free.wait()
-        return await super().blocking(call)
-
-
-async def find_coordinator(client: Client) -> None:
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-    answer = await client.ask(request, FindCoordinatorResponse)
-    assert answer.coordinators[0].error_code == 0
 
 
 async def commit(client: Client, offset: int) -> int:

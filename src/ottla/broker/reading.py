@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.fetch_sessions import Wanted
 from ottla.broker.state import BrokerState
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.epochs import EpochEnd
 from ottla.log.reading import NotCached, RecordSlice
@@ -79,7 +79,7 @@ class Gathering:
                 self._give(one, partition, data)
         except NotCached:
             self._cold.append(one)
-        except RequestError as error:
+        except (RequestError, StorageFailure) as error:
             self._fail(one, error)
 
     @property
@@ -108,7 +108,7 @@ class Gathering:
                 # Now: what compaction does while the device is asked is not in these bytes.
                 self._note_aborted(one, partition, found)
                 self._give(one, partition, await found.read())
-            except RequestError as error:
+            except (RequestError, StorageFailure) as error:
                 self._fail(one, error)
 
     def count(self) -> None:
@@ -155,6 +155,9 @@ class Gathering:
             return True
         return False
 
-    def _fail(self, one: Gathered, error: RequestError) -> None:
+    def _fail(self, one: Gathered, error: RequestError | StorageFailure) -> None:
+        if isinstance(error, StorageFailure):
+            assert one.partition is not None
+            error = one.partition.storage_error(error)
         one.error = error.code
         self.failed = True

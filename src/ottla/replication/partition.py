@@ -120,7 +120,7 @@ class Partition:
                 from_client=from_client,
             )
         except StorageFailure as failure:
-            raise self._storage_error(failure) from failure
+            raise self.storage_error(failure) from failure
         if not appended.duplicate:
             traffic = self.traffic
             traffic.bytes_in += len(records)
@@ -144,9 +144,10 @@ class Partition:
         try:
             await self._hosted.commit.durable(offset)
         except StorageFailure as failure:
-            raise self._storage_error(failure) from failure
+            raise self.storage_error(failure) from failure
 
-    def _storage_error(self, failure: StorageFailure) -> RequestError:
+    def storage_error(self, failure: StorageFailure) -> RequestError:
+        """What a client is told of a failure that takes the data directory offline."""
         self._logs.fail(self._hosted.directory, failure)
         return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
 
@@ -187,12 +188,15 @@ class Partition:
             start = self.log.log_start_offset
             epoch = epochs.epoch_of(start)
             return FoundOffset(start, -1, LeaderEpoch(-1 if epoch is None else epoch))
-        if timestamp == MAX_TIMESTAMP:
-            found = await self.log.find_latest_time()
-        elif timestamp >= 0:
-            found = await self.log.find_time(timestamp)
-        else:
-            return None
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = await self.log.find_latest_time()
+            elif timestamp >= 0:
+                found = await self.log.find_time(timestamp)
+            else:
+                return None
+        except StorageFailure as failure:
+            raise self.storage_error(failure) from failure
         return found if found is not None and found.offset < upper else None
 
     async def delete_records(self, offset: int) -> Offset:
@@ -208,7 +212,7 @@ class Partition:
             self.log.advance_log_start(Offset(upto))
             await self._logs.store(LOG_START_OFFSETS, self._hosted.directory)
         except StorageFailure as failure:
-            raise self._storage_error(failure) from failure
+            raise self.storage_error(failure) from failure
         return self.log.log_start_offset
 
     def wake_all(self) -> None:

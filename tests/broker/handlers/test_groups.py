@@ -1,22 +1,14 @@
 """ListGroups, DescribeGroups, DeleteGroups, LeaveGroup, OffsetDelete: over the wire."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from broker.nodes import Client, broker, run
-from broker.test_events import coordinator
-from broker.test_node import create
+from broker.members import grouped, join
+from broker.nodes import Client, run
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from ottla.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
 )
 from ottla.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -36,34 +28,6 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-
-
-@asynccontextmanager
-async def grouped(folder: Path) -> AsyncGenerator[Client]:
-    """A broker with topic t, and a client that found the coordinator of "g"."""
-    async with broker(
-        folder, "offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0"
-    ) as running:
-        client = await running.client()
-        await create(client, "t")
-        await coordinator(client, "g")
-        yield client
-
-
-async def join(client: Client, group: str) -> str:
-    """The id of a member that waits for its share."""
-    request = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
-    )
-    request.member_id = (await client.ask(request, JoinGroupResponse)).member_id
-    joined = await client.ask(request, JoinGroupResponse)
-    assert joined.error_code == 0
-    return joined.member_id
 
 
 async def commit(client: Client, group: str, offset: int) -> int:
@@ -118,9 +82,10 @@ async def delete_offsets(client: Client, *asked: tuple[str, int]) -> tuple[int, 
 
 def test_groups_are_listed_by_state_and_described(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as client:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
             assert await listed(client) == {}
-            member = await join(client, "g")
+            member = (await join(client)).id
             assert await commit(client, "simple", 5) == 0
             assert await listed(client) == {"g": "CompletingRebalance", "simple": "Empty"}
             assert await listed(client, "empty") == {"simple": "Empty"}
@@ -137,8 +102,9 @@ def test_groups_are_listed_by_state_and_described(tmp_path: Path) -> None:
 
 def test_only_groups_without_members_are_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as client:
-            member = await join(client, "g")
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            member = (await join(client)).id
             assert await commit(client, "simple", 5) == 0
             assert await delete_groups(client, "g", "simple", "nobody", "simple") == {
                 "g": ErrorCode.NON_EMPTY_GROUP,
@@ -155,8 +121,9 @@ def test_only_groups_without_members_are_deleted(tmp_path: Path) -> None:
 
 def test_who_is_no_member_cannot_leave(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as client:
-            member = await join(client, "g")
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            member = (await join(client)).id
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             assert await leave(client, "nobody") == (0, [unknown])
             assert await leave(client, "nobody", 2) == (unknown, [])
@@ -168,7 +135,8 @@ def test_who_is_no_member_cannot_leave(tmp_path: Path) -> None:
 
 def test_offsets_of_a_group_are_deleted_one_by_one(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as client:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
             missing = ErrorCode.GROUP_ID_NOT_FOUND
             assert await delete_offsets(client, ("t", 0)) == (missing, [])
             assert await commit(client, "g", 5) == 0

@@ -28,7 +28,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int) -> Answer:
     errors: dict[tuple[int, int], ErrorCode] = {}  # by the place of topic and partition
-    places: dict[TopicPartition, tuple[int, int]] = {}
+    places: dict[TopicPartition, list[tuple[int, int]]] = {}
     offsets: list[OffsetToCommit] = []
     for number, topic in enumerate(message.topics):
         for place, one in enumerate(topic.partitions):
@@ -40,7 +40,7 @@ async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int
                 errors[number, place] = error.code
                 continue
             key = TopicPartition(found.name, PartitionIndex(one.partition_index))
-            places[key] = (number, place)
+            places.setdefault(key, []).append((number, place))
             offsets.append(
                 OffsetToCommit(
                     key,
@@ -52,10 +52,8 @@ async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int
             )
     if offsets or not errors:
         answer = await _commit(state, message, version, tuple(offsets))
-        for key, code in answer.partitions:
-            errors[places[key]] = code
-        if answer.error:
-            errors |= dict.fromkeys(places.values(), answer.error)
+        told = dict.fromkeys(places, answer.error) if answer.error else dict(answer.partitions)
+        errors |= {place: code for key, code in told.items() for place in places[key]}
     return OffsetCommitResponse(
         topics=[_topic(number, topic, errors) for number, topic in enumerate(message.topics)]
     )

@@ -1,0 +1,71 @@
+"""Disks of brokers in tests: held up, without memory, broken."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ottla.errors import StorageFailure
+from ottla.log.files import OsDisk, OsFile
+from ottla.protocol.primitives import Buffer
+
+T = TypeVar("T")
+
+
+class HeldDisk(OsDisk):
+    """A disk whose device can be held up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        await self.free.wait()
+        return await super().blocking(call)
+
+
+class FaultyDisk(OsDisk):
+    """A disk of which nothing is in memory while it is cold, and whose records break."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cold = False
+        self.broken: frozenset[str] = frozenset()  # what can no longer be done to records
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        file = super().open(path, create=create)
+        return FaultyFile(self, file) if path.endswith(".log") else file
+
+
+class FaultyFile(OsFile):
+    """Records on such a disk."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: FaultyDisk, file: OsFile) -> None:
+        self._disk = disk
+        super().__init__(file.path, os.dup(file.fileno()))
+        file.close()
+
+    def _check(self, what: str) -> None:
+        if what in self._disk.broken:
+            raise StorageFailure(f"{self.path}: {what}: Input/output error")
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        self._check("write")
+        return super().write(buffers, position)
+
+    def read(self, position: int, size: int) -> bytes:
+        self._check("read")
+        return super().read(position, size)
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        if self._disk.cold:
+            return None
+        self._check("read")
+        return super().read_cached(position, size)
+
+    def sync(self) -> None:
+        self._check("sync")
+        super().sync()

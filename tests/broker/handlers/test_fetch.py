@@ -1,0 +1,514 @@
+"""Fetch: records up to the limits, at once or as soon as there are enough."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.disks import FaultyDisk
+from broker.nodes import Client, RunningBroker, broker, run
+from broker.test_node import batch, create, fetch, produce
+from ottla.errors import ErrorCode
+from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
+from ottla.protocol.apis import FETCH
+from ottla.protocol.conversation import Answer
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from ottla.records.batch import batches
+from ottla.transport.connection import Later
+
+VERSIONS = range(4, 19)
+STRANGER = Uuid(b"0123456789abcdef")
+LARGE = 1 << 20
+
+
+class Wanted(NamedTuple):
+    topic: str | Uuid
+    number: int = 0
+    offset: int = 0
+    bytes_max: int = LARGE
+    leader_epoch: int = -1
+    last_epoch: int = -1
+
+
+def request(
+    *wanted: Wanted,
+    wait_ms: int = 0,
+    bytes_min: int = 1,
+    bytes_max: int = LARGE,
+    session: tuple[int, int] = (0, -1),
+    forgotten: Sequence[tuple[str | Uuid, int]] = (),
+    isolation: int = 0,
+) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=bytes_min,
+        max_bytes=bytes_max,
+        isolation_level=isolation,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[
+            FetchTopic(
+                topic=one.topic if isinstance(one.topic, str) else "",
+                topic_id=one.topic if isinstance(one.topic, Uuid) else ZERO_UUID,
+                partitions=[
+                    FetchPartition(
+                        partition=one.number,
+                        current_leader_epoch=one.leader_epoch,
+                        fetch_offset=one.offset,
+                        last_fetched_epoch=one.last_epoch,
+                        partition_max_bytes=one.bytes_max,
+                    )
+                ],
+            )
+            for one in wanted
+        ],
+        forgotten_topics_data=[
+            ForgottenTopic(
+                topic=topic if isinstance(topic, str) else "",
+                topic_id=topic if isinstance(topic, Uuid) else ZERO_UUID,
+                partitions=[index],
+            )
+            for topic, index in forgotten
+        ],
+    )
+
+
+async def ask(client: Client, asked: FetchRequest, version: int = 12) -> list[PartitionData]:
+    """All partitions of an answer, in their order."""
+    answer = await client.ask(asked, FetchResponse, version)
+    assert answer.error_code == 0
+    return [one for topic in answer.responses for one in topic.partitions]
+
+
+async def one(client: Client, wanted: Wanted, version: int = 12) -> PartitionData:
+    (found,) = await ask(client, request(wanted), version)
+    return found
+
+
+def size(data: PartitionData) -> int:
+    return len(data.records or b"")
+
+
+def values(data: PartitionData) -> list[bytes | None]:
+    return [record.value for each in batches(data.records or b"") for record in each.records()]
+
+
+def errors(running: RunningBroker) -> dict[str, int]:
+    """What was counted, by name."""
+    counts = running.state.requests[FETCH.key]
+    return {ErrorCode(code).name: count for code, count in counts.errors.items()}
+
+
+def test_records_come_in_every_version(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            known = await create(client, "t", 2)
+            for value in (b"a", b"b", b"c"):
+                await produce(client, "t", batch(value), index=1)
+            await running.state.led("t", 1).delete_records(1)
+            for version in VERSIONS:
+                topic = known if version >= 13 else "t"
+                asked = request(Wanted(topic, 1, 1), Wanted(topic, 0))
+                answer = await client.ask(asked, FetchResponse, version)
+                assert (answer.error_code, answer.session_id) == (0, 0)
+                (told,) = answer.responses
+                assert (told.topic_id if version >= 13 else told.topic) == topic
+                full, empty = told.partitions
+                assert (full.partition_index, full.error_code) == (1, 0)
+                assert values(full) == [b"b", b"c"]
+                assert (full.high_watermark, full.last_stable_offset) == (3, 3)
+                assert full.log_start_offset == (1 if version >= 5 else -1)
+                assert full.aborted_transactions is None
+                assert (full.diverging_epoch, full.current_leader) == (None, None)
+                assert full.preferred_read_replica == -1
+                assert (empty.partition_index, empty.error_code, size(empty)) == (0, 0, 0)
+                assert empty.high_watermark == 0
+            assert running.state.traffic["t"].records_out == 2 * len(VERSIONS)
+
+    run(scenario)
+
+
+# Waiting.
+
+
+def test_a_fetch_waits_until_there_is_something(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            reader, writer = await running.client(), await running.client()
+            topic_id = await create(writer, "t")
+            waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=30_000))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            await produce(writer, "t", batch(b"at last"))
+            assert await waiting == [b"at last"]
+            assert await fetch(reader, topic_id, 1, wait_ms=20) == []
+
+    run(scenario)
+
+
+def test_an_append_between_the_look_and_the_wait_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        appended, looked = asyncio.Event(), asyncio.Event()
+
+        def held(wait: Coroutine[Any, Any, Answer | None]) -> Later:
+            async def held_wait() -> Answer | None:
+                looked.set()
+                await appended.wait()
+                return await wait
+
+            return Later(held_wait())
+
+        async with broker(tmp_path) as running:
+            reader, writer = await running.client(), await running.client()
+            topic_id = await create(writer, "t")
+            monkeypatch.setattr("ottla.broker.handlers.fetch.Later", held)
+            waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=120_000))
+            await looked.wait()
+            await produce(writer, "t", batch(b"in between"))
+            appended.set()
+            assert await waiting == [b"in between"]
+
+    run(scenario)
+
+
+def test_a_fetch_waits_until_there_is_enough(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            reader, writer = await running.client(), await running.client()
+            await create(writer, "t", 2)
+            records = batch(b"x")
+            asked = request(
+                Wanted("t", 0), Wanted("t", 1), wait_ms=50_000, bytes_min=2 * len(records) + 1
+            )
+            waiting = asyncio.create_task(ask(reader, asked))
+            for index in (0, 1):
+                await produce(writer, "t", records, index=index)
+                await asyncio.sleep(0.02)
+                assert not waiting.done()
+            await produce(writer, "t", records)
+            assert [size(each) for each in await waiting] == [2 * len(records), len(records)]
+
+    run(scenario)
+
+
+def test_what_there_is_comes_when_the_time_is_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            await produce(client, "t", batch(b"x"))
+            for wait_ms in (0, 30):
+                began_s = running.state.clock.elapsed_s()
+                (found,) = await ask(client, request(Wanted("t"), wait_ms=wait_ms, bytes_min=LARGE))
+                assert values(found) == [b"x"]
+                assert running.state.clock.elapsed_s() - began_s >= wait_ms / 1000
+
+    run(scenario)
+
+
+def test_an_error_is_told_at_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            await produce(client, "t", batch(b"x"))
+            for bad in (Wanted("nowhere"), Wanted("t", 0, 9), Wanted("t", 0, 0, LARGE, -1, 9)):
+                asked = request(Wanted("t", 0), bad, wait_ms=50_000, bytes_min=LARGE)
+                assert len(await ask(client, asked)) == 2
+            assert await ask(client, request(wait_ms=50_000)) == []
+            # Nobody is made to wait by a broker that stops.
+            running.state.stopping = True
+            asked = request(Wanted("t"), wait_ms=50_000, bytes_min=LARGE)
+            assert len(await ask(client, asked)) == 1
+
+    run(scenario)
+
+
+# Limits.
+
+
+def test_whole_batches_up_to_the_limits_and_always_the_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 3)
+            records = batch(b"x" * 50)
+            each = len(records)
+            for index in range(3):
+                for _ in range(3):
+                    await produce(client, "t", records, index=index)
+            for of_partition, overall, expected in (
+                (LARGE, LARGE, [3, 3, 3]),
+                (0, LARGE, [1, 0, 0]),
+                (1, LARGE, [1, 0, 0]),
+                (2 * each, LARGE, [2, 2, 2]),
+                (2 * each + 1, LARGE, [2, 2, 2]),
+                (LARGE, 0, [1, 0, 0]),
+                (LARGE, each, [1, 0, 0]),
+                (LARGE, 4 * each, [3, 1, 0]),
+                (2 * each, 5 * each, [2, 2, 1]),
+            ):
+                wanted = [Wanted("t", index, 0, of_partition) for index in (2, 0, 1)]
+                found = await ask(client, request(*wanted, bytes_max=overall))
+                assert [part.partition_index for part in found] == [2, 0, 1]
+                counts = [size(part) // each for part in found]
+                assert counts == expected, (of_partition, overall)
+                assert [size(part) % each for part in found] == [0, 0, 0]
+
+    run(scenario)
+
+
+def test_the_broker_limits_an_answer_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "fetch.max.bytes=1024") as running:
+            client = await running.client()
+            await create(client, "t")
+            records = batch(bytes(400))
+            for _ in range(4):
+                await produce(client, "t", records)
+            assert size(await one(client, Wanted("t"))) == 2 * len(records)
+
+    run(scenario)
+
+
+# Errors.
+
+
+def test_each_partition_is_told_what_is_wrong(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            known = await create(client, "t")
+            await produce(client, "t", batch(b"x"))
+            for wanted, code, since in (
+                (Wanted("nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
+                (Wanted("t", 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
+                (Wanted("t", -1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
+                (Wanted("t", 0, 2), ErrorCode.OFFSET_OUT_OF_RANGE, 4),
+                (Wanted("t", 0, -1), ErrorCode.OFFSET_OUT_OF_RANGE, 4),
+                (Wanted("t", leader_epoch=1), ErrorCode.UNKNOWN_LEADER_EPOCH, 9),
+            ):
+                for version in range(since, 13):
+                    good, bad = await ask(client, request(Wanted("t"), wanted), version)
+                    assert (good.error_code, values(good)) == (0, [b"x"])
+                    assert (bad.error_code, size(bad)) == (code, 0), wanted
+                    assert (bad.high_watermark, bad.last_stable_offset) == (-1, -1)
+                    assert (bad.log_start_offset, bad.current_leader) == (-1, None)
+                    nowhere = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    assert bad.aborted_transactions == (() if nowhere else None)
+            for version in VERSIONS[9:]:
+                good, bad = await ask(client, request(Wanted(known), Wanted(STRANGER)), version)
+                assert (good.error_code, values(good)) == (0, [b"x"])
+                assert bad.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+                assert bad.aborted_transactions == ()
+            assert errors(running) == {
+                "UNKNOWN_TOPIC_OR_PARTITION": 27,
+                "OFFSET_OUT_OF_RANGE": 18,
+                "UNKNOWN_LEADER_EPOCH": 4,
+                "UNKNOWN_TOPIC_ID": 6,
+            }
+
+    run(scenario)
+
+
+def test_who_leads_is_told_to_those_who_do_not_know(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            await create(await running.client(), "t")
+        async with broker(tmp_path) as running:  # in the next epoch
+            client = await running.client()
+
+            async def expect(code: ErrorCode) -> None:
+                for version in range(9, 13):
+                    found = await one(client, Wanted("t", leader_epoch=0), version)
+                    assert found.error_code == code
+                    hint = found.current_leader
+                    if version >= 12:  # KIP-951
+                        assert hint is not None
+                        assert (hint.leader_id, hint.leader_epoch) == (1, 1)
+                    else:
+                        assert hint is None
+
+            await expect(ErrorCode.FENCED_LEADER_EPOCH)
+            del running.state.partitions[TopicPartition("t", PartitionIndex(0))]
+            await expect(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    run(scenario)
+
+
+def test_where_a_readers_records_are_not_the_logs_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            await produce(client, "t", batch(b"a", b"b"))
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await produce(client, "t", batch(b"c"))
+            for wanted, diverging in (
+                (Wanted("t", 0, 2, last_epoch=0), None),
+                (Wanted("t", 0, 3, last_epoch=1), None),
+                (Wanted("t", 0, 3, last_epoch=0), (0, 2)),
+            ):
+                found = await one(client, wanted)
+                assert found.error_code == 0
+                told = found.diverging_epoch
+                assert (told and (told.epoch, told.end_offset)) == diverging
+                assert (found.high_watermark, found.last_stable_offset) == (3, 3)
+                assert found.log_start_offset == 0
+                assert size(found) == 0 or not diverging
+            # Nothing is known of an epoch that comes after the log's.
+            found = await one(client, Wanted("t", 0, 1, last_epoch=9))
+            assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario)
+
+
+def test_who_reads_committed_is_told_of_aborted_transactions(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            await produce(client, "t", batch(b"x"))
+            (found,) = await ask(client, request(Wanted("t"), isolation=1))
+            assert (found.aborted_transactions, values(found)) == ((), [b"x"])
+
+    run(scenario)
+
+
+def test_what_is_not_in_memory_is_read_from_the_device(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk()
+        async with broker(tmp_path, disk=disk) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            for index in (0, 1):
+                await produce(client, "t", batch(b"x"), index=index)
+            disk.cold = True
+            for isolation in (0, 1):
+                wanted = [Wanted("t", index) for index in (1, 0)]
+                found = await ask(client, request(*wanted, isolation=isolation))
+                assert [values(each) for each in found] == [[b"x"], [b"x"]]
+                assert [each.high_watermark for each in found] == [1, 1]
+                assert [each.aborted_transactions for each in found] == [
+                    () if isolation else None
+                ] * 2
+            few = await ask(client, request(*wanted, bytes_max=1))
+            assert [values(each) for each in few] == [[b"x"], []]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_device_that_fails_is_told_and_the_others_are_read(tmp_path: Path, cold: bool) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk()
+        one_path, two_path = tmp_path / "one", tmp_path / "two"
+        async with broker(tmp_path, f"log.dirs={one_path},{two_path}", disk=disk) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            await produce(client, "t", batch(b"x"))
+            await produce(client, "t", batch(b"y"), index=1)
+            disk.cold, disk.broken = cold, frozenset(("read",))
+            asked = request(Wanted("t", 0), Wanted("t", 1, 1), wait_ms=50_000)
+            bad, good = await ask(client, asked)
+            assert (bad.error_code, size(bad)) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+            assert (good.error_code, good.high_watermark) == (0, 1)
+            disk.cold, disk.broken = False, frozenset()
+            offline = [each.path for each in running.state.logs.directories if each.failure]
+            assert len(offline) == 1, "its directory, and no other"
+            assert errors(running) == {"KAFKA_STORAGE_ERROR": 1}
+
+    run(scenario)
+
+
+# Sessions (KIP-227). What a session does is in test_fetch_sessions.
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
+def test_in_a_session_only_news_is_told(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            known = await create(client, "t", 2)
+            topic: str | Uuid = known if version >= 13 else "t"
+            await produce(client, "t", batch(b"x"))
+            first = await client.ask(
+                request(Wanted(topic, 0), Wanted(topic, 1), session=(0, 0)), FetchResponse, version
+            )
+            session = first.session_id
+            assert session > 0
+            assert [len(each.partitions) for each in first.responses] == [2]
+            epoch = 0
+
+            async def more(
+                *wanted: Wanted, forgotten: Sequence[tuple[str | Uuid, int]] = ()
+            ) -> list[tuple[int, list[bytes | None]]]:
+                nonlocal epoch
+                epoch += 1
+                asked = request(*wanted, session=(session, epoch), forgotten=forgotten)
+                answer = await client.ask(asked, FetchResponse, version)
+                assert (answer.error_code, answer.session_id) == (0, session)
+                parts = [part for each in answer.responses for part in each.partitions]
+                return [(part.partition_index, values(part)) for part in parts]
+
+            assert await more() == [(0, [b"x"])]
+            assert await more(Wanted(topic, 0, 1)) == []
+            await produce(client, "t", batch(b"y"), index=1)
+            assert await more() == [(1, [b"y"])]
+            assert await more(forgotten=[(topic, 1)]) == []
+            await produce(client, "t", batch(b"z"))
+            assert await more() == [(0, [b"z"])]
+            # An error is news each time.
+            for _ in range(2):
+                assert await more(Wanted(topic, 0, 9)) == [(0, [])]
+
+    run(scenario)
+
+
+def test_a_session_that_is_not_so_is_refused_as_a_whole(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            known = await create(client, "t")
+
+            async def opened() -> int:
+                asked = request(Wanted("t"), session=(0, 0))
+                return (await client.ask(asked, FetchResponse, 12)).session_id
+
+            session = await opened()
+            for asked, version, code in (
+                (request(session=(12345, 1)), 12, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+                (request(session=(session, 7)), 12, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+                (
+                    request(Wanted(known), session=(session, 1)),
+                    13,
+                    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                ),
+            ):
+                answer = await client.ask(asked, FetchResponse, version)
+                assert (answer.error_code, answer.session_id) == (code, 0)
+                assert list(answer.responses) == []
+            assert errors(running) == {
+                "FETCH_SESSION_ID_NOT_FOUND": 1,
+                "INVALID_FETCH_SESSION_EPOCH": 1,
+                "FETCH_SESSION_TOPIC_ID_ERROR": 1,
+            }
+            # The last epoch ends it.
+            ended = await client.ask(request(Wanted("t"), session=(session, -1)), FetchResponse, 12)
+            assert (ended.error_code, ended.session_id, len(ended.responses)) == (0, 0, 1)
+            assert len(running.state.sessions) == 0
+
+    run(scenario)

@@ -1,0 +1,202 @@
+"""OffsetCommit: each partition that exists is stored, the others are told."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from broker.handlers.test_offset_fetch import committed
+from broker.members import Member, grouped, settled
+from broker.nodes import Client, broker, run
+from broker.test_node import create
+from ottla.errors import ErrorCode
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+VERSIONS = range(2, 11)
+STRANGER = Uuid(b"0123456789abcdef")
+NOBODY = Member("", -1)
+
+Asked = tuple[str | Uuid, int]
+
+
+async def commit(
+    client: Client,
+    version: int,
+    asked: Sequence[Asked],
+    offset: int = 5,
+    *,
+    group: str = "g",
+    member: Member = NOBODY,
+    instance: str | None = None,
+    metadata: str | None = "note",
+) -> list[int]:
+    """The error of each partition, named by the name or the id of its topic."""
+    topics: dict[str | Uuid, list[int]] = {}
+    for topic, index in asked:
+        topics.setdefault(topic, []).append(index)
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.id,
+        group_instance_id=instance,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic if isinstance(topic, str) else "",
+                topic_id=topic if isinstance(topic, Uuid) else ZERO_UUID,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offset,
+                        committed_leader_epoch=3,
+                        committed_metadata=metadata,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in topics.items()
+        ],
+    )
+    answer = await client.ask(request, OffsetCommitResponse, version)
+    named = [one.name if version < 10 else one.topic_id for one in answer.topics]
+    assert named == list(topics)
+    told = [[one.partition_index for one in topic.partitions] for topic in answer.topics]
+    assert told == list(topics.values())
+    return [one.error_code for topic in answer.topics for one in topic.partitions]
+
+
+async def topic_id(client: Client, name: str = "u") -> Uuid:
+    return await create(client, name, 2)
+
+
+def test_what_is_committed_is_there_in_every_version(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            known = await topic_id(client)
+            for version in VERSIONS:
+                topic = known if version >= 10 else "u"
+                assert await commit(client, version, [(topic, 0), (topic, 1)], version) == [0, 0]
+                epoch = 3 if version >= 6 else -1
+                assert await committed(client, "u", 0, 1) == [(0, version, epoch, "note")] * 2
+            # Without a note there is an empty one.
+            assert await commit(client, 9, [("u", 0)], 7, metadata=None) == [0]
+            assert await committed(client, "u", 0) == [(0, 7, 3, "")]
+
+    run(scenario)
+
+
+def test_what_does_not_exist_is_told_and_the_rest_is_committed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            known = await topic_id(client)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for version in VERSIONS[:-1]:
+                asked: list[Asked] = [("nowhere", 0), ("u", 7), ("u", 1), ("u", -1), ("t", 0)]
+                told = await commit(client, version, asked, version)
+                assert told == [unknown, unknown, 0, unknown, 0]
+                assert await commit(client, version, [("nowhere", 0)]) == [unknown]
+                assert [one[1] for one in await committed(client, "u", 0, 1)] == [-1, version]
+            by_id: list[Asked] = [(STRANGER, 0), (known, 7), (known, 0)]
+            told = await commit(client, 10, by_id)
+            assert told == [ErrorCode.UNKNOWN_TOPIC_ID, unknown, 0]
+
+    run(scenario)
+
+
+def test_a_partition_that_is_given_twice_is_answered_twice(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            await settled(client)
+            twice: list[Asked] = [("t", 0), ("t", 0)]
+            refused = ErrorCode.UNKNOWN_MEMBER_ID
+            stranger = Member("strange", 1)
+            assert await commit(client, 9, twice, member=stranger) == [refused, refused]
+            long = "x" * 5000
+            too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            assert await commit(client, 9, twice, group="h", metadata=long) == [too_large] * 2
+            assert await commit(client, 9, twice, group="h") == [0, 0]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS[:-1])
+def test_only_a_member_of_the_generation_may_commit(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            member = await settled(client)
+            asked: list[Asked] = [("t", 0), ("t", 1), ("nowhere", 0)]
+            gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for who, code in (
+                (Member(member.id, 7), ErrorCode.ILLEGAL_GENERATION),
+                (Member("strange", 1), ErrorCode.UNKNOWN_MEMBER_ID),
+                (NOBODY, ErrorCode.UNKNOWN_MEMBER_ID),
+                (member, ErrorCode.NONE),
+            ):
+                told = await commit(client, version, asked, member=who)
+                assert told == [code, code, gone]
+                there = code is ErrorCode.NONE
+                assert (await committed(client, "t", 0))[0][1] == (5 if there else -1)
+
+    run(scenario)
+
+
+def test_a_static_member_shows_who_it_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            member = await settled(client, instance="i")
+            for version in VERSIONS[5:-1]:
+                here: list[Asked] = [("t", 0)]
+                assert await commit(client, version, here, member=member, instance="i") == [0]
+                other = Member("strange", member.generation)
+                told = await commit(client, version, here, member=other, instance="i")
+                assert told == [ErrorCode.FENCED_INSTANCE_ID]
+
+    run(scenario)
+
+
+def test_a_generation_of_a_group_that_is_not_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            for version in VERSIONS[:-1]:
+                told = await commit(
+                    client, version, [("t", 0)], group="absent", member=Member("m", 3)
+                )
+                late = version >= 9  # KIP-848
+                code = ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
+                assert told == [code]
+
+    run(scenario)
+
+
+def test_nothing_to_commit_is_nothing_wrong(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            for version in VERSIONS:
+                assert await commit(client, version, []) == []
+
+    run(scenario)
+
+
+def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            for version in VERSIONS[:-1]:
+                told = await commit(client, version, [("t", 0), ("t", 1)])
+                missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                assert told == [ErrorCode.NOT_COORDINATOR, missing]
+
+    run(scenario)
