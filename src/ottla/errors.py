@@ -216,6 +216,11 @@ class RequestError(OttlaError):
         """True when the same request may succeed later."""
         return self.code.retriable
 
+    @property
+    def hint(self) -> str:
+        """What happened in general, and what to do."""
+        return self.code.text
+
 
 class StorageFailure(OttlaError):
     """The disk did not do what was asked; the owner of the files steps down."""

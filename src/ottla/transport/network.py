@@ -1,4 +1,4 @@
-"""The network as the broker sees it: somewhere to listen.
+"""The network: somewhere to listen, and somebody to connect to.
 
 Invariant: what listens is told of connections as the event loop tells it, by a protocol with a
 transport; so a simulated network gives transports of its own and nothing else changes.
@@ -40,6 +40,16 @@ class Network(Protocol):
         ...
 
 
+class Connector(Protocol):
+    """Who connects."""
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        """Connect to who listens there; OSError when nobody does."""
+        ...
+
+
 class _TcpServer:
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
@@ -68,3 +78,10 @@ class TcpNetwork:
             protocol, host or None, port, backlog=backlog, reuse_address=True, start_serving=False
         )
         return _TcpServer(server)
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        """Connect; of a name with several addresses the first that answers is taken."""
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(protocol, host, port)

@@ -1,0 +1,325 @@
+"""A client's connection: versions, pipelining, deadlines, and every way in which it ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.apis import CREATE_TOPICS, HEARTBEAT
+from ottla.protocol.conversation import Request, ServerConversation
+from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.transport.channel import Channel, Disconnected, NotSupported, TimedOut, open_channel
+from ottla.transport.network import TcpNetwork
+
+Script = Callable[["Peer"], Coroutine[Any, Any, None]]
+SOFTWARE = ("ottla", "0")
+
+
+def heartbeat(number: int) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
+
+
+def beaten(number: int) -> HeartbeatResponse:
+    return HeartbeatResponse(throttle_time_ms=number, error_code=0)
+
+
+def offered(*ranges: tuple[int, int, int], error: int = 0) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in ranges
+        ],
+    )
+
+
+class Peer:
+    """A broker that does what its script says."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self.writer = reader, writer
+        self._conversation = ServerConversation()
+        self._requests: list[Request] = []
+
+    async def next(self) -> Request:
+        while not self._requests:
+            data = await self._reader.read(1 << 16)
+            if not data:
+                raise EOFError
+            self._requests += self._conversation.receive(data)
+        return self._requests.pop(0)
+
+    async def answer(self, request: Request, message: Message) -> None:
+        self.writer.writelines(self._conversation.send(request, message))
+        await self.writer.drain()
+
+    async def greet(self, *ranges: tuple[int, int, int]) -> None:
+        await self.answer(await self.next(), offered(*ranges or ((HEARTBEAT.key, 0, 4),)))
+
+
+@asynccontextmanager
+async def peer(script: Script) -> AsyncGenerator[int]:
+    done: list[asyncio.Task[None]] = []
+
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        done.append(asyncio.get_running_loop().create_task(play(reader, writer)))
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await script(Peer(reader, writer))
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in done:
+            task.cancel()
+        await asyncio.gather(*done, return_exceptions=True)
+
+
+async def connect(port: int, ended: Callable[[], None] = lambda: None) -> Channel:
+    return await open_channel(
+        TcpNetwork(),
+        "127.0.0.1",
+        port,
+        client_id="test",
+        software=SOFTWARE,
+        setup_timeout_s=5,
+        request_timeout_s=5,
+        ended=ended,
+    )
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+async def forever(peer: Peer) -> None:
+    while True:
+        await peer.next()
+
+
+def test_requests_follow_each_other_without_waiting_and_answers_find_theirs() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        requests = [await peer.next() for _ in range(3)]
+        for request in requests:
+            message = request.message
+            assert isinstance(message, HeartbeatRequest)
+            await peer.answer(request, beaten(message.generation_id))
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            answers = [channel.send(heartbeat(number), 5) for number in (7, 8, 9)]
+            assert channel.in_flight == 3
+            told = [await answer for answer in answers]
+            assert told == [beaten(7), beaten(8), beaten(9)]
+            assert channel.in_flight == 0
+            channel.close()
+
+    run(scenario())
+
+
+def test_the_newest_version_that_both_speak_is_used() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet((HEARTBEAT.key, 1, 3), (CREATE_TOPICS.key, 90, 99))
+        request = await peer.next()
+        assert request.header.api_version == 3
+        await peer.answer(request, beaten(1))
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            assert await channel.ask(heartbeat(1), HeartbeatResponse, 5) == beaten(1)
+            with pytest.raises(NotSupported, match=r"CreateTopics.*90-99 only") as newer:
+                channel.version(CREATE_TOPICS)
+            assert newer.value.code is ErrorCode.UNSUPPORTED_VERSION
+            assert not newer.value.retriable
+            channel.close()
+
+    run(scenario())
+
+
+def test_an_api_that_is_not_offered_is_named() -> None:
+    async def scenario() -> None:
+        async with peer(Peer.greet) as port:
+            channel = await connect(port)
+            with pytest.raises(NotSupported, match=f"CreateTopics.*127.0.0.1:{port}: not offered"):
+                channel.version(CREATE_TOPICS)
+            channel.close()
+
+    run(scenario())
+
+
+def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_its_own() -> None:
+    async def script(peer: Peer) -> None:
+        first = await peer.next()
+        first.version = 0
+        await peer.answer(first, offered((18, 0, 2), error=35))
+        second = await peer.next()
+        assert second.header.api_version == 2
+        await peer.answer(second, offered((HEARTBEAT.key, 0, 1)))
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            assert channel.version(HEARTBEAT) == 1
+            channel.close()
+
+    run(scenario())
+
+
+def test_a_refused_connection_says_what_to_do() -> None:
+    async def scenario() -> None:
+        async with peer(Peer.greet) as port:
+            pass
+        with pytest.raises(Disconnected, match=r"is the broker running.*ottla dev") as refused:
+            await connect(port)
+        assert refused.value.retriable
+        assert refused.value.hint
+
+    run(scenario())
+
+
+def test_what_is_awaited_fails_when_the_broker_goes() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        await peer.next()
+        await peer.next()
+
+    ends: list[int] = []
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port, lambda: ends.append(1))
+            answers = [channel.send(heartbeat(number), 5) for number in (1, 2)]
+            for answer in answers:
+                with pytest.raises(Disconnected):
+                    await answer
+            assert not channel.is_open
+            with pytest.raises(Disconnected):
+                channel.send(heartbeat(3), 5)
+        assert ends == [1]
+
+    run(scenario())
+
+
+def test_a_late_answer_ends_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        await forever(peer)
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            patient, hasty = channel.send(heartbeat(1), 20), channel.send(heartbeat(2), 0.05)
+            with pytest.raises(TimedOut, match="Heartbeat in time"):
+                await hasty
+            with pytest.raises(TimedOut):
+                await patient
+            assert not channel.is_open
+
+    run(scenario())
+
+
+def test_an_answered_request_has_no_deadline_any_more() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        await peer.answer(await peer.next(), beaten(1))
+        await peer.answer(await peer.next(), beaten(2))
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            await channel.ask(heartbeat(1), HeartbeatResponse, 0.2)
+            await asyncio.sleep(0.3)
+            assert channel.is_open
+            await channel.ask(heartbeat(2), HeartbeatResponse, 5)
+            channel.close()
+
+    run(scenario())
+
+
+def test_who_gives_up_waiting_leaves_the_others_their_answers() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        requests = [await peer.next() for _ in range(2)]
+        await peer.answer(requests[0], beaten(1))
+        await peer.answer(requests[1], beaten(2))
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            first, second = channel.send(heartbeat(1), 5), channel.send(heartbeat(2), 5)
+            first.cancel()
+            assert await second == beaten(2)
+            channel.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "noise", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0\0\0\7", b"\xff" * 8]
+)
+def test_who_is_no_broker_is_left(noise: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.next()
+        peer.writer.write(noise)
+        await forever(peer)
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            with pytest.raises(RequestError, match=r"not answer as a Kafka broker"):
+                await connect(port)
+
+    run(scenario())
+
+
+def test_a_close_leaves_nothing_waiting() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        await forever(peer)
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            answer = channel.send(heartbeat(1), 5)
+            channel.close()
+            channel.close()
+            with pytest.raises(Disconnected, match="was closed"):
+                await answer
+
+    run(scenario())
+
+
+def test_a_host_that_does_not_accept_is_given_up_in_time() -> None:
+    class Silent:
+        async def connect(self, protocol: object, host: str, port: int) -> None:
+            await asyncio.sleep(3600)
+
+    async def scenario() -> None:
+        with pytest.raises(TimedOut, match="did not accept a connection"):
+            await open_channel(
+                Silent(),
+                "::1",
+                9092,
+                client_id="test",
+                software=SOFTWARE,
+                setup_timeout_s=0.05,
+                request_timeout_s=5,
+                ended=lambda: None,
+            )
+
+    run(scenario())
