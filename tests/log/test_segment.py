@@ -9,8 +9,10 @@ from ottla.ids import LeaderEpoch, Offset, Position
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.names import Kind
 from ottla.log.reading import NotCached, read_now, read_waiting
+from ottla.log.rolling import roll_due
 from ottla.log.rules import LogRules
 from ottla.log.segment import RECENT_BATCHES_MAX, Extent, Head, Segment
+from ottla.log.timestamps import from_time
 from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import SimulatedDisk
 
@@ -110,7 +112,7 @@ def test_batches_are_found_by_time(count: int) -> None:
     for one in (segment, reopened(segment)):
         for timestamp in range(-1, 1010, 7):
             expected = [h for h in heads if h.max_timestamp >= timestamp]
-            found = list(one.from_time(timestamp, read_waiting))
+            found = list(from_time(one, timestamp, read_waiting))
             assert found[:1] == expected[:1]
 
 
@@ -155,9 +157,9 @@ def test_what_is_no_batch_is_corrupt() -> None:
 def test_a_segment_rolls_before_an_offset_does_not_fit() -> None:
     segment, heads = filled(1)
     end = heads[-1].last_offset
-    assert not segment.must_roll(RULES, 100, end + 1, 0, 0)
-    assert not segment.must_roll(RULES, 100, BASE + 2**31 - 1, 0, 0)
-    assert segment.must_roll(RULES, 100, BASE + 2**31, 0, 0)
+    assert not roll_due(segment, RULES, 100, end + 1, 0, 0)
+    assert not roll_due(segment, RULES, 100, BASE + 2**31 - 1, 0, 0)
+    assert roll_due(segment, RULES, 100, BASE + 2**31, 0, 0)
 
 
 def test_index_files_are_those_of_kafka() -> None:

@@ -18,6 +18,7 @@ from ottla.log.heads import Head
 from ottla.log.placement import placed
 from ottla.log.producers import Producers
 from ottla.log.replay import note_aborted
+from ottla.log.rolling import roll_due
 from ottla.log.rules import LogRules
 from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
@@ -168,7 +169,7 @@ class AppendableLog:
         last_offset = Offset(base_offset + header.last_offset_delta)
         timestamp = valid.max_timestamp
         segment = self.segments.active
-        if segment.must_roll(rules, len(data), last_offset, timestamp, now_ms):
+        if roll_due(segment, rules, len(data), last_offset, timestamp, now_ms):
             segment = self.roll(now_ms)
         segment.append_one(
             placed(valid, data, base_offset, leader_epoch),
@@ -274,7 +275,7 @@ class AppendableLog:
         the offsets would not fit.
         """
         segment = self.segments.active
-        if not segment.must_roll(self.rules, size, last_offset, timestamp, now_ms):
+        if not roll_due(segment, self.rules, size, last_offset, timestamp, now_ms):
             return segment
         gap = last_offset - self.next_offset > RELATIVE_MAX
         return self.roll(now_ms, Offset(first_offset) if gap else None)

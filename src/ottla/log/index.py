@@ -48,13 +48,14 @@ class TimestampOffset(NamedTuple):
 class Index:
     """Entries of one size, in memory or in a file: what the indexes of a segment share."""
 
-    __slots__ = ("_data", "_entries", "_file", "_growing", "_size", "base_offset")
+    __slots__ = ("_data", "_entries", "_file", "_growing", "_size", "base_offset", "is_proven")
 
     ENTRY: ClassVar[Struct]
 
     def __init__(self, base_offset: Offset, data: Buffer | None = None) -> None:
         """Begin an index that grows, or take over the bytes of one that does not."""
         self.base_offset = base_offset
+        self.is_proven = data is None  # whether every entry was made of a batch, none read
         self._file: File | None = None
         self._growing: bytearray | None = None
         if data is None:
@@ -220,18 +221,6 @@ class OffsetIndex(Index):
         if self._file is not None:
             return self._block(_INT32, 0, key, read).lookup(offset, read)
         return self._entry(self._entries_below(_INT32, 0, key) - 1)
-
-    def first_from(self, position: int, read: Read) -> OffsetPosition | None:
-        """An entry at or behind a position, whose offset bounds what lies before it.
-
-        It is the first one, and None also where that one begins another block of the file.
-        """
-        if position > self.last.position:  # readers at the tail end here
-            return None
-        if self._file is not None:
-            return self._block(_INT32, 4, position, read).first_from(position, read)
-        entry = self._entries_below(_INT32, 4, position)
-        return self._entry(entry) if entry < self._entries else None
 
     def last_until(self, position: int, read: Read) -> OffsetPosition:
         """The last entry at or before a position; the segment's beginning when there is none."""

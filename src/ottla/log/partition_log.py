@@ -11,6 +11,7 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
@@ -30,7 +31,7 @@ from ottla.log.retention import outlived
 from ottla.log.scrubbing import ScrubbedLog
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.timestamps import FoundOffset, first_from_time, latest_time
+from ottla.log.timestamps import FoundOffset, check_latest, first_from_time, latest_time
 from ottla.records.errors import CorruptRecords
 
 
@@ -206,8 +207,7 @@ class PartitionLog(ScrubbedLog):
             producers = await self._replayed(cut.end_offset)
             if self.damaged == known:
                 return cut, producers
-            # What was found on the way may move the place, and is told though there be no cut.
-            await self._tell_damage(format_damage(self.segments))
+            # What was found on the way may move the place.
 
     @uninterrupted
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -272,12 +272,8 @@ class PartitionLog(ScrubbedLog):
         """Delete the segments that have outlived their time; how many."""
         async with self._work:
             self._check_usable()
-            count = outlived(
-                segment_facts(self.disk, self.segments, self.next_offset),
-                self.rules,
-                log_start=self.log_start_offset,
-                high_watermark=high_watermark,
-                now_ms=now_ms,
+            count = await self._settled(
+                lambda read: self._outlived(high_watermark, now_ms, read), has_turn=True
             )
             if not count:
                 return 0
@@ -301,6 +297,19 @@ class PartitionLog(ScrubbedLog):
             self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
             await self._tell_damage(damage)
             return count
+
+    def _outlived(self, high_watermark: int, now_ms: int, read: Read) -> int:
+        """How many segments may go; a wrong time index does not let one go too early."""
+        count = outlived(
+            segment_facts(self.disk, self.segments, self.next_offset),
+            self.rules,
+            log_start=self.log_start_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        for segment in islice(self.segments, count):
+            check_latest(segment, read)
+        return count
 
     @uninterrupted
     async def purge(self, now_ms: int) -> None:

@@ -39,6 +39,7 @@ from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
 from ottla.log.soundness import Bounds, Examination, Sound
+from ottla.log.timestamps import check_latest
 
 _NEVER: Final = 2**63 - 1  # an offset that no record has
 
@@ -158,7 +159,6 @@ class _Opening:
         remove_all(self.disk, self.snapshots.forget(above=end))
         if producers is None:
             producers = replayed(segments, self.snapshots, end, self.rebuilt)
-        unwritten = self._store(segments)
         log = PartitionLog(
             self.disk,
             self.folder,
@@ -175,7 +175,7 @@ class _Opening:
             epochs_due=self.epochs_due,
             chance=chance,
         )
-        log.closed += unwritten
+        log.closed += self._store(segments)
         return Recovered(log, self.notes)
 
     # Segments.
@@ -195,6 +195,7 @@ class _Opening:
             self._begin_at(self.log_start)
             return self.log_start
         active = self.segments[-1]
+        check_latest(active, read_waiting)
         last = active.grow(self.rules.index_interval_bytes, read_waiting)
         end = active.base_offset if last is None else Offset(last.last_offset + 1)
         told = active.base_offset < self.recovery_point and self.clean  # where the log ended
@@ -225,9 +226,8 @@ class _Opening:
             with suppress(FileNotFoundError):
                 data = read_whole(disk, segment.path(Kind.ABORTED_INDEX))
                 segment.aborted = AbortedIndex(base, data)
-            segment.offsets.check()
-            segment.times.check()
-            segment.aborted.check()
+            for index in (segment.offsets, segment.times, segment.aborted):
+                index.check()
             if segment.offsets.entries and segment.offsets.last.position >= segment.size:
                 raise BrokenSegment(base, f"{segment.file.path}: its index knows of more")
         except (CorruptFile, FileNotFoundError) as error:

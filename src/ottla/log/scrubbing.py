@@ -20,7 +20,7 @@ from ottla.log.damage import Damage, format_damage, lacks_records
 from ottla.log.heads import BrokenSegment
 from ottla.log.index import OffsetIndex
 from ottla.log.producers import Producers
-from ottla.log.reading import Read, settled
+from ottla.log.reading import Read, read_waiting, settled
 from ottla.log.replay import replayed
 from ottla.log.segment import Segment
 from ottla.log.soundness import Bounds, Examination
@@ -61,7 +61,7 @@ class ScrubbedLog(CompactableLog):
     async def _settled(self, look_up: Callable[[Read], T], *, has_turn: bool = False) -> T:
         """The outcome of a look-up, for which a segment that is broken is examined first.
 
-        Who has the turn to change the log stores what was found.
+        `has_turn` says that the caller has the turn to change the log.
         """
         reindexed: set[Offset] = set()
         while True:
@@ -78,7 +78,9 @@ class ScrubbedLog(CompactableLog):
                         continue
                 if not news:
                     raise self._corrupt(broken) from broken
-                if not has_turn:
+                if has_turn:
+                    await self._tell_damage(format_damage(self.segments))
+                else:
                     await self._remember_damage()
             except CorruptRecords as error:
                 raise self._corrupt(error) from error
@@ -106,17 +108,18 @@ class ScrubbedLog(CompactableLog):
         return True
 
     async def _reindex(self, base_offset: Offset) -> None:
-        """Make the indexes of a closed segment anew; the next flush writes their files."""
+        """Make the indexes of a segment anew; once it is closed, a flush writes their files."""
         segment, cuts = self.segments.from_offset(base_offset)[0], self._cuts
-        if not (segment.offsets.is_in_file or segment.times.is_in_file):
-            return  # they are as the batches were noted
+        if segment.offsets.is_proven and segment.times.is_proven:
+            return
         interval = self.rules.index_interval_bytes
-        indexes = await self.disk.blocking(lambda: segment.indexed_anew(interval))
+        anew = await self.disk.blocking(lambda: segment.indexed_anew(interval))
         if cuts == self._cuts and segment in self.segments:
             _LOG.warning("%s: its indexes were wrong and are made anew", segment.file.path)
-            segment.use_indexes(indexes)
-            segment.written_size = None
-            self.closed.append(segment)
+            # What was appended since was just written: nobody has to wait for it.
+            segment.take_indexes(anew, interval, read_waiting)
+            if segment is not self.segments.active and segment not in self.closed:
+                self.closed.append(segment)
 
     def _bounds(self, segment: Segment) -> Bounds:
         """All that an open log holds was right when it was appended or found to be."""

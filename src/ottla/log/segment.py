@@ -17,11 +17,10 @@ from ottla.ids import Offset, Position
 from ottla.log.aborted import AbortedIndex
 from ottla.log.damage import Damage, check_sound, damage_at, sound_end
 from ottla.log.disk import Disk, File, replace
-from ottla.log.heads import Head, heads, vouched
+from ottla.log.heads import BrokenSegment, Head, heads, vouched
 from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.names import Kind, offset_file
 from ottla.log.reading import Read, read_waiting
-from ottla.log.rules import LogRules
 from ottla.protocol.primitives import Buffer
 
 RELATIVE_MAX: Final = 2**31 - 1  # what an index holds of an offset, counted from the base offset
@@ -64,6 +63,7 @@ class Segment:
         "first_timestamp",
         "folder",
         "jitter_ms",
+        "latest_is_sure",
         "offset_max",
         "offsets",
         "size",
@@ -104,6 +104,7 @@ class Segment:
         self._recent: list[tuple[int, int]] = []
         self._recent_after = base_offset - 1
         self._bytes_since_entry = 0
+        self.latest_is_sure = False  # whether the time index was found to be right about it
 
     @classmethod
     def create(
@@ -217,14 +218,29 @@ class Segment:
         """Find batches by other indexes than before, which say the same."""
         self.offsets, self.times = indexes
         self._recent.clear()
+        self.latest_is_sure = False
 
-    def indexed_anew(self, index_interval_bytes: int) -> Indexes:
-        """Indexes made of the batches alone; waits for the device."""
-        scratch = Segment(self.folder, self.base_offset, self.file, size=self.size, created_ms=0)
-        scratch.damaged = self.damaged
-        scratch.note_tail(scratch.heads(0, scratch.size, read_waiting), index_interval_bytes)
-        scratch.note_time()
-        return Indexes(scratch.offsets, scratch.times)
+    def indexed_anew(self, index_interval_bytes: int) -> "Segment":
+        """The same with indexes made of the batches alone; waits for the device."""
+        twin = Segment(self.folder, self.base_offset, self.file, size=self.size, created_ms=0)
+        twin.damaged = self.damaged
+        twin.note_tail(twin.heads(0, twin.size, read_waiting), index_interval_bytes)
+        return twin
+
+    def take_indexes(self, twin: "Segment", index_interval_bytes: int, read: Read) -> None:
+        """Find batches by what was indexed anew, and by what was appended meanwhile."""
+        for batch in self.heads(twin.size, self.size, read):
+            twin.note(
+                batch.position,
+                batch.last_offset,
+                batch.size,
+                batch.max_timestamp,
+                index_interval_bytes,
+            )
+        twin.note_time()
+        self.offsets, self.times = twin.offsets, twin.times
+        self.trust_times()
+        self.written_size = None
 
     def loaded_indexes(self, read: Read) -> Indexes:
         """The indexes in memory."""
@@ -254,10 +270,11 @@ class Segment:
         """Note the batches from the last index entry on, after the file was opened or cut."""
         self._latest_timestamp, self._latest_offset = self.times.last
         self._recent.clear()
-        # The batch of the last entry is the first of the tail.
-        self._recent_after = self.offsets.last.offset - 1
+        self._recent_after = self.base_offset - 1
         self._bytes_since_entry = 0
         for batch in tail:
+            if not self._recent:
+                self._recent_after = batch.base_offset - 1
             if damage := damage_at(self.damaged, batch.position):
                 self.note_damage(damage)
             else:
@@ -274,30 +291,12 @@ class Segment:
         for index in (self.offsets, self.times, self.aborted):
             index.reopen()
         self.first_timestamp = self.read_first_timestamp(read)
-        tail = list(self.heads(self.offsets.last.position, self.size, read))
+        last = self.offsets.last
+        tail = list(self.heads_for(last.offset, self.size, read))
+        if last.position and last.offset > tail[-1].last_offset:
+            raise BrokenSegment(self.base_offset, f"{self.file.path}: its index knows of more")
         self.note_tail(tail, index_interval_bytes)
         return tail[-1] if tail else None
-
-    def must_roll(
-        self, rules: LogRules, size: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> bool:
-        """Whether batches go to the next segment: Kafka's rules.
-
-        Time is counted in the records' own timestamps where the first batch has one, so that
-        segments written in one go still end where a period ended.
-        """
-        if not self.size or last_offset > self.offset_max:
-            return last_offset > self.offset_max
-        first = self.first_timestamp
-        waited_ms = (
-            timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
-        )
-        return (
-            self.size > rules.segment_bytes - size
-            or waited_ms > rules.segment_ms - self.jitter_ms
-            or self.offsets.is_full(rules.index_bytes_max)
-            or self.times.is_full(rules.index_bytes_max)
-        )
 
     # Finding.
 
@@ -366,9 +365,13 @@ class Segment:
         return Extent(start, end - start)
 
     def offset_bound(self, extent: Extent, upper: int, read: Read) -> int:
-        """An offset above all in an extent whose offsets are below `upper`: the index has one."""
-        entry = self.offsets.first_from(extent.position + extent.size, read)
-        return upper if entry is None else min(upper, entry.offset)
+        """An offset above all in an extent whose offsets are below `upper`: of the next batch."""
+        end = extent.position + extent.size
+        # Readers at the tail end here: the bound needs no more than to be near.
+        if end > self.offsets.last.position:
+            return upper
+        behind = next(self.heads(end, self.size, read), None)
+        return upper if behind is None else min(upper, behind.base_offset)
 
     def _batch_end(self, start: int, wanted: int, end: int, read: Read) -> int:
         """The end of the last batch up to a position, or of the first one when none fits."""
@@ -379,18 +382,10 @@ class Segment:
                 return recent[at - 1][1]
             return recent[at][1] if at < len(recent) else end
         entry = self.offsets.last_until(wanted, read)
-        for batch in self.heads(max(start, entry.position), end, read):
+        behind = self.heads(max(start, entry.position), end, read)
+        if entry.position > start:
+            behind = vouched(behind, entry.offset, self.base_offset, self.file.path)
+        for batch in behind:
             if batch.position + batch.size > wanted:
                 return batch.position if batch.position > start else start + batch.size
         return end
-
-    def from_time(self, timestamp: int, read: Read) -> Iterator[Head]:
-        """The batches that have a record of a time or later, from the first one on."""
-        if timestamp > self._latest_timestamp:
-            return
-        # No record up to the offset of an earlier entry is as late as that.
-        earlier = self.times.lookup(timestamp - 1, read)
-        start = self.offsets.lookup(earlier.offset, read).position
-        for batch in self.heads(start, self.size, read):
-            if batch.max_timestamp >= timestamp:
-                yield batch

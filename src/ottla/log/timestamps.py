@@ -1,13 +1,16 @@
 """Finding offsets by the time of their records.
 
 Invariant: of the records that a log holds from its start on, the first one answers that is as late
-as asked for; only the batch that has it is decoded.
+as asked for; only the batch that has it is decoded. An entry of a time index is believed where the
+batch that it names agrees, and no batch on the way there is later.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.heads import BrokenSegment, Head
+from ottla.log.index import TimestampOffset
 from ottla.log.reading import Read
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
@@ -27,7 +30,7 @@ def first_from_time(
 ) -> FoundOffset | None:
     """The first record of a time or later; None when all are earlier."""
     for segment in segments.from_offset(log_start):
-        for head in segment.from_time(timestamp, read):
+        for head in from_time(segment, timestamp, read):
             if head.last_offset >= log_start:
                 found = _in_batch(segment, head, timestamp, log_start, read)
                 if found is not None:
@@ -38,6 +41,8 @@ def first_from_time(
 def latest_time(segments: Segments, log_start: int, read: Read) -> FoundOffset | None:
     """The first record with the largest timestamp; None in a log without timestamps."""
     candidates = segments.from_offset(log_start)
+    for segment in candidates:
+        check_latest(segment, read)
     largest = max(segment.latest.timestamp for segment in candidates)
     if largest == NO_TIMESTAMP:
         return None
@@ -52,6 +57,54 @@ def latest_time(segments: Segments, log_start: int, read: Read) -> FoundOffset |
         if head.base_offset >= log_start and head.max_timestamp != NO_TIMESTAMP
     ]
     return first_from_time(segments, max(tops), log_start, read) if tops else None
+
+
+def from_time(segment: Segment, timestamp: int, read: Read) -> Iterator[Head]:
+    """The batches of a segment that have a record of a time or later, from the first one on."""
+    check_latest(segment, read)
+    if timestamp > segment.latest.timestamp:
+        return
+    # No record up to the offset of an earlier entry is as late as that.
+    for batch in _behind(segment, segment.times.lookup(timestamp - 1, read), read):
+        if batch.max_timestamp >= timestamp:
+            yield batch
+
+
+def check_latest(segment: Segment, read: Read) -> None:
+    """Raise BrokenSegment unless the largest timestamp is that of the batches; looked at once.
+
+    A time index in its file may also have lost its last entries, which the last batches tell.
+    """
+    if segment.latest_is_sure or segment.times.is_proven:
+        return
+    latest = segment.times.last
+    next(_behind(segment, latest, read), None)
+    for batch in segment.heads_for(segment.offsets.last.offset, segment.size, read):
+        if batch.max_timestamp > latest.timestamp:
+            raise _wrong(segment, latest)
+    segment.latest_is_sure = True
+
+
+def _behind(segment: Segment, entry: TimestampOffset, read: Read) -> Iterator[Head]:
+    """The batches behind an entry of the time index, if it is right about those before."""
+    proven = entry.timestamp == NO_TIMESTAMP or segment.times.is_proven
+    for batch in segment.heads_for(entry.offset, segment.size, read):
+        if not proven:
+            if batch.max_timestamp > entry.timestamp or batch.base_offset > entry.offset:
+                break
+            if batch.last_offset < entry.offset:
+                continue
+            if batch.max_timestamp < entry.timestamp:
+                break
+            proven = True
+        yield batch
+    if not proven:
+        raise _wrong(segment, entry)
+
+
+def _wrong(segment: Segment, entry: TimestampOffset) -> BrokenSegment:
+    problem = f"its time index is wrong about {entry.timestamp}"
+    return BrokenSegment(segment.base_offset, f"{segment.file.path}: {problem}")
 
 
 def _in_batch(

@@ -1,0 +1,159 @@
+"""Indexes that are wrong and look right: they cost time, and never a record (rule C4)."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from log.logs import FOLDER, append, contents, end, opened
+from ottla.ids import LeaderEpoch
+from ottla.log.disk import read_whole
+from ottla.log.partition_log import PartitionLog
+from ottla.log.rules import LogRules
+from ottla.records.batch import batches
+from ottla.testing.disk import SimulatedDisk, finish
+
+RULES = LogRules(segment_bytes=3000, index_interval_bytes=150, retention_ms=10**9)
+FIRST = f"{FOLDER}/{0:020d}"
+
+
+def times() -> list[int]:
+    """They rise on the whole, and not from one record to the next."""
+    random = Random(4)
+    return [1000 + 40 * number + random.randrange(300) for number in range(60)]
+
+
+def written(disk: SimulatedDisk) -> PartitionLog:
+    log = opened(disk, RULES).log
+    finish(log.begin_epoch(LeaderEpoch(0)))
+    for number, timestamp in enumerate(times()):
+        append(log, b"%03d" % number + bytes(60), timestamp=timestamp)
+    finish(log.flush())
+    assert len(log.segments) > 2
+    return log
+
+
+def restarted(disk: SimulatedDisk, log: PartitionLog) -> PartitionLog:
+    return opened(disk, log.rules, recovery_point=log.recovery_point).log
+
+
+def first_from(timestamp: int) -> int | None:
+    return next((at for at, one in enumerate(times()) if one >= timestamp), None)
+
+
+def check_times(log: PartitionLog) -> None:
+    for timestamp in range(900, 4000, 35):
+        found = finish(log.find_time(timestamp))
+        assert (None if found is None else found.offset) == first_from(timestamp), timestamp
+    latest = finish(log.find_latest_time())
+    assert latest is not None
+    assert latest.offset == times().index(max(times()))
+
+
+def all_bits(disk: SimulatedDisk, path: str, entry: int) -> list[tuple[int, int]]:
+    """Every bit of the first, a middle and the last entry of an index."""
+    count = len(read_whole(disk, path)) // entry
+    assert count > 4
+    numbers = (0, count // 2, count - 1)
+    return [
+        (n * entry + byte, 1 << bit) for n in numbers for byte in range(entry) for bit in range(8)
+    ]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_c4_no_bit_of_a_time_index_leads_to_another_record(restart: bool) -> None:
+    whole = SimulatedDisk()
+    log = written(whole)
+    check_times(log)
+    for position, bit in all_bits(whole, FIRST + ".timeindex", 12):
+        disk = SimulatedDisk()
+        log = written(disk)
+        if restart:
+            finish(log.close())
+        disk.rot(FIRST + ".timeindex", position, bit)
+        check_times(restarted(disk, log) if restart else log)
+
+
+def test_a_time_index_that_lost_its_last_entries_hides_no_record() -> None:
+    disk = SimulatedDisk()
+    log = written(disk)
+    finish(log.close())
+    file = disk.open(FIRST + ".timeindex")
+    for entries in range(file.size() // 12 - 1, -1, -1):
+        file.truncate(entries * 12)
+        log = restarted(disk, log)
+        check_times(log)
+        finish(log.close())
+
+
+def test_a_segment_is_not_deleted_early_because_of_a_wrong_time_index() -> None:
+    disk = SimulatedDisk()
+    log = written(disk)
+    finish(log.close())
+    last = len(read_whole(disk, FIRST + ".timeindex")) - 12
+    disk.rot(FIRST + ".timeindex", last + 6, 0x02)  # half a second earlier
+    log = restarted(disk, log)
+    latest = max(times()[: list(log.segments)[1].base_offset])
+    assert next(iter(log.segments)).latest.timestamp < latest
+    log.rules = replace(RULES, retention_ms=1000)
+    assert finish(log.retain(high_watermark=60, now_ms=latest + 1000)) == 0
+    assert finish(log.retain(high_watermark=60, now_ms=latest + 1001)) == 1
+
+
+@pytest.mark.parametrize(("name", "entry"), [(".index", 8), (".timeindex", 12)])
+def test_c4_no_bit_of_an_index_of_the_active_segment_matters_after_a_restart(
+    name: str, entry: int
+) -> None:
+    whole = SimulatedDisk()
+    rules = replace(RULES, segment_bytes=100_000)
+
+    def closed(disk: SimulatedDisk) -> PartitionLog:
+        log = opened(disk, rules).log
+        finish(log.begin_epoch(LeaderEpoch(0)))
+        for number, timestamp in enumerate(times()):
+            append(log, b"%03d" % number + bytes(60), timestamp=timestamp)
+        finish(log.close())
+        return log
+
+    closed(whole)
+    expected = [(number, b"%03d" % number + bytes(60)) for number in range(60)]
+    for position, bit in all_bits(whole, FIRST + name, entry):
+        disk = SimulatedDisk()
+        log = closed(disk)
+        disk.rot(FIRST + name, position, bit)
+        log = restarted(disk, log)
+        check_times(log)
+        for start in (0, 20, 40, 55):
+            assert contents(log, start) == expected[start:]
+        finish(log.begin_epoch(LeaderEpoch(1)))
+        for number in range(5):
+            append(log, b"new %d" % number + bytes(100), timestamp=9000 + number)
+        assert contents(log)[:60] == expected
+        assert contents(log, 62)[0][0] == 62
+
+
+def test_a_fetch_is_told_of_its_aborted_transactions_whatever_the_index_says() -> None:
+    def transactions(disk: SimulatedDisk) -> PartitionLog:
+        log = opened(disk, RULES).log
+        finish(log.begin_epoch(LeaderEpoch(0)))
+        for number in range(30):
+            append(log, b"x" * 60, producer_id=1, sequence=number, transactional=True)
+            end(log, 1, commit=number % 3 == 0)
+        finish(log.flush())
+        return log
+
+    whole = SimulatedDisk()
+    every = transactions(whole).aborted_transactions(0, 60)
+    for position, bit in all_bits(whole, FIRST + ".index", 8):
+        disk = SimulatedDisk()
+        log = transactions(disk)
+        finish(log.close())
+        disk.rot(FIRST + ".index", position, bit)
+        log = restarted(disk, log)
+        for offset in range(20):
+            found = finish(log.read(offset, 60, 300))
+            told = log.aborted_transactions(offset, found.upper_offset)
+            for batch in batches(finish(found.read())):
+                for one in every:
+                    if one.first_offset <= batch.header.base_offset < one.last_offset:
+                        assert one in told, (position, bit, offset)
