@@ -16,6 +16,7 @@ import kafka
 import pytest
 
 from broker.event_log import read_json, read_text
+from ottla.log.names import CLEAN_SHUTDOWN
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 
@@ -32,10 +33,15 @@ class Running:
 
 
 @contextmanager
-def dev(folder: Path, *overrides: str, log_format: str = "text") -> Generator[Running]:
+def dev(
+    folder: Path, *overrides: str, log_format: str = "text", open_files: int | None = None
+) -> Generator[Running]:
     options = [word for one in overrides for word in ("--override", one)]
+    command = [OTTLA, "dev", "--port", "0", "--data", str(folder), "--log-format", log_format]
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
     process = subprocess.Popen(
-        [OTTLA, "dev", "--port", "0", "--data", str(folder), "--log-format", log_format, *options],
+        [*command, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -234,3 +240,27 @@ def test_a_setting_that_changes_nothing_is_warned_of(tmp_path: Path) -> None:
     line = next(line for line in told.splitlines() if "process.roles" in line)
     assert "level=warn" in line
     assert "every broker can become the controller" in line
+
+
+def test_a_stop_with_hardly_an_open_file_left_is_clean(tmp_path: Path) -> None:
+    with dev(tmp_path, "num.partitions=150", open_files=256) as one:
+        client: Any = kafka
+        producer = client.KafkaProducer(bootstrap_servers=one.address)
+        for number in range(150):
+            producer.send("t", b"x", partition=number)
+        producer.flush(30)
+        producer.close()
+        assert one.stop() == 0
+    assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_stop_that_is_not_clean_ends_with_1_and_says_why(tmp_path: Path) -> None:
+    with dev(tmp_path) as running:
+        # A folder where the mark is to be written: nothing removes it.
+        (tmp_path / "data" / f"{CLEAN_SHUTDOWN}.tmp").mkdir()
+        assert running.stop() == 1
+        assert running.process.stderr is not None
+        *_, told = running.process.stderr.read().splitlines()
+    assert told.startswith("stopped, but not cleanly: ")
+    assert f"{tmp_path}/data" in told
+    assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()

@@ -77,6 +77,7 @@ class Node:
         self._listeners: list[Listener] = []
         self.addresses: dict[str, Address] = {}  # as clients are told, by listener
         self.metrics: Address | None = None  # where the page of metrics is
+        self.unclean: dict[str, BaseException] = {}  # directories that a stop did not mark, and why
 
     async def __aenter__(self) -> Self:
         try:
@@ -115,7 +116,7 @@ class Node:
             new_id=around.new_id,
             parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
         )
-        self._exit.push_async_callback(logs.close, epoch)
+        self._exit.push_async_callback(self._close_logs, logs, epoch)
         me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
         image = ClusterImage(cluster_id).with_topics([one.topic for one in stored])
         state = BrokerState(
@@ -279,6 +280,9 @@ class Node:
                 await task
 
         self._exit.push_async_callback(end)
+
+    async def _close_logs(self, logs: Logs, epoch: BrokerEpoch) -> None:
+        self.unclean = await logs.close(epoch)
 
     def _session_changed(self, now: SessionState) -> None:
         if now is not SessionState.CONNECTED:

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import metadata
 from typing import Final
@@ -39,6 +39,18 @@ FIRST_BROKER: Final = BrokerId(1)
 KEPT_BYTES: Final = 64 * 1024 * 1024
 _M_TRIM_THRESHOLD: Final = -1  # numbers of malloc.h
 _M_MMAP_THRESHOLD: Final = -3
+
+
+class UncleanStop(OttlaError):
+    """The broker has ended, and not everything is on the device."""
+
+    def __init__(self, unclean: Mapping[str, BaseException]) -> None:
+        super().__init__(unclean)
+        self.unclean = unclean
+
+    def __str__(self) -> str:
+        why = "; ".join(f"{path} ({failure})" for path, failure in self.unclean.items())
+        return f"stopped, but not cleanly: {why}. The next start checks the logs there."
 
 
 def run(config: Config, started: Callable[[Node], None]) -> None:
@@ -115,6 +127,8 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
         async with Node(config, _node_id(config, disk, first), around) as node:
             started(node)
             await stopping.wait()
+        if node.unclean:
+            raise UncleanStop(node.unclean)
         _LOG.info("broker stopped")
     finally:
         if store is not None:

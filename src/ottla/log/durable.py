@@ -33,8 +33,8 @@ class DurableLog(AppendableLog):
             if upto is None or upto > self.recovery_point:
                 await self._flush_all()
 
-    async def _flush_all(self) -> None:
-        """What `flush` does, for those who hold the turn."""
+    async def _flush_all(self, *, last: bool = False) -> None:
+        """What `flush` does, for those who hold the turn; the last one closes the files."""
         end = min(self.next_offset, self.segments.active.records_end)
         closed, due = list(self.closed), self.snapshots.due
         damage_file, damage = self.damage_file, format_damage(self.segments)
@@ -48,6 +48,7 @@ class DurableLog(AppendableLog):
             closed,
             due,
             epochs if self._epochs_due else None,
+            last,
         )
         self._epochs_due = False
 
@@ -61,10 +62,11 @@ class DurableLog(AppendableLog):
         except DiskFull:
             self._epochs_due |= plan.epochs is not None
             raise
-        for segment, indexes in zip(closed, stored, strict=True):
+        for segment in closed:
             segment.written_size = segment.size
-            segment.use_indexes(indexes)
             self.closed.remove(segment)
+        for segment, indexes in zip(closed, stored, strict=not last):
+            segment.use_indexes(indexes)
         self.snapshots.note_written(due)
         self.recovery_point = Offset(max(self.recovery_point, end))
         if not self._epochs_due:
@@ -96,7 +98,10 @@ class DurableLog(AppendableLog):
 
     @uninterrupted
     async def close(self) -> None:
-        """Stop cleanly: everything is on the device, so that the next start trusts it."""
+        """Stop cleanly: everything is on the device, so that the next start trusts it.
+
+        The files are closed whatever comes of it: other logs need theirs.
+        """
         async with self._work:
             self._check_usable()
             active = self.segments.active
@@ -104,7 +109,12 @@ class DurableLog(AppendableLog):
                 self.closed.append(active)
             self.snapshots.take(self.next_offset, self.producers)
             self._failure = _gone("the log is closed")
-            await self._flush_all()
+            try:
+                await self._flush_all(last=True)
+            finally:
+                for segment in self.segments:
+                    for held in (segment.file, segment.offsets, segment.times):
+                        held.close()
 
     async def retire(self, reason: str) -> None:
         """Take nothing more, once what is being done to the device is done."""

@@ -33,11 +33,18 @@ class FlushPlan:
     closed: Sequence[Segment]  # those whose indexes are not yet written
     snapshots: Mapping[Offset, bytes]
     epochs: tuple[str, str] | None  # path and text of the leader epochs, if they changed
+    last: bool = False  # the log is not used after it
 
     def carry_out(self, disk: Disk, snapshots: Snapshots) -> list[Indexes]:
-        """Return when all of it is on the device, with the indexes of the closed segments."""
+        """Return when all of it is on the device, with the indexes of the closed segments.
+
+        After the last one there are none, and its records files are closed before others are
+        opened, so that a broker that stops needs no more open files than it has.
+        """
         for file in self.files:
             file.sync()
+        for file in self.files if self.last else ():
+            file.close()
         for segment in self.closed:
             segment.write_indexes(disk)
         snapshots.write(self.snapshots)
@@ -45,7 +52,7 @@ class FlushPlan:
         if self.epochs is not None:
             path, text = self.epochs
             write_atomically(disk, path, text.encode())
-        return [segment.open_indexes(disk) for segment in self.closed]
+        return [] if self.last else [segment.open_indexes(disk) for segment in self.closed]
 
 
 class Flushable(Protocol):

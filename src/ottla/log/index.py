@@ -108,6 +108,11 @@ class Index:
         self._data = self._growing = bytearray(self.to_bytes())
         self._file = None
 
+    def close(self) -> None:
+        """Let go of the file, if it is in one."""
+        if self._file is not None:
+            self._file.close()
+
     def can_hold(self, offset: int) -> bool:
         """Whether an offset can be stored: as a distance from the base offset in 31 bits."""
         return 0 <= offset - self.base_offset <= _RELATIVE_MAX

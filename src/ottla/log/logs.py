@@ -366,8 +366,14 @@ class Logs:
                 # It does not count any more, and the next start tries again.
                 _LOG.warning("%s: not removed: %s", path, failure)
 
-    async def close(self, broker_epoch: BrokerEpoch) -> None:
-        """Stop cleanly: what is online is flushed and marked, so that the next start trusts it."""
+    async def close(self, broker_epoch: BrokerEpoch) -> dict[str, BaseException]:
+        """Stop cleanly: what is online is flushed and marked, so that the next start trusts it.
+
+        Returns the directories that are not marked, and why.
+        """
+        unclean: dict[str, BaseException] = {
+            one.path: one.failure for one in self.directories if one.failure is not None
+        }
         places = asyncio.Semaphore(CLOSE_AT_ONCE)
         for directory in self.online:
 
@@ -376,17 +382,24 @@ class Logs:
                     await self.guarded(hosted.directory, hosted.log.close)
 
             closing = [close_one(hosted) for hosted in self._inside(directory)]
-            failures = await asyncio.gather(*closing, return_exceptions=True)
-            if directory.failure is None and not any(failures):
-                await self._leave(directory, broker_epoch)
+            ended = await asyncio.gather(*closing, return_exceptions=True)
+            failure = next((one for one in ended if one is not None), None)
+            if failure is None:
+                failure = await self._leave(directory, broker_epoch)
+            if failure is not None:
+                unclean[directory.path] = failure
         self.release()
+        return unclean
 
-    async def _leave(self, directory: DataDirectory, broker_epoch: BrokerEpoch) -> None:
+    async def _leave(
+        self, directory: DataDirectory, broker_epoch: BrokerEpoch
+    ) -> StorageFailure | None:
         try:
             await self.store_checkpoints(directory)
             await self.guarded(directory, lambda: directory.mark_clean(broker_epoch))
         except StorageFailure as failure:
-            _LOG.error("%s: not marked as stopped cleanly: %s", directory.path, failure)
+            return failure
+        return None
 
     def release(self) -> None:
         """Let other processes have the directories; nothing is stored."""
