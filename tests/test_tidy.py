@@ -61,6 +61,18 @@ def test_a_module_is_short(path: Path) -> None:
         assert len(path.read_text().splitlines()) <= LINES_MAX, "look for the second noun in it"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_an_event_is_named_by_words_that_stay_and_its_facts_are_apart(path: Path) -> None:
+    for call in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        owner = call.func.value
+        if isinstance(owner, ast.Name) and owner.id == "_LOG" and call.func.attr != "log":
+            event = call.args[0]
+            assert isinstance(event, ast.Constant), f"line {call.lineno}"
+            assert "%" not in str(event.value), f"line {call.lineno}"
+
+
 def test_every_api_has_its_module_and_every_module_its_api() -> None:
     from ottla.protocol.apis import API_OF_KEY
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from broker.nodes import broker, run
 from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_naming import refused
-from broker.test_node import create
+from broker.test_node import batch, create, fetch, produce
 from ottla.errors import ErrorCode
 
 CORDONED = "cordoned.log.dirs"
@@ -32,6 +32,36 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
             assert code == ErrorCode.INVALID_REPLICATION_FACTOR
             assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, "") == 0
             await create(client, "c")
+
+    run(scenario)
+
+
+def test_a_partition_in_a_directory_that_cannot_be_used_does_not_begin_anew(
+    tmp_path: Path,
+) -> None:
+    one, two, away = tmp_path / "one", tmp_path / "two", tmp_path / "away"
+    settings = f"log.dirs={one},{two}"
+
+    async def scenario() -> None:
+        async with broker(tmp_path, settings) as running:
+            client = await running.client()
+            topic_id = await create(client, "a", 2)
+            assert await produce(client, "a", batch(b"x")) == (0, 0)
+            assert (one / "a-0").is_dir()
+        one.rename(away)
+        one.write_text("no directory")
+        async with broker(tmp_path, settings) as running:
+            client = await running.client()
+            code, _ = await produce(client, "a", batch(b"y"))
+            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert await produce(client, "a", batch(b"y"), index=1) == (0, 0)
+            assert not (two / "a-0").exists()
+            await create(client, "b", 1)
+            assert (two / "b-0").is_dir()
+        one.unlink()
+        away.rename(one)
+        async with broker(tmp_path, settings) as running:
+            assert await fetch(await running.client(), topic_id) == [b"x"]
 
     run(scenario)
 

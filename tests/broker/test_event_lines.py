@@ -93,7 +93,7 @@ def test_a_failure_is_one_line_with_its_trace(form: LineFormat, read: Read) -> N
 def test_messages_of_other_libraries_are_lines_too() -> None:
     line = EventLines(LineFormat.TEXT).format(record("%s of %d", "a", 2, level=logging.WARNING))
     assert read_text(line)["event"] == "a of 2"
-    assert read_text(line)["level"] == "warn"
+    assert read_text(line)["level"] == "warning"
 
 
 def test_a_fact_does_not_take_the_place_of_what_every_line_has() -> None:

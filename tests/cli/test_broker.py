@@ -238,7 +238,7 @@ def test_a_setting_that_changes_nothing_is_warned_of(tmp_path: Path) -> None:
         assert running.process.stderr is not None
         told = running.process.stderr.read()
     line = next(line for line in told.splitlines() if "process.roles" in line)
-    assert "level=warn" in line
+    assert "level=warning " in line
     assert "every broker can become the controller" in line
 
 

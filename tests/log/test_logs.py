@@ -395,12 +395,18 @@ def test_progress_is_told_in_percent_with_the_time_that_is_left() -> None:
     loading = Loading("/data", 4, bytes_to_check=4 * 2**30)
     loading.note_checked(partition(0), 2**29)
     loading.note_checked(partition(0), 2**30)
-    assert loading.text(10.0) == (
-        "/data: 0 of 4 partitions open, 1.0 of 4.0 GiB checked (25 %), about 30 s left"
-    )
-    clean = Loading("/data", 2000, opened=500)
-    assert clean.text(1.0) == "/data: 500 of 2,000 partitions open (25 %), about 3 s left"
-    assert Loading("/data", 0).text(0.0) == "/data: 0 of 0 partitions open (100 %)"
+    assert loading.facts(10.0) == {
+        "directory": "/data",
+        "opened": 0,
+        "partitions": 4,
+        "checked_gib": 1.0,
+        "to_check_gib": 4.0,
+        "percent": 25,
+        "seconds_left": 30,
+    }
+    clean = Loading("/data", 2000, opened=500).facts(1.0)
+    assert (clean["percent"], clean["seconds_left"]) == (25, 3)
+    assert Loading("/data", 0).facts(0.0)["percent"] == 100
 
 
 def test_an_unclean_start_reports_while_it_checks(caplog: pytest.LogCaptureFixture) -> None:
@@ -423,8 +429,10 @@ def test_an_unclean_start_reports_while_it_checks(caplog: pytest.LogCaptureFixtu
             await opened(disk, clock)
 
     simulated(program)
-    assert "4 of 6 partitions open" in caplog.text
-    assert "s left" in caplog.text
+    progress = [one.args for one in caplog.records if one.msg == "opening data directory"]
+    facts = [one for one in progress if isinstance(one, Mapping)]
+    assert any(one["opened"] == 4 and one["partitions"] == 6 for one in facts)
+    assert any("seconds_left" in one for one in facts)
     (told,) = [one.args for one in caplog.records if one.msg == "data directory open"]
     assert isinstance(told, Mapping)
     assert (told["partitions"], told["clean"]) == (6, False)

@@ -14,7 +14,6 @@ from json import dumps
 from typing import Final
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_.,:;/@+*()\[\]-]+")
-_LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # the others are their own words
 
 
 class LineFormat(StrEnum):
@@ -42,7 +41,7 @@ class EventLines(logging.Formatter):
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         facts: dict[str, object] = {
             "time": time.replace("+00:00", "Z"),
-            "level": _LEVELS.get(record.levelname, record.levelname.lower()),
+            "level": record.levelname.lower(),
             "source": record.name.removeprefix("ottla."),
             "event": record.getMessage(),
         }

@@ -98,13 +98,14 @@ class Node:
         session = await around.coordination.connect(self._session_changed)
         self._exit.push_async_callback(session.close)
         await ensure(session, PERSISTENT_PATHS)
-        await self._hold_addresses()
-        office, epoch = await self._join(session)
-        store = ClusterStore(office)
-        settings = self._in_force = await self._settings(store)
-        stored = await store.load_topics()
-        settings.know((one.topic.name, one.config) for one in stored)
         cluster_id = await _cluster_id(session, around.new_id)
+        await self._hold_addresses()
+        with session.provisional():
+            office, epoch = await self._join(session)
+            store = ClusterStore(office)
+            stored = await store.load_topics()
+        settings = self._in_force = await self._settings(store)
+        settings.know((one.topic.name, one.config) for one in stored)
         logs = await Logs.open(
             around.disk,
             log_dirs(config),
@@ -134,8 +135,10 @@ class Node:
         topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
         state.topics = topics
         self._exit.push_async_callback(topics.turn.acquire)  # nothing changes beyond this
-        await topics.lead_all()
+        with session.provisional():
+            await topics.lead_all()
         await self._serve(state)
+        self._run(topics.keep_leading())
         _LOG.info(
             "broker started",
             {

@@ -20,7 +20,7 @@ from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.node import Node, Surroundings
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
-from ottla.errors import OttlaError
+from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner import ChildCleaner
 from ottla.log.directory import read_meta
@@ -130,6 +130,11 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
         if node.unclean:
             raise UncleanStop(node.unclean)
         _LOG.info("broker stopped")
+    except DiskFull as full:
+        raise OttlaError(
+            f"{full}. A broker that starts for the first time needs some room: make some, or let "
+            f"log.dirs name a directory on another disk"
+        ) from full
     finally:
         if store is not None:
             await store.close()

@@ -9,6 +9,8 @@ state exactly while this broker leads it.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -29,7 +31,7 @@ from ottla.cluster.nodes import TopicNode
 from ottla.controller.store import ClusterStore, Elected
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageFailure
-from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition, Uuid
 from ottla.log.completion import completed
 from ottla.log.loading import HostedLog
 from ottla.log.names import FolderState
@@ -45,6 +47,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 REPORT_SECONDS: Final = 5.0  # between two lines about a start that takes long
+RETRY_SECONDS: Final = 5.0  # between two attempts to lead what could not be led
 
 
 def _change(
@@ -99,7 +102,10 @@ class Topics:
             if clock.elapsed_s() - reported_s >= REPORT_SECONDS:
                 reported_s = clock.elapsed_s()
                 _LOG.info("taking the lead", {"topics": number, "of": len(topics)})
-            await self._lead(name)
+            try:
+                await self._lead(name)
+            except (StorageFailure, RequestError) as failure:  # what has room is led later
+                _LOG.error("partitions without a leader", {"topic": name, "reason": str(failure)})
         known = {
             TopicPartition(name, PartitionIndex(index))
             for name, one in self._state.image.topics.items()
@@ -111,6 +117,40 @@ class Topics:
                     "the cluster knows no such partition; its folder is left alone",
                     {"folder": hosted.log.folder},
                 )
+
+    async def keep_leading(self) -> None:
+        """Lead what a disk had no room for, as soon as it has, until this is cancelled."""
+        while True:
+            await self._state.clock.sleep(RETRY_SECONDS)
+            for name in [*self._state.image.topics]:
+                if self._unled(name):
+                    with suppress(RequestError):  # it was told when it began
+                        await self._lead_rest(name)
+
+    def _unled(self, name: str) -> list[int]:
+        """The partitions of a topic that this broker could lead and does not."""
+        state, found = self._state, self._state.image.topics.get(name)
+        return [
+            index
+            for index, one in enumerate(found.partitions if found else ())
+            if state.id in one.replicas
+            and (key := TopicPartition(name, PartitionIndex(index))) not in state.partitions
+            and not self._is_out_of_reach(key, one)
+        ]
+
+    def _is_out_of_reach(self, key: TopicPartition, one: PartitionState) -> bool:
+        """Whether a partition that was led before may be in a directory that cannot be used.
+
+        It must not begin anew elsewhere.
+        """
+        logs = self._state.logs
+        return one.leader_epoch >= 0 and bool(logs.missing) and logs.get(key) is None
+
+    @_change
+    async def _lead_rest(self, name: str) -> None:
+        if unled := self._unled(name):  # else it changed meanwhile
+            await self._lead(name, unled)
+            _LOG.info("partitions led after all", {"topic": name, "partitions": len(unled)})
 
     # Changes.
 
@@ -281,22 +321,41 @@ class Topics:
         return int(self._chance() * 2**31)
 
     async def _lead(self, name: str, indexes: Iterable[int] | None = None) -> None:
-        """Lead the partitions of a topic that this broker has, in a new epoch."""
+        """Lead the partitions of a topic that this broker has, in a new epoch.
+
+        Those that cannot be have no leader, and the first failure is raised at the end.
+        """
         state = self._state
         found = state.image.topics[name]
         mine = [
-            Elected(name, index, one, state.id, (state.id,))
+            Elected(name, index, self._later_than_its_log(name, index, one), state.id, (state.id,))
             for index, one in enumerate(found.partitions)
             if state.id in one.replicas and (indexes is None or index in set(indexes))
         ]
         await self._store.store_elections(mine)
-        partitions = list(found.partitions)
-        for one in mine:
-            partitions[one.index] = one.after
-        state.image = state.image.with_topics([Topic(name, found.id, tuple(partitions))])
-        await asyncio.gather(
-            *(self._host(found, PartitionIndex(one.index), one.after) for one in mine)
+        outcomes = await asyncio.gather(
+            *(self._host(found, PartitionIndex(one.index), one.after) for one in mine),
+            return_exceptions=True,
         )
+        partitions = list(found.partitions)
+        for one, failure in zip(mine, outcomes, strict=True):
+            led = one.after
+            partitions[one.index] = led if failure is None else replace(led, leader=NO_BROKER)
+        state.image = state.image.with_topics([Topic(name, found.id, tuple(partitions))])
+        for failure in outcomes:
+            if failure is not None:
+                raise failure
+
+    def _later_than_its_log(self, name: str, index: int, one: PartitionState) -> PartitionState:
+        """A state whose next epoch is new to the log too.
+
+        The one before may have begun while there was no room to store who led.
+        """
+        hosted = self._state.logs.get(TopicPartition(name, PartitionIndex(index)))
+        latest = None if hosted is None else hosted.log.epochs.latest
+        if latest is None or latest.epoch <= one.leader_epoch:
+            return one
+        return replace(one, leader_epoch=LeaderEpoch(latest.epoch))
 
     async def _host(self, found: Topic, index: PartitionIndex, led: PartitionState) -> None:
         state, key = self._state, TopicPartition(found.name, index)
@@ -304,10 +363,12 @@ class Topics:
         hosted: HostedLog | None = state.logs.get(key)
         if hosted is not None and hosted.topic_id not in (None, found.id):
             # Of a topic that had this name: its deletion was stored and then cut short.
-            _LOG.warning("%s is of another topic of this name; put aside", hosted.log.folder)
+            _LOG.warning("folder of an earlier topic put aside", {"folder": hosted.log.folder})
             await state.logs.delete([key], FolderState.STRAY)
             hosted = None
         if hosted is None:
+            if self._is_out_of_reach(key, found.partitions[index]):
+                raise StorageFailure(f"{key} may be in {', '.join(state.logs.missing)}")
             rules = settings.log_rules(found.name)
             hosted = await state.logs.create(key, found.id, rules, avoid=self._cordoned())
         await hosted.log.begin_epoch(led.leader_epoch)

@@ -141,7 +141,7 @@ class ClusterStore:
                 after.leader, after.leader_epoch, after.in_sync, self._office.epoch
             ).format()
             path = state_path(one.topic, one.index)
-            if one.before.leader_epoch < 0:
+            if one.before.version < 0:
                 operations += (Create(path.rpartition("/")[0]), Create(path, data))
             else:
                 operations.append(SetData(path, data, one.before.version))

@@ -1,15 +1,16 @@
 """Coordination inside the process: a tree in memory, a journal on the disk, any number of sessions.
 
-Invariant: a change is seen, by a read or a watch, only once it is on the device. A session that has
-ended changes nothing any more. When the file is opened no session is left of those before, so no
-ephemeral node is; zxids go on. One process at a time has the file.
+Invariant: a change is seen, by a read or a watch, only once it is on the device, unless it is
+provisional and the disk is full. A session that has ended changes nothing any more. When the file
+is opened no session is left of those before, so no ephemeral node is; zxids go on. One process at a
+time has the file.
 
 `keep_time`, run by the owner, ends sessions that were suspended for too long.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Self, TypeVar
 
 from ottla.clock import Clock
@@ -21,7 +22,7 @@ from ottla.coordination.paths import check_path
 from ottla.coordination.session import Listener, Node, Result, SessionState, Stat, Watch
 from ottla.coordination.tree import Transaction, Tree, events
 from ottla.coordination.watches import Watches
-from ottla.errors import StorageFailure
+from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Disk, Lock
 
 T = TypeVar("T")
@@ -35,10 +36,16 @@ class EmbeddedStore:
     """The tree and its sessions."""
 
     def __init__(
-        self, disk: Disk, journal: Journal, tree: Tree, lock: Lock, clock: Clock, timeout_ms: int
+        self,
+        commits: Commits,
+        notes: list[str],
+        tree: Tree,
+        lock: Lock,
+        clock: Clock,
+        timeout_ms: int,
     ) -> None:
-        self.notes = journal.notes  # what a person should know of how the file was found
-        self._commits = Commits(disk, journal, tree)
+        self.notes = notes  # what a person should know of how the file was found
+        self._commits = commits
         self._commits.failed = self._lose_all
         self._tree = tree
         self._lock = lock
@@ -63,12 +70,16 @@ class EmbeddedStore:
         try:
             journal, tree = Journal.open(disk, path)
             left = [tree.end_session(session_id) for session_id in tree.owners()]
-            if left:
-                journal.append(left)
+            tree.settle()
+            with suppress(DiskFull):
+                if left:
+                    journal.append(left)
+                    left.clear()
         except BaseException:
             lock.release()
             raise
-        return cls(disk, journal, tree, lock, clock, session_timeout_ms)
+        commits = Commits(disk, journal, tree, left)
+        return cls(commits, journal.notes, tree, lock, clock, session_timeout_ms)
 
     @property
     def failure(self) -> StorageFailure | None:
@@ -115,7 +126,7 @@ class EmbeddedStore:
         session = self._sessions.get(session_id)
         if session is not None:
             with suppress(SessionExpired):  # it ended while this waited for its turn
-                await self.ask(session, lambda: self._end(session))
+                await self.ask(session, lambda: self._end(session), provisional=True)
 
     async def expire_due(self) -> None:
         """End the sessions that have been suspended for as long as their timeout."""
@@ -145,7 +156,9 @@ class EmbeddedStore:
 
     # What sessions ask for. All but `ask` and `leave` are acts, done when it is their turn.
 
-    async def ask(self, session: "EmbeddedSession", act: Callable[[], T]) -> T:
+    async def ask(
+        self, session: "EmbeddedSession", act: Callable[[], T], *, provisional: bool = False
+    ) -> T:
         """Have something done in its turn, unless the session has ended by then."""
 
         def act_if_alive() -> T:
@@ -153,13 +166,13 @@ class EmbeddedStore:
                 raise SessionExpired
             return act()
 
-        return await self._commits.ask(act_if_alive)
+        return await self._commits.ask(act_if_alive, provisional=provisional)
 
     async def leave(self, session: "EmbeddedSession") -> None:
         """End a session at its own wish."""
         if session.id in self._sessions:
             with suppress(SessionExpired):
-                await self.ask(session, lambda: self._end(session))
+                await self.ask(session, lambda: self._end(session), provisional=True)
 
     def commit(self, session: "EmbeddedSession", operations: Sequence[Operation]) -> list[Result]:
         """Change the tree."""
@@ -203,7 +216,11 @@ class EmbeddedStore:
         if transaction.changes:
             # Found now: watches that are set later in the same group have seen this already.
             fired = list(self._watches.fired(events(transaction)))
-            self._commits.add(transaction, lambda: tell(fired))
+            self._commits.add(
+                transaction,
+                lambda: tell(one.news for one in fired),
+                lambda: self._watches.put_back(fired),
+            )
 
     def _lose_all(self) -> None:
         sessions, self._sessions = self._sessions, {}
@@ -215,13 +232,14 @@ class EmbeddedStore:
 class EmbeddedSession:
     """A session of the embedded store."""
 
-    __slots__ = ("_listener", "_store", "id", "left", "state", "suspended_at_s")
+    __slots__ = ("_listener", "_provisional", "_store", "id", "left", "state", "suspended_at_s")
 
     def __init__(self, store: EmbeddedStore, session_id: int, listener: Listener) -> None:
         self.id: int = session_id
         self.state: SessionState = SessionState.CONNECTED
         self.suspended_at_s = 0.0
         self.left = False  # whether it ends at its own wish: then nobody is told
+        self._provisional = False  # what is asked for now
         self._store = store
         self._listener = listener
 
@@ -273,6 +291,15 @@ class EmbeddedSession:
         """Return when later reads see what was acknowledged before: here they always do."""
         await self._ask(lambda: None)
 
+    @contextmanager
+    def provisional(self) -> Generator[None]:
+        """Let a full disk put off what is asked for inside."""
+        self._provisional = True
+        try:
+            yield
+        finally:
+            self._provisional = False
+
     async def close(self) -> None:
         """End the session."""
         if not self.left:
@@ -283,7 +310,7 @@ class EmbeddedSession:
     async def _ask(self, act: Callable[[], T]) -> T:
         self._check_connected()
         try:
-            result = await self._store.ask(self, act)
+            result = await self._store.ask(self, act, provisional=self._provisional)
         except NodeError:
             self._check_connected()
             raise

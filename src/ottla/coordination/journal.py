@@ -16,6 +16,7 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from ottla.coordination.errors import NodeError, StoreRefused
 from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, Transaction, Tree
+from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Disk, File, read_whole, write_atomically
 
 HEAD: Final = b"ottlaco\x01"  # what the file is, and the version of its format
@@ -76,18 +77,24 @@ class Journal:
         return self._size > max(REWRITE_BYTES_MIN, REWRITE_FACTOR * self._tree_size)
 
     def append(self, transactions: Sequence[Transaction]) -> None:
-        """Return when the transactions are on the device, all of them or none."""
+        """Return when the transactions are on the device, all of them or none.
+
+        On a full disk the file is as before: DiskFull, and it can be done again.
+        """
         frame = _frame(transactions)
         end = self._file.write([frame], self._size)
         self._file.sync()
         self._size = end
 
     def rewrite(self, tree: Tree) -> None:
-        """Let the file hold the tree as it is and nothing else."""
+        """Let the file hold the tree as it is and nothing else; DiskFull leaves it as it was."""
         data = whole_file(tree)
         write_atomically(self._disk, self._path, data)
         self._file.close()
-        self._file = self._disk.open(self._path)
+        try:
+            self._file = self._disk.open(self._path)
+        except DiskFull as full:  # of open files: what is appended now would go nowhere
+            raise StorageFailure(str(full)) from full
         self._size = self._tree_size = len(data)
 
     def close(self) -> None:

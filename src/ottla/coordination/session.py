@@ -10,6 +10,7 @@ may fire before the read that armed it has returned.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -117,6 +118,13 @@ class Session(Protocol):
 
         After a ConnectionLoss this comes before the re-read: another server of the ensemble may
         not have seen the change yet.
+        """
+        ...
+
+    def provisional(self) -> AbstractContextManager[None]:
+        """Inside, changes may be put off while a disk is full, and are lost with the process then.
+
+        For what every start makes anew.
         """
         ...
 

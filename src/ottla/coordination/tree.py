@@ -90,6 +90,7 @@ class Tree:
         self.zxid = 0  # of the last transaction
         self._nodes = {ROOT: _TreeNode(b"", 0, NOBODY)}
         self._owned: dict[int, set[str]] = {}  # the ephemeral nodes of each session
+        self._undo: list[Callable[[], None]] = []  # what takes unsettled changes back
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -138,17 +139,26 @@ class Tree:
             raise
         if changes:
             self.zxid = zxid
+            self._undo += undo
         return results, Transaction(zxid, changes)
 
     def end_session(self, session_id: int) -> Transaction:
         """Delete what goes with a session."""
         zxid = self.zxid + 1
         changes = [Removed(path) for path in sorted(self._owned.get(session_id, ()))]
-        for change in changes:
-            self._carry_out(change, zxid)
+        self._undo += [self._carry_out(change, zxid) for change in changes]
         if changes:
             self.zxid = zxid
         return Transaction(zxid, changes)
+
+    def settle(self) -> None:
+        """What was changed stays so."""
+        self._undo.clear()
+
+    def take_back(self) -> None:
+        """Be as when it was last settled; zxids are not given twice."""
+        while self._undo:
+            self._undo.pop()()
 
     def replay(self, transaction: Transaction) -> None:
         """Carry out a transaction that was carried out before; NodeError if it does not fit."""

@@ -17,6 +17,19 @@ class _Armed(NamedTuple):
     watch: Watch
 
 
+class Fired(NamedTuple):
+    """A watch that is forgotten, and what it is to be told."""
+
+    armed: _Armed
+    event: WatchEvent
+    of_children: bool
+
+    @property
+    def news(self) -> tuple[Watch, WatchEvent]:
+        """Whom to tell what."""
+        return self.armed.watch, self.event
+
+
 class Watches:
     """Watches by the path that they look at."""
 
@@ -32,15 +45,21 @@ class Watches:
         """Tell when a child is made or deleted, or the node itself."""
         self._children.setdefault(path, []).append(_Armed(session_id, watch))
 
-    def fired(self, events: Iterable[WatchEvent]) -> Iterator[tuple[Watch, WatchEvent]]:
+    def fired(self, events: Iterable[WatchEvent]) -> Iterator[Fired]:
         """Forget the watches that these events concern, and say what each is to be told."""
         for event in events:
             if event.change is not Change.CHILDREN:
                 for armed in self._data.pop(event.path, ()):
-                    yield armed.watch, event
+                    yield Fired(armed, event, of_children=False)
             if event.change in (Change.CHILDREN, Change.DELETED):
                 for armed in self._children.pop(event.path, ()):
-                    yield armed.watch, event
+                    yield Fired(armed, event, of_children=True)
+
+    def put_back(self, fired: Iterable[Fired]) -> None:
+        """Watch on, for what happened was taken back."""
+        for one in fired:
+            table = self._children if one.of_children else self._data
+            table.setdefault(one.event.path, []).append(one.armed)
 
     def dropped(self, session_id: int) -> list[tuple[Watch, WatchEvent]]:
         """Forget the watches of a session, and say what each is to be told."""

@@ -9,7 +9,7 @@ reached to say so (rule B8).
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
@@ -216,6 +216,10 @@ class ZooKeeperSession:
     async def sync(self) -> None:
         """Return when later reads see what was acknowledged before."""
         await self._ask(ROOT, lambda: self._client.sync_async(self._real(ROOT)))
+
+    def provisional(self) -> AbstractContextManager[None]:
+        """The ensemble puts nothing off."""
+        return nullcontext()
 
     async def close(self) -> None:
         """End the session."""

@@ -96,7 +96,7 @@ class Compactor:
             await self.clean(hosted)
         except Exception as error:
             # Our mistake: the other logs are compacted all the same.
-            _LOG.exception("%s: the compaction failed", hosted.partition)
+            _LOG.exception("compaction failed", {"partition": hosted.partition})
             self._put_aside(hosted, error)
         finally:
             self._busy.pop(hosted.partition, None)
@@ -149,24 +149,28 @@ class Compactor:
         except StorageFailure as failure:
             self._logs.fail(hosted.directory, failure)
         except (CleaningAborted, RequestError) as aborted:  # cut, or deleted
-            _LOG.info("%s", aborted)
+            about = {"partition": hosted.partition, "reason": str(aborted)}
+            _LOG.info("compaction given up", about)
         except CleaningFailed as failure:
             self._put_aside(hosted, failure)
         return done
 
     def _put_aside(self, hosted: HostedLog, error: Exception) -> None:
-        _LOG.error("%s: %s: put aside for %.0f s", hosted.partition, error, ASIDE_SECONDS)
+        about = {"partition": hosted.partition, "reason": str(error), "seconds": ASIDE_SECONDS}
+        _LOG.error("compaction put aside", about)
         self._aside[hosted.partition] = self._logs.clock.elapsed_s() + ASIDE_SECONDS
 
 
 def _tell(hosted: HostedLog, done: CleaningDone) -> None:
     _LOG.info(
-        "%s: compacted up to %d in %.1f s: %d of %d records kept, %d of %d bytes",
-        hosted.partition,
-        done.first_dirty_offset,
-        done.took_ms / 1000,
-        done.records_kept,
-        done.records_read,
-        done.bytes_written,
-        done.bytes_read,
+        "compacted",
+        {
+            "partition": hosted.partition,
+            "up_to": done.first_dirty_offset,
+            "seconds": round(done.took_ms / 1000, 1),
+            "records_kept": done.records_kept,
+            "records_read": done.records_read,
+            "bytes_written": done.bytes_written,
+            "bytes_read": done.bytes_read,
+        },
     )

@@ -37,7 +37,6 @@ class DataDirectory:
     __slots__ = (
         "_lock",
         "_turn",
-        "arriving",
         "clean_epoch",
         "disk",
         "failure",
@@ -53,7 +52,6 @@ class DataDirectory:
         self.path = path
         self.id: Uuid | None = None
         self.failure: StorageFailure | None = None
-        self.arriving = 0  # partitions that are being made
         self.is_full = False  # since the last checkpoint that was stored
         self.notes: list[str] = []  # what a person should know
         self.stopped_cleanly = False

@@ -5,6 +5,7 @@ directory fails as a whole, because its checkpoints would lose those that are no
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -13,9 +14,9 @@ from typing import Final, NamedTuple, Self
 from ottla.clock import Clock
 from ottla.errors import StorageFailure
 from ottla.ids import Offset, TopicPartition, Uuid
-from ottla.log.checkpoints import parse_partition_metadata
+from ottla.log.checkpoints import format_partition_metadata, parse_partition_metadata
 from ottla.log.directory import DataDirectory
-from ottla.log.disk import Disk, read_whole
+from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.errors import CorruptText
 from ottla.log.flushing import GroupCommit
 from ottla.log.names import (
@@ -26,12 +27,15 @@ from ottla.log.names import (
     RECOVERY_POINTS,
     FolderState,
     Kind,
+    folder,
     parse_folder,
     parse_offset_file,
 )
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.log.rules import LogRules
+
+_LOG = logging.getLogger(__name__)
 
 REPORT_SECONDS: Final = 5.0  # between two lines about the opening of a directory
 
@@ -96,23 +100,27 @@ class Loading:
             return of_partitions
         return min(self.bytes_checked / self.bytes_to_check, 1.0)
 
-    def text(self, elapsed_s: float) -> str:
-        """One line about it."""
+    def facts(self, elapsed_s: float) -> dict[str, object]:
+        """What to tell of it."""
         share = self.share
-        line = f"{self.path}: {self.opened:,} of {self.partitions:,} partitions open"
+        facts: dict[str, object] = {
+            "directory": self.path,
+            "opened": self.opened,
+            "partitions": self.partitions,
+        }
         if self.bytes_to_check:
-            checked, total = self.bytes_checked / 2**30, self.bytes_to_check / 2**30
-            line += f", {checked:.1f} of {total:.1f} GiB checked"
-        line += f" ({int(share * 100)} %)"
+            facts["checked_gib"] = round(self.bytes_checked / 2**30, 1)
+            facts["to_check_gib"] = round(self.bytes_to_check / 2**30, 1)
+        facts["percent"] = int(share * 100)
         if 0 < share < 1 and elapsed_s > 0:
-            line += f", about {round(elapsed_s * (1 - share) / share)} s left"
-        return line
+            facts["seconds_left"] = round(elapsed_s * (1 - share) / share)
+        return facts
 
 
 Report = Callable[[Loading], None]
 
 
-def reporter(clock: Clock, tell: Callable[[str], object]) -> Report:
+def reporter(clock: Clock) -> Report:
     """Tells of an opening that takes long, a line now and then."""
     started = reported = clock.elapsed_s()
 
@@ -121,7 +129,7 @@ def reporter(clock: Clock, tell: Callable[[str], object]) -> Report:
         now = clock.elapsed_s()
         if now - reported >= REPORT_SECONDS:
             reported = now
-            tell(loading.text(now - started))
+            _LOG.info("opening data directory", loading.facts(now - started))
 
     return report
 
@@ -204,6 +212,32 @@ async def load(
     for failure in failures:
         raise failure
     return loaded
+
+
+def make(
+    directory: DataDirectory,
+    partition: TopicPartition,
+    topic_id: Uuid,
+    rules: LogRules,
+    aside: str,
+    now_ms: int,
+    chance: Callable[[], float],
+) -> HostedLog:
+    """The log of a new partition; waits for the device.
+
+    A folder that is there is of a partition that this broker had once: it gets another name, for
+    nothing of it may be in the new one.
+    """
+    disk, path = directory.disk, f"{directory.path}/{folder(partition)}"
+    if disk.exists(path):
+        disk.rename(path, f"{directory.path}/{aside}")
+        _LOG.warning("folder put aside, a new partition has its name", {"old": path, "now": aside})
+    disk.make_folder(path)
+    metadata = format_partition_metadata(topic_id).encode()
+    write_atomically(disk, f"{path}/{PARTITION_METADATA}", metadata)
+    disk.sync_folder(directory.path)
+    opened = open_log(disk, path, rules, clean=True, now_ms=now_ms, chance=chance)
+    return HostedLog(partition, topic_id, opened.log, directory, flushed_ms=now_ms)
 
 
 class _Known(NamedTuple):

@@ -2,13 +2,14 @@
 
 Invariant: a partition is in one directory. A directory that fails goes offline as a whole: its
 logs take nothing more, what they hold stays readable, the other directories go on. One that is full
-refuses what needs room, and goes on when there is some. Checkpoints
-follow what changes them before anything relies on it: a recovery point that was lowered and a
-partition that was deleted are stored before the call returns.
+refuses what needs room, and goes on when there is some. Checkpoints follow what changes them before
+anything relies on it: a recovery point that was lowered and a partition that was deleted are stored
+before the call returns.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Self
@@ -16,14 +17,12 @@ from typing import Final, Self
 from ottla.clock import Clock
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
-from ottla.log.checkpoints import format_partition_metadata
 from ottla.log.completion import uninterrupted
 from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory, DirectoryRefused
-from ottla.log.disk import Disk, write_atomically
-from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, load, reporter
-from ottla.log.names import PARTITION_METADATA, FolderState, folder, marked_folder
-from ottla.log.recovery import open_log
+from ottla.log.disk import Disk
+from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, load, make, reporter
+from ottla.log.names import FolderState, folder, marked_folder
 from ottla.log.rules import LogRules
 
 _LOG = logging.getLogger(__name__)
@@ -54,6 +53,7 @@ class Logs:
         self._new_id = new_id
         self._offline = offline
         self._hosted: dict[TopicPartition, HostedLog] = {}
+        self._coming: list[DataDirectory] = []  # of partitions that are being made
         self._deleted: list[tuple[int, str]] = []  # folders to be removed, and when
 
     @classmethod
@@ -120,7 +120,7 @@ class Logs:
                 clock=self.clock,
                 chance=self._chance,
                 parallel=parallel,
-                report=reporter(self.clock, lambda line: _LOG.info("%s", line)),
+                report=reporter(self.clock),
             )
         except (StorageFailure, FileNotFoundError) as failure:
             directory.failure = StorageFailure(str(failure))
@@ -141,7 +141,7 @@ class Logs:
 
     def _take(self, directory: DataDirectory, loaded: Loaded) -> None:
         for note in loaded.notes:
-            _LOG.warning("%s", note)
+            _LOG.warning("found while opening", {"directory": directory.path, "note": note})
         for hosted in loaded.logs:
             other = self._hosted.get(hosted.partition)
             if other is not None:
@@ -196,34 +196,20 @@ class Logs:
         """
         assert partition not in self._hosted
         directory = self._fewest(avoid)
-        path = f"{directory.path}/{folder(partition)}"
-        now_ms = self.clock.now_ms()
-
-        def on_the_device() -> HostedLog:
-            if self.disk.exists(path):
-                # Of a partition that this broker had once: nothing of it may be in the new one.
-                aside = marked_folder(partition, FolderState.STRAY, self._new_id().hex())
-                self.disk.rename(path, f"{directory.path}/{aside}")
-                _LOG.warning("%s was there already and is now %s", path, aside)
-            self.disk.make_folder(path)
-            metadata = format_partition_metadata(topic_id).encode()
-            write_atomically(self.disk, f"{path}/{PARTITION_METADATA}", metadata)
-            self.disk.sync_folder(directory.path)
-            opened = open_log(
-                self.disk, path, rules, clean=True, now_ms=now_ms, chance=self._chance
-            )
-            return HostedLog(partition, topic_id, opened.log, directory, flushed_ms=now_ms)
-
-        directory.arriving += 1
+        path, now_ms = f"{directory.path}/{folder(partition)}", self.clock.now_ms()
+        aside = marked_folder(partition, FolderState.STRAY, self._new_id().hex())
+        self._coming.append(directory)
         try:
-            hosted = await self.disk.blocking(on_the_device)
+            hosted = await self.disk.blocking(
+                lambda: make(directory, partition, topic_id, rules, aside, now_ms, self._chance)
+            )
         except StorageFailure as failure:
             self.fail(directory, failure)
             with suppress(StorageFailure, FileNotFoundError):  # what there was room for
                 await self.disk.blocking(lambda: remove_folder(self.disk, path))
             raise
         finally:
-            directory.arriving -= 1
+            self._coming.remove(directory)
         self._hosted[partition] = hosted
         return hosted
 
@@ -232,10 +218,8 @@ class Logs:
         if not online:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
         usable = [one for one in online if one.path not in avoid] or online
-        counts = {id(one): one.arriving for one in usable}
-        for hosted in self._hosted.values():
-            if id(hosted.directory) in counts:
-                counts[id(hosted.directory)] += 1
+        counts = Counter(id(one.directory) for one in self._hosted.values())
+        counts.update(map(id, self._coming))
         return min(usable, key=lambda one: counts[id(one)])
 
     @uninterrupted
@@ -328,7 +312,8 @@ class Logs:
             return
         if isinstance(failure, DiskFull):
             if not directory.is_full:
-                _LOG.error("%s is full, until there is room: %s", directory.path, failure)
+                about = {"directory": directory.path, "reason": str(failure)}
+                _LOG.error("data directory full until there is room", about)
             directory.is_full = True
             return
         directory.failure = failure
@@ -364,42 +349,38 @@ class Logs:
                 await self.disk.blocking(lambda path=path: remove_folder(self.disk, path))
             except (StorageFailure, FileNotFoundError) as failure:
                 # It does not count any more, and the next start tries again.
-                _LOG.warning("%s: not removed: %s", path, failure)
+                _LOG.warning("folder not removed", {"folder": path, "reason": str(failure)})
 
     async def close(self, broker_epoch: BrokerEpoch) -> dict[str, BaseException]:
         """Stop cleanly: what is online is flushed and marked, so that the next start trusts it.
 
         Returns the directories that are not marked, and why.
         """
-        unclean: dict[str, BaseException] = {
-            one.path: one.failure for one in self.directories if one.failure is not None
-        }
+        unclean: dict[str, BaseException] = {}
         places = asyncio.Semaphore(CLOSE_AT_ONCE)
-        for directory in self.online:
 
-            async def close_one(hosted: HostedLog) -> None:
-                async with places:
-                    await self.guarded(hosted.directory, hosted.log.close)
+        async def close_one(hosted: HostedLog) -> None:
+            async with places:
+                await self.guarded(hosted.directory, hosted.log.close)
 
-            closing = [close_one(hosted) for hosted in self._inside(directory)]
-            ended = await asyncio.gather(*closing, return_exceptions=True)
-            failure = next((one for one in ended if one is not None), None)
+        for directory in self.directories:
+            failure: BaseException | None = directory.failure
             if failure is None:
-                failure = await self._leave(directory, broker_epoch)
+                closing = map(close_one, self._inside(directory))
+                ended = await asyncio.gather(*closing, return_exceptions=True)
+                failure = next((one for one in ended if one is not None), None)
+            try:
+                if failure is None:
+                    await self.store_checkpoints(directory)
+                    await self.guarded(
+                        directory, lambda one=directory: one.mark_clean(broker_epoch)
+                    )
+            except StorageFailure as error:
+                failure = error
             if failure is not None:
                 unclean[directory.path] = failure
         self.release()
         return unclean
-
-    async def _leave(
-        self, directory: DataDirectory, broker_epoch: BrokerEpoch
-    ) -> StorageFailure | None:
-        try:
-            await self.store_checkpoints(directory)
-            await self.guarded(directory, lambda: directory.mark_clean(broker_epoch))
-        except StorageFailure as failure:
-            return failure
-        return None
 
     def release(self) -> None:
         """Let other processes have the directories; nothing is stored."""

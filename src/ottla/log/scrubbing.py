@@ -115,7 +115,7 @@ class ScrubbedLog(CompactableLog):
         interval = self.rules.index_interval_bytes
         anew = await self.disk.blocking(lambda: segment.indexed_anew(interval))
         if cuts == self._cuts and segment in self.segments:
-            _LOG.warning("%s: its indexes were wrong and are made anew", segment.file.path)
+            _LOG.warning("indexes were wrong and are made anew", {"file": segment.file.path})
             # What was appended since was just written: nobody has to wait for it.
             segment.take_indexes(anew, interval, read_waiting)
             if segment is not self.segments.active and segment not in self.closed:

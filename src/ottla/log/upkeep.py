@@ -130,7 +130,7 @@ class Upkeep:
             async def work(log: PartitionLog = hosted.log, upto: Offset = high_watermark) -> None:
                 count = await log.retain(high_watermark=upto, now_ms=self._logs.clock.now_ms())
                 if count:
-                    _LOG.info("%s: %d segments deleted", log.folder, count)
+                    _LOG.info("segments deleted", {"folder": log.folder, "segments": count})
 
             await self._attempt(hosted, work)
 
@@ -158,7 +158,7 @@ class Upkeep:
 
             async def work(log: PartitionLog = hosted.log) -> None:
                 for damage in await log.scrub(pause):
-                    _LOG.error("%s: %s", log.folder, damage)
+                    _LOG.error("damage found", {"folder": log.folder, "damage": str(damage)})
 
             await self._attempt(hosted, work)
 

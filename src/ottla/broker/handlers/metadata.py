@@ -116,7 +116,7 @@ def _told(error: RequestError) -> ErrorCode:
     """
     if error.code is not ErrorCode.POLICY_VIOLATION:
         return error.code
-    _LOG.warning("%s", error.message)
+    _LOG.warning("topic not created", {"reason": error.message})
     return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

@@ -1,0 +1,123 @@
+"""A whole broker on a full disk: it starts and is read, refuses what needs room, and goes on."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import Client, run
+from broker.test_naming import refused
+from broker.test_node import batch, create, fetch, produce
+from ottla.broker import service, topics
+from ottla.errors import ErrorCode, OttlaError
+from ottla.ids import Uuid
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.settings.resolution import broker_config
+from ottla.testing import Cluster
+from ottla.testing.troubled_disk import TroubledDisk
+
+
+async def connect(cluster: Cluster) -> Client:
+    return Client(*await asyncio.open_connection("127.0.0.1", cluster.brokers[0].port))
+
+
+async def until_taken(client: Client, topic: str, records: bytes) -> int:
+    """Produce until it is acknowledged; the offset."""
+    while True:
+        code, offset = await produce(client, topic, records)
+        if code == 0:
+            return offset
+        assert code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_broker_starts_on_a_full_disk_and_goes_on_when_there_is_room(killed: bool) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            client = await connect(cluster)
+            topic_id = await create(client, "t")
+            assert await produce(client, "t", batch(b"a")) == (0, 0)
+            await client.close()
+            with broker.disk_full():
+                for restart in range(3):
+                    await (broker.kill() if killed or restart else broker.stop())
+                    await broker.start()
+                    client = await connect(cluster)
+                    assert await fetch(client, topic_id) == [b"a"]
+                    code, _ = await produce(client, "t", batch(b"lost"))
+                    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+                    code, why = await refused(client, "u")
+                    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+                    assert "No space left" in str(why)
+                    answer = await client.ask(
+                        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+                        InitProducerIdResponse,
+                    )
+                    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                    await client.close()
+            client = await connect(cluster)
+            assert await until_taken(client, "t", batch(b"b")) == 1
+            await create(client, "u")
+            assert await produce(client, "u", batch(b"x")) == (0, 0)
+            await client.close()
+            await broker.kill()
+            await broker.start()
+            client = await connect(cluster)
+            assert await fetch(client, topic_id) == [b"a", b"b"]
+            assert await until_taken(client, "t", batch(b"c")) == 2
+            epochs = (broker.data / "logs" / "t-0" / "leader-epoch-checkpoint").read_text()
+            starts = [tuple(map(int, line.split())) for line in epochs.splitlines()[2:]]
+            assert [start for _, start in starts] == [0, 1, 2], "a leader has an epoch of its own"
+            await client.close()
+
+    run(scenario)
+
+
+def test_a_partition_that_had_no_room_is_led_when_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topics, "RETRY_SECONDS", 0.05)
+
+    async def leader(client: Client, topic_id: Uuid) -> int:
+        answer = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+        (found,) = (one for one in answer.topics if one.topic_id == topic_id)
+        return found.partitions[0].leader_id
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            client = await connect(cluster)
+            topic_id = await create(client, "t")
+            await client.close()
+            await broker.stop()
+            folder = broker.data / "logs" / "t-0"
+            for file in folder.iterdir():
+                file.unlink()
+            folder.rmdir()  # as if it had been made when there was no room
+            with broker.disk_full():
+                await broker.start()
+                client = await connect(cluster)
+                assert await leader(client, topic_id) == -1
+                code, _ = await produce(client, "t", batch(b"lost"))
+                assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert await until_taken(client, "t", batch(b"a")) == 0
+            assert await leader(client, topic_id) == 1
+            await client.close()
+
+    run(scenario)
+
+
+def test_a_first_start_without_room_says_where_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "OsDisk", lambda: TroubledDisk(lambda: True))
+    config = broker_config(
+        overrides=["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/data"]
+    )
+    with pytest.raises(OttlaError) as told:
+        service.run(config, lambda node: None)
+    assert f"{tmp_path}/data: make: No space left on device" in str(told.value)
+    assert "make some, or let log.dirs name a directory on another disk" in str(told.value)
