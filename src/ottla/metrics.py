@@ -44,6 +44,10 @@ REFUSED: Final = Metric("ottla_connections_refused_total", Kind.COUNTER, ("liste
     "Connections that were one too many.")
 SENT_AWAY: Final = Metric("ottla_connections_sent_away_total", Kind.COUNTER, ("listener", "reason"),
     "Connections that the broker closed: `violation` for bytes that are no request, `overdue` for one that was idle or too slow, `failure` for a mistake of ours, which is in the log.")
+REQUESTS_HELD: Final = Metric("ottla_requests_held_bytes", Kind.GAUGE, (),
+    "Memory of large requests that have not come whole or are being served; queued.max.request.bytes limits it.", "kafka.network:type=SocketServer,name=MemoryPoolUsed")
+ANSWERS_HELD: Final = Metric("ottla_answers_held_bytes", Kind.GAUGE, (),
+    "Memory of answers that clients have not taken; ottla.queued.max.response.bytes limits it.")
 REQUEST_SECONDS: Final = Metric("ottla_request_seconds", Kind.HISTOGRAM, ("api",),
     "Seconds from the turn of a request to its answer; a Fetch waits for records in them, and a JoinGroup for the other members. The rate of `_count` is the rate of requests.", "kafka.network:type=RequestMetrics,name=TotalTimeMs and RequestsPerSec")
 REQUEST_ERRORS: Final = Metric("ottla_request_errors_total", Kind.COUNTER, ("api", "error"),
@@ -81,8 +85,8 @@ GROUP_LAG: Final = Metric("ottla_group_lag_records", Kind.GAUGE, ("group", "topi
 # fmt: on
 
 METRICS: Final = (
-    BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, SENT_AWAY, REQUEST_SECONDS,
-    REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
+    BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, SENT_AWAY, REQUESTS_HELD,
+    ANSWERS_HELD, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
     LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE, DIRECTORIES, FETCH_SESSIONS, GROUPS,
     GROUP_MEMBERS, GROUP_LAG,
 )  # fmt: skip

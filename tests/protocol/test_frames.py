@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.errors import ProtocolViolation
-from ottla.protocol.frames import FRAME_BYTES_MAX, SCRATCH_BYTES, Framer, frame_length
+from ottla.protocol.frames import FRAME_BYTES_MAX, SCRATCH_BYTES, STEP_BYTES, Framer, frame_length
 
 Feed = Callable[[Framer, bytes], list[memoryview]]
 
@@ -207,14 +207,16 @@ def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
             arrived += len(piece)
             held = tracemalloc.get_traced_memory()[0]
             assert held <= 4 * max(arrived, SCRATCH_BYTES) + 2 * SCRATCH_BYTES
-        assert tracemalloc.get_traced_memory()[1] <= 2 * size
+            # Python has an eighth in reserve when it makes a bytearray larger.
+            assert held <= arrived * 9 / 8 + 1.5 * STEP_BYTES
+        assert tracemalloc.get_traced_memory()[1] <= size * 9 / 8 + 2 * STEP_BYTES
     finally:
         tracemalloc.stop()
     assert [len(frame) for frame in frames] == [size]
 
 
 @pytest.mark.parametrize(
-    "size", [SCRATCH_BYTES, 4 * SCRATCH_BYTES, 4 * SCRATCH_BYTES + 1, 1_048_577, 10_485_760]
+    "size", [SCRATCH_BYTES, 4 * SCRATCH_BYTES, 4 * SCRATCH_BYTES + 1, 1_048_577, STEP_BYTES]
 )
 def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
     """What is read goes where the frame is, and at most a third of it has to move from there."""
@@ -231,6 +233,41 @@ def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
     moved = sum(len(bytes(memory)) for memory in memories[:-1])
     assert moved <= size / 3 + 8
     assert sum(len(memory) for memory in memories) == size
+
+
+def test_a_large_frame_takes_no_memory_before_somebody_reads_on() -> None:
+    framer = Framer()
+    size = 20_000_000
+    framer.receive(struct.pack(">i", size))
+    assert framer.is_large
+    assert (framer.growth, framer.claimed) == (0, size)
+    seen = 0
+    while framer.is_large:
+        memory = framer.memory
+        framer.receive(b"\7" * (memory - framer.arrived))
+        seen += 1
+        if framer.is_large:
+            assert framer.memory == framer.arrived == memory  # full, and as large as before
+            assert 0 < framer.growth <= min(3 * memory, STEP_BYTES, size - memory)
+            growth = framer.growth
+            framer.receive(b"\7")
+            assert framer.memory == memory + growth
+            assert framer.growth == 0
+    assert seen > 5
+    assert (framer.memory, framer.growth, framer.arrived) == (0, 0, 0)
+
+
+def test_a_view_of_a_frame_that_somebody_still_has_is_left_alone() -> None:
+    framer = Framer()
+    size = 20_000_000
+    framer.receive(struct.pack(">i", size))
+    views: list[memoryview] = []
+    frames: list[memoryview] = []
+    while not frames:
+        views.append(framer.buffer())
+        views[-1][:] = bytes([len(views)]) * len(views[-1])
+        frames = framer.filled(len(views[-1]))
+    assert frames[0] == b"".join(bytes([at]) * len(view) for at, view in enumerate(views, 1))
 
 
 def test_a_frame_lets_go_of_the_scratch() -> None:

@@ -137,6 +137,7 @@ def test_only_these_settings_are_not_kafkas_of_4_3() -> None:
         ("broker", "super.users"),
         ("broker", "allow.everyone.if.no.acl.found"),
         ("broker", "ottla.metrics.listener"),
+        ("broker", "ottla.queued.max.response.bytes"),
         ("broker", "ottla.topic.name.policy"),
         ("broker", "max.decompressed.message.bytes"),  # of a later Kafka
     }
@@ -152,6 +153,7 @@ def test_only_these_defaults_differ_from_kafkas() -> None:
         "listeners",
         "log.dir",
         "node.id",
+        "queued.max.request.bytes",
         "sasl.enabled.mechanisms",
         "sasl.mechanism",
         "sasl.mechanism.inter.broker.protocol",

@@ -14,13 +14,19 @@ from ottla.protocol.conversation import Answer, ClientConversation, Request
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from ottla.transport.admission import Admission, AdmissionRules
+from ottla.transport.budget import SLOW_SECONDS, Memory
 from ottla.transport.connection import (
-    FRAME_SECONDS,
     WRITE_BUFFER_BYTES,
     Connection,
     ConnectionRules,
     Dispatch,
+    Fault,
     Later,
 )
 from ottla.transport.listener import AddressTaken, Listener
@@ -34,6 +40,11 @@ class FastClock(SystemClock):
 
     def elapsed_s(self) -> float:
         return super().elapsed_s() + self.ahead_s
+
+
+def begun(connection: Connection) -> bool:
+    """Whether it has a part of a frame."""
+    return connection._conversation.framer.partial  # pyright: ignore[reportPrivateUsage]
 
 
 def heartbeat(number: int) -> HeartbeatRequest:
@@ -81,6 +92,7 @@ class Service:
         dispatch: Dispatch = echo,
         rules: ConnectionRules | None = None,
         admission: AdmissionRules | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.clock = FastClock()
         self.admission = Admission(lambda: admission or AdmissionRules())
@@ -91,6 +103,7 @@ class Service:
             clock=self.clock,
             admission=self.admission,
             rules=lambda: rules or ConnectionRules(),
+            memory=memory,
         )
         self.port = 0
         self.clients: list[Client] = []
@@ -302,11 +315,11 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
                 one.send(heartbeat(0))
                 await one.answers(1)
             slow.writer.write(struct.pack(">i", 1000) + b"begun")
-            while all(one._frame_since_s is None for one in service.listener.connections):  # pyright: ignore[reportPrivateUsage]
+            while not any(begun(one) for one in service.listener.connections):
                 await asyncio.sleep(0.001)
             service.listener.sweep()
             assert len(service.listener.connections) == 3
-            service.clock.ahead_s = FRAME_SECONDS + 1
+            service.clock.ahead_s = SLOW_SECONDS + 1
             service.listener.sweep()
             assert await slow.closed()
             service.clock.ahead_s = 590
@@ -317,6 +330,124 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
             assert await silent.closed()
             good.send(heartbeat(2))
             assert await good.answers(1) == [2]
+
+    run(scenario)
+
+
+DONE = struct.pack(">iib", 9, 0, 0) + b"done"
+
+
+def done(request: Request, connection: Connection) -> Answer | Later | None:
+    return [b"done"]
+
+
+def large_frame(size: int) -> bytes:
+    """A request to produce; what is in it does not matter here."""
+    data = PartitionProduceData(index=0, records=bytes(size))
+    topic = TopicProduceData(name="t", partition_data=[data])
+    request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic])
+    return b"".join(ClientConversation("test").send(request, 9)[1])
+
+
+async def seen(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+def test_one_large_frame_at_a_time_goes_on_when_memory_is_used_up(run: Run) -> None:
+    async def scenario() -> None:
+        memory = Memory(request_bytes=200_000)
+        async with Service(done, memory=memory).running() as service:
+            first, second = await service.client(), await service.client()
+            frames = large_frame(30_000_000), large_frame(31_000_000)
+            half = 15_000_000
+            first.writer.write(frames[0][:half])
+            await seen(lambda: memory.requests.held >= half)
+            second.writer.write(frames[1])
+            await seen(lambda: memory.requests.is_awaited)
+            held = memory.requests.held
+            assert held < half + 5_000_000
+            # Who has to wait is not too slow, and who makes the others wait may be.
+            service.clock.ahead_s = SLOW_SECONDS - 1
+            service.listener.sweep()
+            assert len(service.listener.connections) == 2
+            first.writer.write(frames[0][half:])
+            assert await first.reader.readexactly(len(DONE))
+            assert await second.reader.readexactly(len(DONE))
+            assert memory.requests.held == 0
+
+    run(scenario)
+
+
+def test_a_large_frame_that_does_not_move_makes_room_for_who_waits(run: Run) -> None:
+    async def scenario() -> None:
+        memory = Memory(request_bytes=200_000)
+        async with Service(done, memory=memory).running() as service:
+            stuck, other = await service.client(), await service.client()
+            stuck.writer.write(large_frame(30_000_000)[:15_000_000])
+            await seen(lambda: memory.requests.held >= 15_000_000)
+            # Nobody waits: so many bytes in no time may be followed by a rest.
+            service.listener.sweep()
+            service.clock.ahead_s = SLOW_SECONDS + 1
+            service.listener.sweep()
+            assert not service.listener.sent_away
+            other.writer.write(large_frame(31_000_000))
+            await seen(lambda: memory.requests.is_awaited)
+            service.listener.sweep()
+            assert await stuck.closed()
+            assert await other.reader.readexactly(len(DONE))
+            assert service.listener.sent_away[Fault.OVERDUE] == 1
+
+    run(scenario)
+
+
+def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> None:
+    release = asyncio.Event()
+
+    async def wait() -> HeartbeatResponse:
+        await release.wait()
+        return HeartbeatResponse(throttle_time_ms=5, error_code=0)
+
+    async def scenario() -> None:
+        async with Service(lambda request, connection: Later(wait())).running() as service:
+            client = await service.client()
+            _, buffers = client.conversation.send(heartbeat(0), 4)
+            client.writer.write(b"".join(buffers) + struct.pack(">i", 100) + b"begun")
+            await seen(lambda: any(begun(one) for one in service.listener.connections))
+            service.clock.ahead_s = 5 * SLOW_SECONDS
+            release.set()
+            assert await client.answers(1) == [5]
+            service.listener.sweep()
+            assert not service.listener.sent_away
+            service.clock.ahead_s += SLOW_SECONDS + 1
+            service.listener.sweep()
+            assert await client.closed()
+
+    run(scenario)
+
+
+def test_an_answer_that_is_not_taken_is_held_until_it_is(run: Run) -> None:
+    size = 20_000_000
+
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        return [bytes(size)]
+
+    async def scenario() -> None:
+        memory = Memory(answer_bytes=1_000_000)
+        async with Service(dispatch, memory=memory).running() as service:
+            client, gone = await service.client(), await service.client()
+            for one in (client, gone):
+                one.send(heartbeat(0))
+            await seen(lambda: memory.answers.held >= 2 * size)
+            await client.reader.readexactly(size + 8)
+            await seen(lambda: memory.answers.held < 2 * size)
+            assert memory.answers.held >= size
+            # Nobody waits for memory, so there is no hurry.
+            service.clock.ahead_s = 2 * SLOW_SECONDS
+            service.listener.sweep()
+            assert not service.listener.sent_away
+            gone.writer.transport.abort()
+            await seen(lambda: memory.answers.held == 0)
 
     run(scenario)
 

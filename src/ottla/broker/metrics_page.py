@@ -56,6 +56,8 @@ def _families(
     yield metrics.BROKER_INFO, [(info, 1)]
     yield _one(metrics.START_TIME, started_ms / 1000)
     yield from _of_listeners(listeners)
+    yield _one(metrics.REQUESTS_HELD, state.memory.requests.held)
+    yield _one(metrics.ANSWERS_HELD, state.memory.answers.held)
     yield metrics.REQUEST_SECONDS, _by_api(state.requests)
     yield metrics.REQUEST_ERRORS, _errors(state.requests)
     yield from _of_topics(state)

@@ -41,6 +41,7 @@ from ottla.settings.config import Config
 from ottla.settings.derived import log_dirs
 from ottla.settings.endpoints import advertised_listeners, listeners, protocols
 from ottla.transport.admission import Admission, AdmissionRules
+from ottla.transport.budget import Memory
 from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Later
 from ottla.transport.listener import Listener
 from ottla.transport.network import Network
@@ -75,6 +76,9 @@ class Node:
         self._served = served()
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
+        self._memory = Memory(
+            config[broker.QUEUED_MAX_REQUEST_BYTES], config[broker.OTTLA_QUEUED_MAX_RESPONSE_BYTES]
+        )
         self.addresses: dict[str, Address] = {}  # as clients are told, by listener
         self.metrics: Address | None = None  # where the page of metrics is
         self.unclean: dict[str, BaseException] = {}  # directories that a stop did not mark, and why
@@ -131,6 +135,7 @@ class Node:
             groups=GroupCoordinators(lambda: GroupRules.of(settings.broker), around.clock),
             new_id=around.new_id,
             served=self._served,
+            memory=self._memory,
         )
         topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
         state.topics = topics
@@ -183,6 +188,7 @@ class Node:
                 clock=around.clock,
                 admission=self._admission(endpoint.name, admission),
                 rules=self._connection_rules,
+                memory=self._memory,
             )
             backlog = config[broker.SOCKET_LISTEN_BACKLOG_SIZE]
             port = await listener.hold(endpoint.host or None, endpoint.port, backlog)
@@ -308,6 +314,7 @@ def _let_go_of_waiting(state: BrokerState) -> None:
     """Answer those who wait for a group or for records, so that nobody holds up the stop."""
     state.stopping = True
     state.groups.close()
+    state.memory.answers.let_all_go_on()
     for partition in state.partitions.values():
         partition.wake_all()
 

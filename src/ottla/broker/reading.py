@@ -5,7 +5,7 @@ together have at most `bytes_max` bytes, and each at most what was asked for it,
 batch of the first partition that has one: it is given whole, so that a reader gets on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -95,8 +95,24 @@ class Gathering:
             for one in self.found
         )
 
-    async def take_cold(self) -> None:
-        """Read what is not in memory."""
+    @property
+    def cold_bytes(self) -> int:
+        """What reading from the device may bring, the first batch aside."""
+        return min(sum(self._room(one.wanted) for one in self._cold), self._left)
+
+    def drop(self) -> None:
+        """Keep none of the records: whoever waits for more reads them again."""
+        for one in self.found:
+            one.records = b""
+        self.size = 0
+
+    def narrow(self, bytes_max: int) -> None:
+        """Take no more than this."""
+        if bytes_max < self.limits.bytes_max:
+            self.limits = self.limits._replace(bytes_max=bytes_max)
+
+    async def take_cold(self, told: Callable[[int], None]) -> None:
+        """Read what is not in memory; `told` hears how large it all becomes, before it does."""
         cold, self._cold = self._cold, []
         for one in cold:
             partition = one.partition
@@ -107,6 +123,7 @@ class Gathering:
                 )
                 # Now: what compaction does while the device is asked is not in these bytes.
                 self._note_aborted(one, partition, found)
+                told(self.size + found.size)
                 self._give(one, partition, await found.read())
             except (RequestError, StorageFailure) as error:
                 self._fail(one, error)
@@ -122,7 +139,11 @@ class Gathering:
                 traffic.records_out += count_records(one.records)
 
     def _room(self, wanted: Wanted) -> int:
-        return max(0, min(wanted.bytes_max, self.limits.bytes_max - self.size))
+        return max(0, min(wanted.bytes_max, self._left))
+
+    @property
+    def _left(self) -> int:
+        return self.limits.bytes_max - self.size
 
     def _note_aborted(self, one: Gathered, partition: Partition, found: RecordSlice) -> None:
         """Remember which transactions a read_committed consumer has to leave out."""

@@ -22,6 +22,7 @@ from ottla.metrics import ApiCounts, TopicCounts
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.replication.partition import Partition
+from ottla.transport.budget import Memory
 
 
 class TopicChanges(Protocol):
@@ -95,6 +96,7 @@ class BrokerState:
     partitions: dict[TopicPartition, Partition] = field(
         default_factory=dict[TopicPartition, Partition]
     )
+    memory: Memory = field(default_factory=Memory)  # for what is read and written
     stopping: bool = False  # nobody is made to wait any more
     topics: TopicChanges = field(init=False)  # who needs this state to be made
 

@@ -2,14 +2,18 @@
 
 Invariant: a frame that was handed out is never written to again, so what refers to it may keep
 it. A length is judged before anything is allocated for it, and a frame that is only claimed costs
-no more than 32 KiB: beyond that, memory is at most four times what has arrived. Frames that came
-before a violation are handed out, however the stream was cut; the violation is raised after them.
+no more than 32 KiB: beyond that, memory is at most four times what has arrived, and at most 4 MiB
+more. It grows when the next bytes are let in and not before, so whoever has no memory for them
+only has to stop reading. Frames that came before a violation are handed out, however the stream
+was cut; the violation is raised after them.
 
 Bytes come in two ways. `receive(data)` takes what somebody else read. `buffer()` and `filled(n)`
 let the transport read into the framer's own memory: a frame larger than the scratch buffer gets
-memory of its own, which grows fourfold as it fills, so that at most a third of it is copied.
+memory of its own, which grows fourfold as it fills, so that at most a third of it is copied, and
+from some size on in steps, which the system does without a copy.
 """
 
+from contextlib import suppress
 from struct import Struct as Layout
 from typing import Final
 
@@ -25,6 +29,7 @@ SCRATCH_BYTES: Final = 8 * 1024
 # Python writes zeros into a new bytearray, so its pages are real from the start. Memory that the
 # system maps at the first touch would do without growing, but is 8 times as slow to fill.
 GROWTH: Final = 4
+STEP_BYTES: Final = 4 * 1024 * 1024
 
 _LENGTH: Final = Layout(">i")
 
@@ -47,13 +52,38 @@ class Framer:
         return self._frame is not None or self._scratch_used > 0
 
     @property
+    def is_large(self) -> bool:
+        """Whether a frame is coming that has memory of its own."""
+        return self._frame is not None
+
+    @property
     def claimed(self) -> int:
         """The length of the large frame that is coming, 0 when there is none."""
         return self._frame_length if self._frame is not None else 0
 
+    @property
+    def arrived(self) -> int:
+        """How much there is of the frame that has begun."""
+        return self._scratch_used if self._frame is None else self._frame_used
+
+    @property
+    def memory(self) -> int:
+        """The memory of the large frame that is coming, 0 when there is none."""
+        return 0 if self._frame is None else len(self._frame)
+
+    @property
+    def growth(self) -> int:
+        """How much more of it the next call of buffer() takes."""
+        frame = self._frame
+        if frame is None or self._frame_used < len(frame):
+            return 0
+        return min((GROWTH - 1) * len(frame), STEP_BYTES, self._frame_length - len(frame))
+
     def buffer(self) -> memoryview:
         """Memory for the next bytes of the stream, never empty."""
         if self._frame is not None:
+            if self._frame_used == len(self._frame):
+                self._frame = _larger(self._frame, self.growth)
             return memoryview(self._frame)[self._frame_used :]
         return memoryview(self._scratch)[self._scratch_used :]
 
@@ -75,8 +105,6 @@ class Framer:
             return self._cut()
         self._frame_used += count
         if self._frame_used < self._frame_length:
-            if self._frame_used == len(self._frame):
-                self._frame = self._grown(self._frame)
             return []
         frame, self._frame = self._frame, None
         return [memoryview(frame).toreadonly()]
@@ -86,9 +114,9 @@ class Framer:
         frames: list[memoryview] = []
         rest = memoryview(data)
         while len(rest) and self.violation is None:
-            room = self.buffer()
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
+            with self.buffer() as room:
+                count = min(len(room), len(rest))
+                room[:count] = rest[:count]
             rest = rest[count:]
             frames += self._filled(count)
         if self.violation is not None and not frames:
@@ -131,11 +159,16 @@ class Framer:
         self._frame_length = length
         self._scratch_used = 0
 
-    def _grown(self, frame: bytearray) -> bytearray:
-        """More memory for a large frame, with what has arrived of it."""
-        larger = bytearray(min(GROWTH * len(frame), self._frame_length))
-        larger[: len(frame)] = frame
-        return larger
+
+def _larger(frame: bytearray, growth: int) -> bytearray:
+    """More memory for a large frame, with what has arrived of it."""
+    if len(frame) >= STEP_BYTES:
+        with suppress(BufferError):  # somebody still has a view of it
+            frame += bytes(growth)
+            return frame
+    larger = bytearray(len(frame) + growth)
+    larger[: len(frame)] = frame
+    return larger
 
 
 def frame_length(size: int) -> bytes:

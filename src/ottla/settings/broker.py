@@ -100,6 +100,14 @@ SOCKET_SEND_BUFFER_BYTES = Setting("socket.send.buffer.bytes", INT, 102_400, at_
     doc="The TCP send buffer of a connection; -1 leaves it to the operating system.")
 SOCKET_REQUEST_MAX_BYTES = Setting("socket.request.max.bytes", INT, 104_857_600, at_least(1),
     doc="The largest request a connection may send; a longer one closes it before any memory is taken.")
+QUEUED_MAX_REQUEST_BYTES = Setting("queued.max.request.bytes", LONG, 33_554_432, kafka_default="-1",
+    doc="Memory for requests that have not come whole or are being served, of all connections together. When it "
+        "is used up, large requests wait, and one at a time goes on, whatever its size; a quarter is kept for "
+        "those of about a megabyte. A value of 0 or less does not limit it.")
+OTTLA_QUEUED_MAX_RESPONSE_BYTES = Setting("ottla.queued.max.response.bytes", LONG, 33_554_432,
+    doc="Memory for answers that clients have not taken, of all connections together. A fetch gets a quarter of "
+        "what is left of it, and its first batch at least; when nothing is left, one at a time does, and whoever "
+        "takes nothing for 10 seconds while others wait is closed. 0 or less does not limit it. Ottla's own.")
 CONNECTIONS_MAX_IDLE_MS = Setting("connections.max.idle.ms", LONG, 600_000,
     doc="Milliseconds after which a connection without traffic is closed.")
 CONNECTIONS_MAX_REAUTH_MS = Setting("connections.max.reauth.ms", LONG, 0, at_least(0), per_listener=True,

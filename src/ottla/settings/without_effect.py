@@ -46,7 +46,6 @@ BROKER: Final = (
     WithoutEffect("num.io.threads", _ONE_LOOP),
     WithoutEffect("num.network.threads", _ONE_LOOP),
     WithoutEffect("num.replica.alter.log.dirs.threads", _NO_MOVES),
-    WithoutEffect("queued.max.request.bytes", "requests are not queued; each connection's buffers are bounded"),
     WithoutEffect("queued.max.requests", "requests are not queued; each connection has one at a time"),
     WithoutEffect("share.coordinator.threads", _ONE_LOOP),
     WithoutEffect("delete.records.purgatory.purge.interval.requests", _NO_PURGATORY),

@@ -3,8 +3,10 @@
 Invariant: requests are served one at a time and in their order, as Kafka does it, so that what a
 client sent first is appended first. While an answer is awaited, or the client does not take what
 was written, nothing more is read: what a connection may hold in memory is one frame, one answer,
-and what the two sockets hold. Whatever the client sends, the worst that happens is that its
-connection is closed.
+and what the two sockets hold. What is more than 32 KiB of either is held in the broker's
+memory for all connections: a frame goes on when it has room, and when others wait for memory, who
+does not move is closed. Whatever the client sends, the worst that happens is that its connection
+is closed.
 
 A request that can be answered at once costs neither a task nor a future.
 """
@@ -20,20 +22,18 @@ from typing import Any, Final, TypeAlias, cast
 
 from ottla.clock import Clock
 from ottla.errors import ProtocolViolation
+from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import ALL_VERSIONS, Answer, Request, ServerConversation
 from ottla.protocol.frames import FRAME_BYTES_MAX
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
+from ottla.transport.budget import Memory
+from ottla.transport.holding import Holding
 
 _LOG = logging.getLogger(__name__)
 
-# A frame that has begun is whole after this, and after what its bytes need at the slowest rate
-# that is put up with.
-FRAME_SECONDS: Final = 10.0
-FRAME_BYTES_PER_SECOND_MIN: Final = 64 * 1024
-
 # What was written and not taken by the client beyond this stops its next request.
-WRITE_BUFFER_BYTES: Final = 256 * 1024
+WRITE_BUFFER_BYTES: Final = 32 * 1024
 
 
 @dataclass(slots=True)
@@ -76,11 +76,12 @@ class Connection(asyncio.BufferedProtocol):
         "_complained",
         "_conversation",
         "_dispatch",
-        "_frame_since_s",
         "_full",
         "_heard_s",
+        "_holding",
         "_opened",
         "_paused",
+        "_paused_s",
         "_refused",
         "_task",
         "_transport",
@@ -102,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         clock: Clock,
         listener: str = "",
         complained: "Callable[[Connection, Fault, str], None] | None" = None,
+        memory: Memory | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._opened = opened  # answers with the reason why the connection may not be
@@ -121,10 +123,11 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = False  # with a request that is answered later
         self._full = False  # the client does not take what was written
         self._paused = False  # reading
+        self._paused_s = 0.0
         self._refused = False
         self._unsent = 0  # bytes that were written and not taken, when somebody last looked
         self._heard_s = clock.elapsed_s()
-        self._frame_since_s: float | None = None
+        self._holding = Holding(memory or Memory(), self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
@@ -158,6 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client is gone, or was sent away."""
         self._transport = None
         self._waiting.clear()
+        self._holding.let_go()
         if self._task is not None:
             self._task.cancel()
         if not self._refused:
@@ -172,16 +176,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._refused:
             return
         conversation = self._conversation
+        framer, pace = conversation.framer, self._holding.frame_pace
+        large = framer.is_large
         now = self._heard_s = self.clock.elapsed_s()
         try:
-            requests = conversation.requests(conversation.framer.filled(nbytes))
+            requests = conversation.requests(framer.filled(nbytes))
         except ProtocolViolation as violation:
             self._send_away(violation)
             return
-        if not conversation.framer.partial:
-            self._frame_since_s = None
-        elif requests or self._frame_since_s is None:
-            self._frame_since_s = now
+        if large or framer.is_large:
+            self._holding.note_frame(framer)
+        if not framer.partial:
+            pace.since_s = None
+        elif requests or pace.since_s is None:
+            pace.begin(now)
         self._waiting += requests
         self._serve()
 
@@ -197,6 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client took it."""
         self._full = False
         self._heard_s = self.clock.elapsed_s()
+        self._holding.note_taken()
         self._serve()
 
     # Serving.
@@ -212,12 +221,16 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if type(answer) is Later:
                 self._busy = True
+                if self._holding.request_bytes and request.api is not PRODUCE:
+                    self._holding.note_served()  # only records are slices of the frame
                 self._task = asyncio.get_running_loop().create_task(
                     self._serve_later(request, answer.answer, answer.told)
                 )
             else:
                 assert not isinstance(answer, Later)
                 self._send(request, answer)
+        if self._holding.request_bytes and not self._busy and not waiting:
+            self._holding.note_served()
         self._read_on()
 
     async def _serve_later(
@@ -243,21 +256,31 @@ class Connection(asyncio.BufferedProtocol):
         buffers: Sequence[Buffer] = self._conversation.send(request, answer)
         if buffers and self._transport is not None:
             self._transport.writelines(buffers)
+            if self._full:
+                self._holding.note_answer(sum(map(len, buffers)), self.clock.elapsed_s())
 
     def _read_on(self) -> None:
         """Read while there is nothing to do, and stop while there is."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        held = self._busy or self._full or bool(self._waiting)
+        held = self._busy or self._full or self._holding.short or bool(self._waiting)
         if not held and self._conversation.violation is not None:
             self._send_away(self._conversation.violation)
         elif held != self._paused:
             self._paused = held
             if held:
+                self._paused_s = self._heard_s
                 transport.pause_reading()
             else:
+                self._holding.frame_pace.skip(self._heard_s - self._paused_s)
                 transport.resume_reading()
+
+    def go_on(self) -> None:
+        """There may be memory for the frame that is coming."""
+        self._heard_s = self.clock.elapsed_s()
+        self._holding.note_frame(self._conversation.framer)
+        self._read_on()
 
     # Ending.
 
@@ -290,12 +313,14 @@ class Connection(asyncio.BufferedProtocol):
         if unsent < self._unsent:
             self._heard_s = now  # who takes an answer slowly is not idle
         self._unsent = unsent
-        if self._frame_since_s is not None and not self._busy and not self._full:
-            allowed = FRAME_SECONDS + self._conversation.framer.claimed / FRAME_BYTES_PER_SECOND_MIN
-            if now - self._frame_since_s > allowed:
-                return f"a frame was not whole after {allowed:.0f} s"
+        holding, pace = self._holding, self._holding.frame_pace
+        arrived = self._conversation.framer.arrived
+        if reason := holding.stuck(None if self._paused else arrived, unsent, now):
+            return reason
+        if not self._paused and pace.is_late(arrived, now):
+            return f"a frame was not whole after {pace.allowed_s(arrived):.0f} s"
         idle_s = self.rules.idle_ms_max / 1000
-        if not self._busy and idle_s >= 0 and now - self._heard_s > idle_s:
+        if not (self._busy or holding.short) and idle_s >= 0 and now - self._heard_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None
 
@@ -311,5 +336,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close now: what was written may be lost."""
+        self._holding.let_go()
         if self._transport is not None:
             self._transport.abort()

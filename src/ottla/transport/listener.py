@@ -13,6 +13,7 @@ from typing import Final
 from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.transport.admission import Admission
+from ottla.transport.budget import Memory
 from ottla.transport.complaints import Complaints
 from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Fault
 from ottla.transport.network import Network, Server
@@ -46,6 +47,7 @@ class Listener:
         clock: Clock,
         admission: Admission,
         rules: Callable[[], ConnectionRules],
+        memory: Memory | None = None,
     ) -> None:
         self.name = name
         self.connections: dict[Connection, None] = {}  # in the order in which they came
@@ -57,6 +59,7 @@ class Listener:
         self._clock = clock
         self._admission = admission
         self._rules = rules
+        self._memory = memory or Memory()
         self._server: Server | None = None
         self._complaints = Complaints()
 
@@ -85,6 +88,7 @@ class Listener:
             self._clock,
             self.name,
             self._complained,
+            self._memory,
         )
 
     def _opened(self, connection: Connection) -> str | None:
@@ -123,10 +127,12 @@ class Listener:
 
     def sweep(self) -> None:
         """Close the connections that have been silent for too long, or too slow."""
-        for connection in [*self.connections]:
-            if reason := connection.overdue():
-                self._complained(connection, Fault.OVERDUE, reason)
-                connection.abort()
+        # All are looked at before one is closed: that gives memory to who waits, and then the
+        # others who do not move would be let off, only to be in the way again.
+        overdue = [(one, reason) for one in self.connections if (reason := one.overdue())]
+        for connection, reason in overdue:
+            self._complained(connection, Fault.OVERDUE, reason)
+            connection.abort()
 
     async def close(self, grace_s: float = 5.0) -> None:
         """Accept no more, let what is being served end, then close all connections."""

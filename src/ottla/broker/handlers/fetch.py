@@ -1,5 +1,6 @@
 """Fetch: records from many partitions, or a wait until there are some."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -21,7 +22,16 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.replication.waiting import BytesAwaited
 from ottla.settings.broker import FETCH_MAX_BYTES
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, Later
+
+SHARE: Final = 4
+"""A fetch gets at most one part in so many of the memory that is left."""
+
+COLD_BYTES_MIN: Final = 1024 * 1024
+"""What a read from the device is taken to need at least: a batch of the largest usual size."""
+
+ROOM_SECONDS: Final = 20.0
+"""Whoever waits so long for memory is told that there is nothing; it may ask again."""
 
 _WITH_EPOCHS: Final = 12  # the version from which a reader is told of diverging epochs
 _BY_ID: Final = 13  # the version from which topics are named by their ids
@@ -49,13 +59,13 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         )
     fetch = _Fetch(state, request, message, session, asked)
     gathering = fetch.gather()
-    if gathering.is_cold or not fetch.is_enough(gathering):
+    if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_room(gathering):
         return Later(fetch.wait(gathering))
     return fetch.answer(gathering)
 
 
 class _Fetch:
-    """One request, which may look several times."""
+    """One request, which may look several times, and waits with empty hands."""
 
     def __init__(
         self,
@@ -71,13 +81,18 @@ class _Fetch:
         self.session = session
         self.full = message.session_epoch <= 0  # names all partitions, so all are answered
         self.wanted = asked if session is None else [*session.wanted.values()]
-        self.limits = Limits(
-            min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES]),
-            message.isolation_level == READ_COMMITTED,
-        )
+        self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
+        self.bytes_min = message.min_bytes
+        self.memory = state.memory.answers
+        self.held = 0
+        self._told: asyncio.Future[None] | None = None
 
     def gather(self) -> Gathering:
-        gathering = Gathering(self.state, self.limits)
+        # Nobody gets all that is left, so that there is something left for the next one.
+        share = self.memory.left // SHARE
+        self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
+        limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
+        gathering = Gathering(self.state, limits)
         names: Mapping[Uuid, str] = self.state.image.names
         for wanted in self.wanted:
             topic = wanted.key[0]
@@ -86,27 +101,77 @@ class _Fetch:
 
     def is_enough(self, gathering: Gathering) -> bool:
         return (
-            gathering.size >= self.message.min_bytes
+            gathering.size >= self.bytes_min
             or gathering.failed
             or self.message.max_wait_ms <= 0
             or not self.wanted
             or self.state.stopping
         )
 
+    def has_room(self, gathering: Gathering) -> bool:
+        """Whether what was found may be answered now; what is small takes no memory."""
+        if gathering.is_cold:
+            return self.memory.has_room(self)
+        return gathering.size <= WRITE_BUFFER_BYTES or self.memory.has_room(self)
+
     async def wait(self, gathering: Gathering) -> Answer:
+        try:
+            return await self._wait(gathering)
+        finally:
+            self._hold(0)
+
+    async def _wait(self, gathering: Gathering) -> Answer:
         clock = self.state.clock
-        deadline = clock.elapsed_s() + self.message.max_wait_ms / 1000
+        began_s = clock.elapsed_s()
+        deadline = began_s + self.message.max_wait_ms / 1000
         while True:
-            await gathering.take_cold()
+            if not self.has_room(gathering) and not self.state.stopping:
+                gathering.drop()
+                if not await self._room(began_s + ROOM_SECONDS - clock.elapsed_s()):
+                    return self.answer(gathering)
+                gathering = self.gather()
+                continue
+            if gathering.is_cold:
+                # Others may have come between the look and this.
+                gathering.narrow(gathering.size + self.memory.left // SHARE)
+                self._hold(gathering.size + max(gathering.cold_bytes, COLD_BYTES_MIN))
+                await gathering.take_cold(lambda size: self._hold(max(size, self.held)))
             left = deadline - clock.elapsed_s()
             if self.is_enough(gathering) or left <= 0:
                 return self.answer(gathering)
+            missing = self.bytes_min - gathering.size
+            gathering.drop()
+            self._hold(0)
             # An append may have come between the look and this; nobody would tell of it again.
             if not gathering.is_outdated:
                 partitions = [one.partition for one in gathering.found if one.partition is not None]
-                missing = self.message.min_bytes - gathering.size
                 await BytesAwaited(partitions, missing).wait(left)
             gathering = self.gather()
+
+    # Memory.
+
+    def _hold(self, count: int) -> None:
+        """Hold so much, rather than what was held."""
+        before, self.held = self.held, count
+        if count > before:
+            self.memory.hold(self, count - before)
+        elif before:
+            self.memory.give_back(self, before - count)
+
+    async def _room(self, seconds: float) -> bool:
+        """Wait for memory; tells whether it came in time."""
+        self._told = asyncio.get_running_loop().create_future()
+        self.memory.wait(self)
+        try:
+            await asyncio.wait((self._told,), timeout=max(seconds, 0))
+        finally:
+            self.memory.leave(self)
+        return self._told.done()
+
+    def go_on(self) -> None:
+        """There may be memory."""
+        if self._told is not None and not self._told.done():
+            self._told.set_result(None)
 
     # The answer.
 

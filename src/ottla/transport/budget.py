@@ -1,0 +1,164 @@
+"""The memory that all connections of a broker share: for requests, and for answers.
+
+Invariant: what is asked for is given while it fits, and beyond that to one at a time. So what is
+held is at most the limit, what one of them needs, and what needs no asking; and as that one is
+always let go on, there is no deadlock. What it has beyond the limit takes no room from the others.
+Of those who have to wait, who needs least to end goes on first. A part of the limit is kept for
+what is of ordinary size, so that it need not wait for what is huge.
+
+Nothing here allocates: connections tell what they hold and what they give back.
+"""
+
+from typing import Final, NamedTuple, Protocol
+
+SLOW_SECONDS: Final = 10.0
+"""How long a transfer may hold memory without moving while others wait for it."""
+
+BYTES_PER_SECOND_MIN: Final = 64 * 1024
+"""The slowest that is put up with."""
+
+
+class Holder(Protocol):
+    """Who holds memory, or waits for it."""
+
+    def go_on(self) -> None:
+        """There may be room now."""
+        ...
+
+
+class _Wish(NamedTuple):
+    rest: int  # what it will want until it ends
+    room: int  # what it wants now, and what it has to leave
+
+
+class Budget:
+    """So many bytes, for everybody."""
+
+    __slots__ = ("_ahead", "_beyond", "_waiting", "held", "kept", "limit")
+
+    def __init__(self, limit: int = 0, kept: int = 0) -> None:
+        self.limit = limit if limit > 0 else 1 << 62  # 0 and less: as much as there is
+        self.kept = kept  # of it for what is of ordinary size
+        self.held = 0
+        self._ahead: Holder | None = None  # who may hold more than there is
+        self._beyond = 0  # what it holds beyond the limit
+        self._waiting: dict[Holder, _Wish] = {}
+
+    @property
+    def left(self) -> int:
+        """What can be had at once."""
+        return max(self.limit - self.held, 0)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody has to wait."""
+        return bool(self._waiting)
+
+    def has_room(self, who: Holder, count: int = 1) -> bool:
+        """Whether so many bytes may be held now, be it as the one who may hold too much."""
+        return self._ahead is None or self._ahead is who or self._fits(count)
+
+    def _fits(self, count: int) -> bool:
+        return self.held - self._beyond + count <= self.limit
+
+    def take(self, who: Holder, count: int, rest: int = 0, *, ordinary: bool = True) -> bool:
+        """Hold so many bytes more; or be told to go on when that may be, and ask again."""
+        wanted = count if ordinary else count + self.kept
+        if not self.has_room(who, wanted):
+            self._waiting[who] = _Wish(rest, wanted)
+            return False
+        if not self._fits(wanted):
+            self._ahead = who
+            self._beyond += count
+        self.held += count
+        return True
+
+    def hold(self, who: Holder, count: int) -> None:
+        """So many bytes more are there, whether there is room or not."""
+        if self._ahead is None and not self._fits(count):
+            self._ahead = who
+            self._beyond = count
+        self.held += count
+
+    def give_back(self, who: Holder, count: int) -> None:
+        """They are not there any more; who waits for them goes on."""
+        self.held -= count
+        assert self.held >= 0, "given back twice"
+        if self._ahead is who or self.held + self.kept <= self.limit:
+            self._ahead = None
+            self._beyond = 0
+        if self._waiting:
+            for one, wish in sorted(self._waiting.items(), key=_rest):
+                if self.has_room(one, wish.room) and self._waiting.pop(one, None) is not None:
+                    one.go_on()
+
+    def wait(self, who: Holder) -> None:
+        """Be told when something may be held."""
+        assert not self.has_room(who), "nobody would tell"
+        self._waiting[who] = _Wish(0, 1)
+
+    def leave(self, who: Holder) -> None:
+        """Wait no more."""
+        self._waiting.pop(who, None)
+
+    def let_all_go_on(self) -> None:
+        """Let everybody look again: the broker stops."""
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting:
+            one.go_on()
+
+
+def _rest(waiting: tuple[Holder, _Wish]) -> int:
+    return waiting[1].rest
+
+
+class Memory:
+    """The two budgets of a broker."""
+
+    __slots__ = ("answers", "requests")
+
+    def __init__(self, request_bytes: int = 0, answer_bytes: int = 0) -> None:
+        self.requests = Budget(request_bytes, request_bytes // 4)
+        self.answers = Budget(answer_bytes)
+
+
+class Pace:
+    """How fast one frame or one answer moves, pauses aside."""
+
+    __slots__ = ("_mark_bytes", "_mark_s", "since_s")
+
+    def __init__(self) -> None:
+        self.since_s: float | None = None  # None: nothing is on its way
+        self._mark_s = 0.0
+        self._mark_bytes = 0
+
+    def begin(self, now_s: float) -> None:
+        """The first bytes are there."""
+        self.since_s = self._mark_s = now_s
+        self._mark_bytes = 0
+
+    def end(self) -> None:
+        """All of it is there."""
+        self.since_s = None
+
+    def skip(self, seconds: float) -> None:
+        """So long nothing could move, and it was not the other's fault."""
+        if self.since_s is not None:
+            self.since_s += seconds
+            self._mark_s += seconds
+
+    def allowed_s(self, moved: int) -> float:
+        """How long so many bytes may take."""
+        return SLOW_SECONDS + moved / BYTES_PER_SECOND_MIN
+
+    def is_late(self, moved: int, now_s: float) -> bool:
+        """Whether that was too slow all in all."""
+        return self.since_s is not None and now_s - self.since_s > self.allowed_s(moved)
+
+    def is_stuck(self, moved: int, now_s: float) -> bool:
+        """Whether it was too slow lately; to be asked now and then."""
+        if self.since_s is None:
+            return False
+        if moved - self._mark_bytes >= SLOW_SECONDS * BYTES_PER_SECOND_MIN:
+            self._mark_s, self._mark_bytes = now_s, moved
+        return now_s - self._mark_s > SLOW_SECONDS

@@ -1,0 +1,186 @@
+"""The memory that connections share, without connections."""
+
+from random import Random
+
+import pytest
+
+from ottla.transport.budget import BYTES_PER_SECOND_MIN, SLOW_SECONDS, Budget, Memory, Pace
+
+
+class Frame:
+    """One that wants so much, piece by piece, and then gives all of it back."""
+
+    def __init__(self, budget: Budget, wanted: int, *, ordinary: bool = True) -> None:
+        self.budget = budget
+        self.wanted = wanted
+        self.ordinary = ordinary
+        self.has = 0
+        self.told = 0
+        self.waits = False
+
+    def grow(self, count: int) -> bool:
+        rest = self.wanted - self.has
+        self.waits = not self.budget.take(self, count, rest, ordinary=self.ordinary)
+        if not self.waits:
+            self.has += count
+        return not self.waits
+
+    def go_on(self) -> None:
+        self.told += 1
+        self.waits = False
+
+    def finish(self) -> None:
+        count, self.has = self.has, 0
+        self.budget.give_back(self, count)
+
+
+def test_what_fits_is_given_and_one_may_go_beyond() -> None:
+    budget = Budget(100)
+    first, second, third = (Frame(budget, 200) for _ in range(3))
+    assert first.grow(60)
+    assert second.grow(40)
+    assert budget.left == 0
+    assert second.grow(70)  # nobody else has more than there is
+    assert budget.held == 170
+    assert not first.grow(1)
+    assert not third.grow(1)
+    assert second.grow(500)  # and it goes on
+    assert budget.is_awaited
+    second.finish()
+    assert (first.told, third.told) == (1, 1)
+    assert not budget.is_awaited
+    assert (budget.held, budget.left) == (60, 40)
+
+
+def test_who_needs_least_goes_on_first() -> None:
+    budget = Budget(100)
+    large, second, first = Frame(budget, 150), Frame(budget, 160), Frame(budget, 150)
+    assert large.grow(150)
+    told: list[Frame] = []
+
+    def take(one: Frame) -> None:
+        told.append(one)
+        one.grow(150)
+
+    first.go_on, second.go_on = lambda: take(first), lambda: take(second)  # type: ignore[method-assign]
+    assert not second.grow(150)
+    assert not first.grow(150)
+    large.finish()
+    assert told == [first]  # the second would be one too many again
+    assert second.waits
+    first.finish()
+    assert told == [first, second]
+    assert budget.held == 150
+
+
+def test_what_is_huge_leaves_room_for_what_is_ordinary() -> None:
+    budget = Budget(100, kept=25)
+    huge, other = Frame(budget, 0, ordinary=False), Frame(budget, 0, ordinary=False)
+    small = Frame(budget, 0)
+    assert huge.grow(75)
+    assert other.grow(10)  # as the one that may go beyond
+    assert not huge.grow(1)
+    assert other.grow(500)
+    assert small.grow(25)  # what the other has beyond the limit does not count against it
+    assert not Frame(budget, 0).grow(1)
+    other.finish()
+    assert huge.told == 1
+
+
+def test_who_leaves_is_not_told() -> None:
+    budget = Budget(10)
+    large, gone = Frame(budget, 0), Frame(budget, 0)
+    assert large.grow(5)
+    assert large.grow(20)
+    assert not gone.grow(6)
+    budget.leave(gone)
+    assert not budget.is_awaited
+    large.finish()
+    assert gone.told == 0
+
+
+def test_who_gives_back_twice_is_found_out() -> None:
+    budget = Budget(10)
+    one = Frame(budget, 0)
+    assert one.grow(5)
+    one.finish()
+    with pytest.raises(AssertionError):
+        budget.give_back(one, 5)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_no_limit(limit: int) -> None:
+    memory = Memory(limit, limit)
+    for budget in (memory.requests, memory.answers):
+        for _ in range(3):
+            assert Frame(budget, 0, ordinary=False).grow(1 << 40)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_frame_ends_and_the_memory_is_bounded(seed: int) -> None:
+    random = Random(seed)
+    budget = Budget(1000, kept=250)
+    frames = [
+        Frame(budget, size, ordinary=size <= 100)
+        for size in (random.choice((5, 60, 100, 400, 900, 3000)) for _ in range(60))
+    ]
+    left = [*frames]
+    turns = 0
+    while left:
+        turns += 1
+        assert turns < 100_000, "nobody gets on"
+        ready = [one for one in left if not one.waits]
+        assert ready, "everybody waits for somebody"
+        one = random.choice(ready)
+        if one.has == one.wanted:
+            one.finish()
+            left.remove(one)
+        else:
+            one.grow(min(random.randint(1, 100), one.wanted - one.has))
+        assert budget.held == sum(frame.has for frame in frames)
+        assert budget.held <= budget.limit + max(frame.has for frame in frames)
+    assert budget.held == 0
+    assert not budget.is_awaited
+
+
+def test_a_pace_that_is_kept_and_one_that_is_not() -> None:
+    pace = Pace()
+    assert not pace.is_late(0, 1e9)
+    assert not pace.is_stuck(0, 1e9)
+    pace.begin(100)
+    moved, now = 0, 100.0
+    for _ in range(60):
+        now += 1
+        moved += BYTES_PER_SECOND_MIN
+        assert not pace.is_late(moved, now)
+        assert not pace.is_stuck(moved, now)
+    # A byte now and then does not help.
+    for _ in range(int(SLOW_SECONDS)):
+        now += 1
+        moved += 1
+        assert not pace.is_late(moved, now)
+    assert pace.is_stuck(moved, now + 1)
+    assert pace.is_late(moved, now + 1)
+
+
+def test_what_came_fast_may_rest_unless_others_wait() -> None:
+    pace = Pace()
+    pace.begin(0)
+    moved = 100 * BYTES_PER_SECOND_MIN
+    assert not pace.is_stuck(moved, 1)
+    assert not pace.is_late(moved, 109)
+    assert pace.is_stuck(moved, 12)
+    assert pace.is_late(moved, 111)
+
+
+def test_a_pause_is_not_held_against_anybody() -> None:
+    pace = Pace()
+    pace.begin(0)
+    pace.skip(1000)
+    assert not pace.is_late(0, 1009)
+    assert not pace.is_stuck(0, 1009)
+    assert pace.is_late(0, 1011)
+    assert pace.is_stuck(0, 1011)
+    pace.end()
+    pace.skip(5)
+    assert not pace.is_late(0, 1e9)
