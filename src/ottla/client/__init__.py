@@ -1,0 +1,1 @@
+"""The client: producers, consumers and administrators of Ottla and of any Kafka."""

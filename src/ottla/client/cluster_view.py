@@ -1,0 +1,157 @@
+"""What a client knows of a cluster: its brokers, and who leads which partition.
+
+Invariant: a view never changes; what is learnt makes a new one. Of a partition the leader with the
+newest epoch is kept, whichever broker told of it and in whatever order: one that lags behind does
+not take a client back to a leader that was deposed. A topic that was made anew, which has another
+id, begins with its own epochs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ottla.errors import ErrorCode
+from ottla.ids import NO_BROKER, ZERO_UUID, BrokerId, LeaderEpoch, PartitionIndex, Uuid
+from ottla.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """A broker, and where it is reached."""
+
+    id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"broker {self.id} at {host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition, and who has it."""
+
+    index: PartitionIndex
+    leader: BrokerId
+    """NO_BROKER when it has none."""
+
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...] = ()
+    in_sync: tuple[BrokerId, ...] = ()
+    offline: tuple[BrokerId, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic that a broker told of, or why it did not."""
+
+    name: str
+    id: Uuid
+    partitions: Mapping[int, PartitionView]
+    is_internal: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """All of it, as far as it was asked for."""
+
+    cluster_id: str | None = None
+    controller: BrokerId = NO_BROKER
+    brokers: Mapping[BrokerId, BrokerView] = field(default_factory=dict[BrokerId, BrokerView])
+    topics: Mapping[str, TopicView] = field(default_factory=dict[str, TopicView])
+    names: Mapping[Uuid, str] = field(default_factory=dict[Uuid, str])
+
+    def leader(self, topic: str, partition: int) -> PartitionView | None:
+        """A partition, if it is known and has a leader that is known too."""
+        known = self.topics.get(topic)
+        one = None if known is None else known.partitions.get(partition)
+        return one if one is not None and one.leader in self.brokers else None
+
+    def told(self, answer: MetadataResponse, *, all_topics: bool = False) -> "ClusterView":
+        """The view with what a broker answered; `all_topics` when it was asked for all."""
+        brokers = {
+            BrokerId(one.node_id): BrokerView(BrokerId(one.node_id), one.host, one.port, one.rack)
+            for one in answer.brokers
+        }
+        topics: dict[str, TopicView] = {} if all_topics else dict(self.topics)
+        for topic in answer.topics:
+            name = topic.name or self.names.get(topic.topic_id)
+            if name is not None:
+                topics[name] = _topic(name, topic, self.topics.get(name))
+        return ClusterView(
+            answer.cluster_id, BrokerId(answer.controller_id), brokers, topics, _names(topics)
+        )
+
+    def led_by(
+        self,
+        topic: str,
+        partition: int,
+        leader: int,
+        epoch: int,
+        brokers: Iterable[BrokerView] = (),
+    ) -> "ClusterView":
+        """The view with a leader that an answer named (KIP-951), if that is news."""
+        known = self.topics.get(topic)
+        one = None if known is None else known.partitions.get(partition)
+        if known is None or one is None or epoch <= one.leader_epoch:
+            return self
+        moved = replace(one, leader=BrokerId(leader), leader_epoch=LeaderEpoch(epoch))
+        changed = replace(known, partitions={**known.partitions, partition: moved})
+        return replace(
+            self,
+            brokers={**self.brokers, **{broker.id: broker for broker in brokers}},
+            topics={**self.topics, topic: changed},
+        )
+
+    def without(self, topics: Iterable[str]) -> "ClusterView":
+        """The view with some topics forgotten."""
+        gone = {*topics}
+        kept = {name: topic for name, topic in self.topics.items() if name not in gone}
+        return replace(self, topics=kept, names=_names(kept))
+
+
+NOTHING_KNOWN: Final = ClusterView()
+
+
+def _names(topics: Mapping[str, TopicView]) -> dict[Uuid, str]:
+    return {topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID}
+
+
+def _topic(name: str, told: MetadataResponseTopic, known: TopicView | None) -> TopicView:
+    error = ErrorCode.of(told.error_code)
+    same = known is not None and known.id == told.topic_id
+    if error.retriable and known is not None and (same or told.topic_id == ZERO_UUID):
+        return replace(known, error=error)  # who cannot tell just now does not take it back
+    partitions = {
+        one.partition_index: _partition(
+            one, known.partitions.get(one.partition_index) if known is not None and same else None
+        )
+        for one in told.partitions
+    }
+    return TopicView(name, told.topic_id, partitions, told.is_internal, error)
+
+
+def _partition(told: MetadataResponsePartition, known: PartitionView | None) -> PartitionView:
+    if known is not None and told.leader_epoch < known.leader_epoch and told.leader_epoch >= 0:
+        return known
+    return PartitionView(
+        PartitionIndex(told.partition_index),
+        BrokerId(told.leader_id),
+        LeaderEpoch(told.leader_epoch),
+        _ids(told.replica_nodes),
+        _ids(told.isr_nodes),
+        _ids(told.offline_replicas),
+        ErrorCode.of(told.error_code),
+    )
+
+
+def _ids(nodes: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(node) for node in nodes)

@@ -1,0 +1,179 @@
+"""The connections of a client: one to each broker it needs, made when it is needed.
+
+Invariant: to an address there is one connection or one attempt at a time, however many ask for
+it; after a failure the next attempt waits, longer each time. Whoever asks for any broker gets one
+as long as one of those that are known, or one of the seeds, can be reached.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ottla.client.backoff import Backoff
+from ottla.client.cluster_view import BrokerView
+from ottla.clock import Clock
+from ottla.errors import RequestError
+from ottla.transport.channel import Channel, Disconnected, open_channel
+from ottla.transport.network import Connector
+
+DOUBLINGS_MAX: Final = 32
+
+
+class Place(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRules:
+    """How a client connects."""
+
+    seeds: Sequence[Place]
+    """Whom to ask first, and again when all others are gone."""
+
+    client_id: str
+    software: tuple[str, str]
+    backoff: Backoff
+    setup_timeout_s: float = 10.0
+    setup_timeout_max_s: float = 30.0
+    request_timeout_s: float = 30.0
+    idle_s: float = 540.0
+    rebootstraps: bool = True
+
+
+@dataclass(slots=True)
+class _Remote:
+    """What there is of one address."""
+
+    place: Place
+    channel: Channel | None = None
+    attempt: asyncio.Task[Channel] | None = None
+    failures: int = 0  # in a row
+    not_before_s: float = 0.0
+
+    @property
+    def open_channel(self) -> Channel | None:
+        channel = self.channel
+        return channel if channel is not None and channel.is_open else None
+
+
+@dataclass(slots=True)
+class Connections:
+    """All of them; closed by `close`."""
+
+    rules: ConnectionRules
+    network: Connector
+    clock: Clock
+    chance: Callable[[], float]
+    _remotes: dict[Place, _Remote] = field(default_factory=dict[Place, _Remote])
+    _closed: bool = False
+
+    def open_to(self, broker: BrokerView) -> Channel | None:
+        """The connection to a broker, if there is one now."""
+        remote = self._remotes.get(Place(broker.host, broker.port))
+        return None if remote is None else remote.open_channel
+
+    async def to(self, broker: BrokerView) -> Channel:
+        """A connection to a broker; Disconnected or TimedOut if it cannot be had now."""
+        return await self._reach(self._remote(Place(broker.host, broker.port)))
+
+    async def any(self, brokers: Iterable[BrokerView]) -> Channel:
+        """A connection to one of the brokers that are known or, failing that, to a seed."""
+        known = [self._remote(Place(one.host, one.port)) for one in brokers]
+        open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
+        if open_:
+            return min(open_, key=lambda channel: (channel.in_flight, self.chance()))
+        tries = self._in_turn(known)
+        if self.rules.rebootstraps or not known:
+            seeds = [self._remote(place) for place in self.rules.seeds]
+            tries += [one for one in self._in_turn(seeds) if one not in tries]
+        failure: RequestError = Disconnected("there is no broker to ask: give bootstrap.servers")
+        for remote in tries:
+            try:
+                return await self._reach(remote)
+            except RequestError as error:
+                failure = error
+        raise failure
+
+    def close_idle(self) -> None:
+        """Close what nobody has used for long."""
+        now_s = asyncio.get_running_loop().time()
+        for remote in self._remotes.values():
+            channel = remote.open_channel
+            if (
+                channel is not None
+                and not channel.in_flight
+                and 0 <= self.rules.idle_s < now_s - channel.last_used_s
+            ):
+                channel.close()
+
+    async def close(self) -> None:
+        """Close all: what is awaited fails, and nothing is opened any more."""
+        self._closed = True
+        attempts = [one.attempt for one in self._remotes.values() if one.attempt is not None]
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
+        for remote in self._remotes.values():
+            if remote.channel is not None:
+                remote.channel.close()
+
+    def _remote(self, place: Place) -> _Remote:
+        return self._remotes.setdefault(place, _Remote(place))
+
+    def _in_turn(self, remotes: Iterable[_Remote]) -> list[_Remote]:
+        """Those that may be tried first, first; among equals by chance."""
+        now_s = self.clock.elapsed_s()
+        return sorted(remotes, key=lambda one: (max(one.not_before_s, now_s), self.chance()))
+
+    async def _reach(self, remote: _Remote) -> Channel:
+        if self._closed:
+            raise Disconnected("the client is closed")
+        if (channel := remote.open_channel) is not None:
+            return channel
+        if remote.attempt is None:
+            remote.attempt = asyncio.get_running_loop().create_task(self._attempt(remote))
+            remote.attempt.add_done_callback(_noted)
+        # Others may wait for the same attempt: who gives up does not end it.
+        return await asyncio.shield(remote.attempt)
+
+    async def _attempt(self, remote: _Remote) -> Channel:
+        rules = self.rules
+        try:
+            await self.clock.sleep(max(0.0, remote.not_before_s - self.clock.elapsed_s()))
+            doubled_s = rules.setup_timeout_s * 2 ** min(remote.failures, DOUBLINGS_MAX)
+            remote.channel = await open_channel(
+                self.network,
+                *remote.place,
+                client_id=rules.client_id,
+                software=rules.software,
+                setup_timeout_s=min(doubled_s, rules.setup_timeout_max_s),
+                request_timeout_s=rules.request_timeout_s,
+                ended=lambda: self._ended(remote),
+            )
+        except RequestError:
+            remote.failures += 1
+            self._pause(remote)
+            raise
+        finally:
+            remote.attempt = None
+        remote.failures = 0
+        return remote.channel
+
+    def _ended(self, remote: _Remote) -> None:
+        """A connection is gone: the first pause comes before the next one."""
+        if remote.attempt is None:
+            self._pause(remote)
+
+    def _pause(self, remote: _Remote) -> None:
+        pause_s = self.rules.backoff.pause_s(max(remote.failures, 1))
+        remote.not_before_s = self.clock.elapsed_s() + pause_s
+
+
+def _noted(attempt: asyncio.Task[Channel]) -> None:
+    """A failure that nobody waited for is known all the same: the next one who asks tries again."""
+    if not attempt.cancelled():
+        attempt.exception()
