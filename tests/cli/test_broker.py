@@ -16,7 +16,7 @@ import kafka
 import pytest
 
 from broker.event_log import read_json, read_text
-from ottla.log.names import CLEAN_SHUTDOWN
+from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 
@@ -264,3 +264,21 @@ def test_a_stop_that_is_not_clean_ends_with_1_and_says_why(tmp_path: Path) -> No
     assert told.startswith("stopped, but not cleanly: ")
     assert f"{tmp_path}/data" in told
     assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_broker_ends_with_1_when_all_its_data_directories_have_failed(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    often = "replica.high.watermark.checkpoint.interval.ms=50"
+    with dev(tmp_path, f"log.dirs={one},{two}", often) as running:
+        # A folder where a checkpoint is to be written: nothing removes it.
+        (two / f"{HIGH_WATERMARKS}.tmp").mkdir()
+        assert running.process.stderr is not None
+        while "data directory offline" not in (told := running.process.stderr.readline()):
+            assert told
+        assert running.process.poll() is None  # the other one is left
+        (one / f"{HIGH_WATERMARKS}.tmp").mkdir()
+        assert running.process.wait(30) == 1
+        *_, told = running.process.stderr.read().splitlines()
+    assert told.startswith("all data directories have failed: ")
+    assert f"{one} (" in told
+    assert f"{two} (" in told

@@ -67,8 +67,16 @@ class Surroundings:
 class Node:
     """One broker; `async with` starts and stops it."""
 
-    def __init__(self, config: Config, node_id: BrokerId, around: Surroundings) -> None:
+    def __init__(
+        self,
+        config: Config,
+        node_id: BrokerId,
+        around: Surroundings,
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """A broker that calls `give_up` when it cannot go on, for whoever runs it to stop it."""
         self.id = node_id
+        self._give_up = give_up
         self._config = config
         self._around = around
         self._in_force: SettingsInForce | None = None
@@ -81,6 +89,7 @@ class Node:
         )
         self.addresses: dict[str, Address] = {}  # as clients are told, by listener
         self.metrics: Address | None = None  # where the page of metrics is
+        self.given_up = False  # no data directory is left
         self.unclean: dict[str, BaseException] = {}  # directories that a stop did not mark, and why
 
     async def __aenter__(self) -> Self:
@@ -120,6 +129,7 @@ class Node:
             chance=around.chance,
             new_id=around.new_id,
             parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
+            offline=lambda directory, partitions: self._directory_failed(logs),
         )
         self._exit.push_async_callback(self._close_logs, logs, epoch)
         me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
@@ -289,6 +299,11 @@ class Node:
                 await task
 
         self._exit.push_async_callback(end)
+
+    def _directory_failed(self, logs: Logs) -> None:
+        if not logs.online:
+            self.given_up = True
+            self._give_up()
 
     async def _close_logs(self, logs: Logs, epoch: BrokerEpoch) -> None:
         self.unclean = await logs.close(epoch)

@@ -49,8 +49,12 @@ class UncleanStop(OttlaError):
         self.unclean = unclean
 
     def __str__(self) -> str:
-        why = "; ".join(f"{path} ({failure})" for path, failure in self.unclean.items())
+        why = _reasons(self.unclean)
         return f"stopped, but not cleanly: {why}. The next start checks the logs there."
+
+
+def _reasons(failures: Mapping[str, BaseException]) -> str:
+    return "; ".join(f"{path} ({failure})" for path, failure in failures.items())
 
 
 def run(config: Config, started: Callable[[Node], None]) -> None:
@@ -124,9 +128,12 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
             random.SystemRandom().random,
             lambda: Uuid(os.urandom(16)),
         )
-        async with Node(config, _node_id(config, disk, first), around) as node:
+        async with Node(config, _node_id(config, disk, first), around, stopping.set) as node:
             started(node)
             await stopping.wait()
+            has_failed = node.given_up  # and not only while it stopped
+        if has_failed:
+            raise OttlaError(f"all data directories have failed: {_reasons(node.unclean)}")
         if node.unclean:
             raise UncleanStop(node.unclean)
         _LOG.info("broker stopped")
