@@ -80,7 +80,7 @@ def test_a_change_counts_at_once_and_after_a_restart(tmp_path: Path) -> None:
             await create(client, "t")
             assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("604800000", 5)
             assert await set_one(client, TOPIC_RESOURCE, "t", "retention.ms", "5000") == 0
-            assert await set_one(client, BROKER_RESOURCE, "", "log.cleaner.threads", "3") == 0
+            assert await set_one(client, BROKER_RESOURCE, "", "log.cleaner.threads", "2") == 0
             assert await set_one(client, BROKER_RESOURCE, "1", "log.segment.bytes", "2000000") == 0
             wrong = await set_one(client, TOPIC_RESOURCE, "t", "retention.ms", "soon")
             assert wrong == ErrorCode.INVALID_CONFIG
@@ -91,6 +91,25 @@ def test_a_change_counts_at_once_and_after_a_restart(tmp_path: Path) -> None:
             assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("5000", 1)
             assert await described(client, TOPIC_RESOURCE, "t", "segment.bytes") == ("2000000", 2)
             threads = await described(client, BROKER_RESOURCE, "1", "log.cleaner.threads")
-            assert threads == ("3", 3)
+            assert threads == ("2", 3)
+
+    run(scenario)
+
+
+def test_cleaner_threads_are_at_most_doubled_and_at_least_halved(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "log.cleaner.threads=4") as running:
+            client = await running.client()
+
+            async def set_to(count: int) -> int:
+                return await set_one(
+                    client, BROKER_RESOURCE, "1", "log.cleaner.threads", str(count)
+                )
+
+            for refused in (0, 1, 9):
+                assert await set_to(refused) == ErrorCode.INVALID_REQUEST
+            for taken in (8, 16, 8, 4, 2):
+                assert await set_to(taken) == 0
+            assert await set_to(5) == ErrorCode.INVALID_REQUEST
 
     run(scenario)

@@ -165,6 +165,12 @@ def change_broker(ask: Asker) -> None:
     seen(ask, BROKER, "1", "log.retention.ms", None)
     change(ask, BROKER, "1", ("log.cleaner.threads", SET, "2"))
     seen(ask, BROKER, "1", "log.cleaner.threads", "2")
+    change(ask, BROKER, "1", ("log.cleaner.threads", SET, "4"))
+    seen(ask, BROKER, "1", "log.cleaner.threads", "4")
+    change(ask, BROKER, "1", ("log.cleaner.threads", DELETE, None))  # less than half
+    change(ask, BROKER, "1", ("log.cleaner.threads", SET, "9"))
+    change(ask, BROKER, "1", ("log.cleaner.threads", SET, "2"))
+    seen(ask, BROKER, "1", "log.cleaner.threads", "2")
     change(ask, BROKER, "1", ("log.cleaner.threads", DELETE, None))
     seen(ask, BROKER, "1", "log.cleaner.threads", "1")
     for name in ("", "1"):
@@ -176,6 +182,7 @@ def change_broker(ask: Asker) -> None:
         change(ask, BROKER, name, ("log.retention.ms", SET, None))
         change(ask, BROKER, name, ("log.retention.ms", APPEND, "1"))
         change(ask, BROKER, name, ("log.cleaner.threads", SET, "0"))
+        change(ask, BROKER, name, ("log.cleaner.threads", SET, "3"))
         change(ask, BROKER, name, ("log.cleanup.policy", APPEND, "compact"), validate_only=True)
         change(ask, BROKER, name)
     change(ask, BROKER, "7", ("log.retention.ms", SET, "1"))

@@ -71,12 +71,19 @@ class SettingsInForce:
 
     def check_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Refuse dynamic settings that may not be."""
-        after = self._replaced(values, own).config
-        # A file may say 0; a broker that runs does not stop cleaning.
-        if after[broker.LOG_CLEANER_THREADS] < 1 <= self.broker[broker.LOG_CLEANER_THREADS]:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, "Log cleaner threads should be at least 1"
-            )
+        after = self._replaced(values, own).config[broker.LOG_CLEANER_THREADS]
+        before = self.broker[broker.LOG_CLEANER_THREADS]
+        # The rules and the words are Kafka's. A file may say 0; a broker that runs does not stop
+        # cleaning.
+        if after < 1 <= before:
+            why = "Log cleaner threads should be at least 1"
+        elif after < before // 2:
+            why = "Log cleaner threads cannot be reduced to less than half the current value"
+        elif after > before * 2:
+            why = "Log cleaner threads cannot be increased to more than double the current value"
+        else:
+            return
+        raise RequestError(ErrorCode.INVALID_REQUEST, why if after < 1 else f"{why} {before}")
 
     def set_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Let dynamic settings count from now on."""

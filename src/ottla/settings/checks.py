@@ -5,6 +5,7 @@ names every setting its finding rests on, so that one broken value is not report
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from posixpath import normpath  # of texts alone: no file is looked at
 from typing import Any, Final, NamedTuple
 
 from ottla.settings import broker, connection, consumer, producer, security, topic
@@ -117,6 +118,16 @@ def _identity(config: Config) -> Iterator[Finding]:
     if node_id is not None and older >= 0 and node_id != older:
         what = f'found "{older}", valid: the same as {broker.NODE_ID.name}, which is {node_id}'
         yield Finding((broker.BROKER_ID, broker.NODE_ID), what)
+
+
+def _directories(config: Config) -> Iterator[Finding]:
+    for setting in (broker.LOG_DIRS, broker.LOG_DIR):
+        seen: dict[str, str] = {}
+        for given in config[setting] or ():
+            other = seen.setdefault(normpath(given), given)
+            if other != given:
+                what = f'found "{given}" and "{other}", valid: each directory once'
+                yield Finding((setting,), what)
 
 
 def _log(config: Config) -> Iterator[Finding]:
@@ -365,7 +376,15 @@ def _consumer(config: Config) -> Iterator[Finding]:
 _CLIENT: Final[tuple[Check, ...]] = (_stores, _login)
 
 CHECKS: Final[Mapping[Scope, tuple[Check, ...]]] = {
-    "broker": (_identity, _listeners, _named_hosts, _broker_orders, _log, _authorizer),
+    "broker": (
+        _identity,
+        _listeners,
+        _named_hosts,
+        _broker_orders,
+        _directories,
+        _log,
+        _authorizer,
+    ),
     "topic": (_topic,),
     "producer": (*_CLIENT, _idempotence, _producer_times),
     "consumer": (*_CLIENT, _consumer),

@@ -5,6 +5,7 @@ back, or InvalidSettings carries one problem per thing to mend. Nothing is ignor
 what has no effect is in the notices.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -192,6 +193,9 @@ class _Reading:
         else:
             try:
                 self.given[name] = Given(setting.convert(entry.value), entry.origin)
+                if setting.kind is LIST and (repeated := _repeated(entry.value)):
+                    what = f"{', '.join(repeated)}: given more than once, and counts once"
+                    self.notices.append(Problem(name, what, entry.origin))
             except BadValue as bad:
                 shown = HIDDEN if setting.sensitive else _shown(entry.value)
                 problem = invalid(name, shown, setting.valid_text, entry.origin, note=bad.note)
@@ -274,6 +278,12 @@ def _plain(value: object) -> str:
 
 def _shown(value: object) -> str:
     return quoted(value if isinstance(value, str) else repr(value))
+
+
+def _repeated(value: object) -> list[str]:
+    """The entries of a list that are in it more than once, as Kafka's files may have them."""
+    entries = [one.strip() for one in value.split(",")] if isinstance(value, str) else []
+    return [one for one, count in Counter(entries).items() if count > 1]
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
