@@ -121,9 +121,12 @@ def _identity(config: Config) -> Iterator[Finding]:
 
 
 def _directories(config: Config) -> Iterator[Finding]:
-    for setting in (broker.LOG_DIRS, broker.LOG_DIR):
+    for setting, paths in (
+        (broker.LOG_DIRS, config[broker.LOG_DIRS]),
+        (broker.LOG_DIR, config[broker.LOG_DIR]),
+    ):
         seen: dict[str, str] = {}
-        for given in config[setting] or ():
+        for given in paths or ():
             other = seen.setdefault(normpath(given), given)
             if other != given:
                 what = f'found "{given}" and "{other}", valid: each directory once'
