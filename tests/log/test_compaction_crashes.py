@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -135,12 +136,19 @@ def test_a_full_disk_fails_the_cleaning_and_not_the_log() -> None:
     owner.check()
 
 
-def test_c7_a_crash_in_the_swap_of_a_group_that_became_two_loses_nothing() -> None:
-    """Delete horizons make it larger than a segment: either both of the new ones count or none."""
+def log_that_splits() -> CompactedLog:
+    """Delete horizons make a group larger than a segment: it becomes two."""
     source = CompactedLog(replace(RULES, segment_bytes=480, delete_retention_ms=10**12))
     for number in range(12):
         source.append([(b"%d-%d" % (number, each), None) for each in range(8)])
     finish(source.log.close())
+    return source
+
+
+@pytest.mark.parametrize("loss", [Loss.TORN, Loss.HOLES])
+def test_c7_a_crash_in_the_swap_of_a_group_that_became_two_loses_nothing(loss: Loss) -> None:
+    """Either both of the new ones count or none."""
+    source = log_that_splits()
     crash, splits = 0, 0
     while True:
         owner = source.twin()
@@ -150,8 +158,48 @@ def test_c7_a_crash_in_the_swap_of_a_group_that_became_two_loses_nothing() -> No
             owner.compact()
             splits = len({segment.base_offset for segment in owner.log.segments} - bases)
             break
-        owner.reopen(clean=False, disk=owner.disk.after_crash(Loss.TORN, Random(crash)))
-        assert offsets(owner.log) == list(range(96)), crash
+        crashed = owner.disk
+        for seed in range(crash * 4, crash * 4 + 4):
+            owner.reopen(clean=False, disk=crashed.after_crash(loss, Random(seed)))
+            assert offsets(owner.log) == list(range(96)), seed
         crash += 1
     assert splits
     assert crash > 40
+
+
+def half_swapped(source: CompactedLog) -> list[SimulatedDisk]:
+    """What a crash leaves of the first swap, in each state that is on the device at some time."""
+    found: dict[tuple[str, ...], SimulatedDisk] = {}
+    owner, crash, swaps = source.twin(), 0, 0
+    while swaps < 2:
+        owner = source.twin()
+        owner.disk.crash_at = len(owner.disk.calls) + crash
+        with suppress(Crashed):
+            owner.compact()
+        left = owner.disk.after_crash(Loss.ALL, Random(0))
+        names = tuple(left.names(FOLDER))
+        if any(name.endswith(".swap") for name in names):
+            found.setdefault(names, left)
+        swaps = sum(path.endswith(".log.swap") for _, path in owner.disk.calls) // 2
+        crash += 1
+    return list(found.values())
+
+
+def test_c7_a_start_that_dies_while_it_finishes_a_swap_loses_nothing() -> None:
+    source = log_that_splits()
+    states = half_swapped(source)
+    assert len(states) >= 3
+    for disk in states:
+        calls, ended = 0, False
+        while not ended:
+            for seed in range(12):
+                owner = source.twin()
+                dying = deepcopy(disk)
+                dying.crash_at = calls
+                with suppress(Crashed):
+                    owner.reopen(clean=False, disk=dying)
+                    ended = True
+                left = dying.after_crash(Loss.HOLES, Random(seed * 1000 + calls))
+                owner.reopen(clean=False, disk=left)
+                assert offsets(owner.log) == list(range(96)), (seed, calls)
+            calls += 1

@@ -126,7 +126,7 @@ def swap(disk: Disk, folder: str, bases: list[Offset], replaced: list[str]) -> t
     for base in sorted(bases, reverse=True):
         for path in _paths(disk, folder, base, FileState.CLEANED):
             disk.rename(path, path.removesuffix(FileState.CLEANED) + FileState.SWAP)
-    disk.sync_folder(folder)
+        disk.sync_folder(folder)
     marked = mark_deleted(disk, replaced)
     disk.sync_folder(folder)
     for base in sorted(bases):

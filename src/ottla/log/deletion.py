@@ -51,10 +51,23 @@ def remove_all(disk: Disk, paths: Iterable[str]) -> None:
             disk.remove(path)
 
 
-def remove_segments(disk: Disk, segments: Sequence[Segment]) -> None:
-    """Remove segments, the last one first: what is left at any time is the beginning of a log."""
+def remove_segments(disk: Disk, folder: str, segments: Sequence[Segment]) -> None:
+    """Remove segments, the last one first: what is left at any time is the beginning of a log.
+
+    A file system owes no order to those who do not wait for each.
+    """
     for segment in reversed(segments):
         remove_all(disk, live_paths(disk, segment))
+        disk.sync_folder(folder)
+
+
+def mark_segments_deleted(disk: Disk, folder: str, segments: Iterable[Segment]) -> tuple[str, ...]:
+    """Rename segments, the first one first: what is left at any time is the end of a log."""
+    marked: list[str] = []
+    for segment in segments:
+        marked += mark_deleted(disk, live_paths(disk, segment))
+        disk.sync_folder(folder)
+    return tuple(marked)
 
 
 def remove_folder(disk: Disk, path: str) -> None:

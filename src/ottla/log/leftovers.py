@@ -45,10 +45,12 @@ def tidy(disk: Disk, folder: str) -> Inventory:
             disk.remove(f"{folder}/{name}")
         elif name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
             notes.append(f"{name} is not a file of the log and is left alone")
-    doomed = _doomed(found, notes)
-    for name in doomed:
-        disk.remove(f"{folder}/{name}")
-        del found[name]
+    for names in _doomed(found, notes):
+        for name in names:
+            disk.remove(f"{folder}/{name}")
+            del found[name]
+        if names:
+            disk.sync_folder(folder)
     if any(file.state is FileState.SWAP for file in found.values()):
         found = _finish_swap(disk, folder, found, notes)
     bases = sorted(file.offset for file in found.values() if file.kind is Kind.RECORDS)
@@ -60,20 +62,26 @@ def tidy(disk: Disk, folder: str) -> Inventory:
     return Inventory(bases, sorted(snapshots), notes)
 
 
-def _doomed(found: dict[str, OffsetFile], notes: list[str]) -> list[str]:
-    """Deleted files, and those of a cleaning that was not finished.
+def _doomed(found: dict[str, OffsetFile], notes: list[str]) -> tuple[list[str], list[str]]:
+    """Deleted files, and those of a cleaning that was not finished: what goes first, and the rest.
 
     Segments are renamed from `.cleaned` to `.swap` from the last one down. So where one is still
-    `.cleaned`, those that were renamed before it do not replace anything.
+    `.cleaned`, those that were renamed before it do not replace anything. They go before it: else
+    they would look finished.
     """
     cleaned = [file.offset for file in found.values() if file.state is FileState.CLEANED]
-    doomed: list[str] = []
-    for name, file in sorted(found.items()):
-        incomplete = file.state is FileState.SWAP and cleaned and file.offset >= min(cleaned)
-        if file.state in (FileState.DELETED, FileState.CLEANED) or incomplete:
-            doomed.append(name)
-            notes.append(f"{name} was left behind and is removed")
-    return doomed
+    incomplete = [
+        name
+        for name, file in sorted(found.items())
+        if file.state is FileState.SWAP and cleaned and file.offset >= min(cleaned)
+    ]
+    others = [
+        name
+        for name, file in sorted(found.items())
+        if file.state in (FileState.DELETED, FileState.CLEANED)
+    ]
+    notes += [f"{name} was left behind and is removed" for name in (*incomplete, *others)]
+    return incomplete, others
 
 
 def _finish_swap(
@@ -94,6 +102,7 @@ def _finish_swap(
         if file.state is FileState.LIVE and replaced:
             disk.remove(f"{folder}/{name}")
             del found[name]
+    disk.sync_folder(folder)
     # The records last: as long as they are to be swapped, all of this is done again.
     for name, file in sorted(swapped.items(), key=lambda item: item[1].kind is Kind.RECORDS):
         new = offset_file(file.offset, file.kind)

@@ -19,7 +19,13 @@ from ottla.log.aborted import AbortedTransaction
 from ottla.log.completion import uninterrupted
 from ottla.log.cut import Cut, place_of_cut
 from ottla.log.damage import format_damage
-from ottla.log.deletion import Doomed, live_paths, mark_deleted, remove_all, remove_segments
+from ottla.log.deletion import (
+    Doomed,
+    mark_deleted,
+    mark_segments_deleted,
+    remove_all,
+    remove_segments,
+)
 from ottla.log.disk import File, staged, write_atomically
 from ottla.log.epochs import EpochEnd, EpochHistory
 from ottla.log.facts import segment_facts
@@ -186,7 +192,7 @@ class PartitionLog(ScrubbedLog):
         doomed = self.snapshots.forget(above=cut.end_offset)
 
         def on_the_device() -> None:
-            remove_segments(self.disk, dropped)
+            remove_segments(self.disk, self.folder, dropped)
             kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX)
             remove_all(self.disk, [*doomed, *map(segment.path, kinds)])
             self.disk.sync_folder(self.folder)
@@ -239,7 +245,7 @@ class PartitionLog(ScrubbedLog):
         doomed = self.snapshots.forget(above=-1)
 
         def on_the_device() -> None:
-            remove_segments(self.disk, dropped)
+            remove_segments(self.disk, self.folder, dropped)
             remove_all(self.disk, doomed)
             self.disk.sync_folder(self.folder)
             tell()
@@ -289,10 +295,8 @@ class PartitionLog(ScrubbedLog):
             damage = format_damage(self.segments)
 
             def on_the_device() -> tuple[str, ...]:
-                paths = [path for one in removed for path in live_paths(self.disk, one)]
-                marked = mark_deleted(self.disk, [*paths, *snapshots])
-                self.disk.sync_folder(self.folder)
-                return marked
+                segments = mark_segments_deleted(self.disk, self.folder, removed)
+                return (*segments, *mark_deleted(self.disk, snapshots))
 
             self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
             await self._tell_damage(damage)

@@ -148,7 +148,7 @@ class _Opening:
         anew = self.log_start > end
         if anew:
             self.notes.append(f"the log ends at {end} and starts at {self.log_start}: begun anew")
-            remove_segments(self.disk, self.segments)
+            remove_segments(self.disk, self.folder, self.segments)
             remove_all(self.disk, self.snapshots.forget(above=-1))
             self.rebuilt.clear()
             self._begin_at(self.log_start)
@@ -334,8 +334,7 @@ class _Opening:
         for segment in segments:
             self.notes.append(f"{segment.file.path}: dropped")
         if segments:
-            remove_segments(self.disk, segments)
-            self.disk.sync_folder(self.folder)  # or they come back behind a gap
+            remove_segments(self.disk, self.folder, segments)
             self.segments = [segment for segment in self.segments if segment not in segments]
 
     # Damage.

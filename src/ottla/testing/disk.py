@@ -1,9 +1,10 @@
 """A disk in memory that loses what was not synced, tears writes, fills up, fails and rots.
 
 Invariant: after `crash` a file holds what was synced, and of what was done to it since then some
-part that its mode allows; a name that was not synced is the old or the new one, and changes of
-names reach the device in their order. Everything else is as on a real disk, so the log cannot
-tell the difference.
+part that its mode allows; a name that was not synced is the old or the new one. Changes of names
+reach the device in their order or, where there are holes, each by itself: a file system owes no
+order to those who do not sync. Everything else is as on a real disk, so the log cannot tell the
+difference.
 
 Calls are counted. A crash can be ordered at any of them: the call is not done, Crashed goes up
 through everything, and no later call is done either.
@@ -11,27 +12,19 @@ through everything, and no later call is done either.
 
 from collections.abc import Callable, Coroutine, Sequence
 from copy import copy
-from enum import Enum
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Room
 from ottla.protocol.primitives import Buffer
+from ottla.testing.content import Content, Cut, Loss, Write
 
 T = TypeVar("T")
 
 
 class Crashed(BaseException):
     """The power went out. Not an Exception: nothing in the log may catch it."""
-
-
-class Loss(Enum):
-    """What becomes of writes that were not synced."""
-
-    ALL = "nothing of them is there"
-    TORN = "some are there, the last of these in part"
-    HOLES = "any of them are there, in whole or in part, with zeros where others should be"
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -44,72 +37,17 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits for something that is not simulated")
 
 
-class _Write(NamedTuple):
-    position: int
-    data: bytes
-
-
-class _Cut(NamedTuple):
-    size: int
-
-
 class _Naming(NamedTuple):
     """A name that got a file or lost it; those of one call reach the device together."""
 
     path: str
-    node: "_Node | None"
-
-
-class _Node:
-    """A file's content: as it is, as it is on the device, and what lies between."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.synced = b""
-        self.pending: list[_Write | _Cut] = []
-
-    def do(self, change: _Write | _Cut) -> None:
-        _apply(self.data, change)
-        self.pending.append(change)
-
-    def sync(self) -> None:
-        self.synced = bytes(self.data)
-        self.pending.clear()
-
-    def after(self, loss: Loss, random: Random) -> bytes:
-        data = bytearray(self.synced)
-        if loss is Loss.TORN and self.pending:
-            kept = random.randrange(len(self.pending) + 1)
-            for number, change in enumerate(self.pending[:kept]):
-                _apply(data, _torn(change, random) if number == kept - 1 else change)
-        elif loss is Loss.HOLES:
-            for change in self.pending:
-                if random.random() < 0.7:
-                    _apply(data, _torn(change, random) if random.random() < 0.3 else change)
-        return bytes(data)
-
-
-def _apply(data: bytearray, change: _Write | _Cut) -> None:
-    if isinstance(change, _Cut):
-        del data[change.size :]
-        data.extend(bytes(change.size - len(data)))
-        return
-    end = change.position + len(change.data)
-    if end > len(data):
-        data.extend(bytes(end - len(data)))
-    data[change.position : end] = change.data
-
-
-def _torn(change: _Write | _Cut, random: Random) -> _Write | _Cut:
-    if isinstance(change, _Cut):
-        return change
-    return _Write(change.position, change.data[: random.randrange(len(change.data) + 1)])
+    node: "Content | None"
 
 
 class SimulatedFile:
     """A file of a simulated disk."""
 
-    def __init__(self, disk: "SimulatedDisk", path: str, node: _Node) -> None:
+    def __init__(self, disk: "SimulatedDisk", path: str, node: Content) -> None:
         self._disk = disk
         self._node = node
         self._path = path
@@ -135,7 +73,7 @@ class SimulatedFile:
         if self._broken:
             raise StorageFailure(f"{self._path}: broken by an earlier failure")
         self._disk.check_room(position + len(data) - len(self._node.data), self._path)
-        self._node.do(_Write(position, data))
+        self._node.do(Write(position, data))
         return position + len(data)
 
     def read(self, position: int, size: int) -> bytes:
@@ -149,7 +87,7 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         """Cut the file."""
         self._disk.call("truncate", self._path)
-        self._node.do(_Cut(size))
+        self._node.do(Cut(size))
 
     def renamed(self, path: str) -> None:
         """Go by another name from now on."""
@@ -191,11 +129,11 @@ class SimulatedDisk:
         self.crash_at: int | None = None  # the number of the call that is not done any more
         self.fails: Callable[[str, str], bool] = lambda what, path: False
         self.now_ms = 0
-        self._files: dict[str, _Node] = {}
+        self._files: dict[str, Content] = {}
         self._folders: set[str] = {"/"}
         self._locks: set[str] = set()
         # Names as they are on the device, and what was done to names since.
-        self._synced_names: dict[str, _Node] = {}
+        self._synced_names: dict[str, Content] = {}
         self._pending_names: list[tuple[str, list[_Naming]]] = []  # by folder
         self._modified_ms: dict[str, int] = {}
 
@@ -224,7 +162,7 @@ class SimulatedDisk:
             if _folder(path) not in self._folders:
                 raise _missing("open", path)
             self.call("create", path)
-            self._name(_Naming(path, _Node()))
+            self._name(_Naming(path, Content()))
         if path not in self._files:
             raise FileNotFoundError(path)
         return SimulatedFile(self, path, self._files[path])
@@ -335,15 +273,26 @@ class SimulatedDisk:
     def after_crash(self, loss: Loss, random: Random) -> "SimulatedDisk":
         """The disk as a machine finds it when it starts again."""
         names = dict(self._synced_names)
-        kept = 0 if loss is Loss.ALL else random.randrange(len(self._pending_names) + 1)
-        for _, namings in self._pending_names[:kept]:
-            _set(names, namings)
-        found: dict[str, _Node] = {}
+        for namings in self._surviving(loss, random):
+            # A file whose earlier name did not survive was not renamed from there.
+            if len(namings) == 1 or names.get(namings[0].path) is namings[1].node:
+                _set(names, namings)
+        found: dict[str, Content] = {}
         for path, node in names.items():
-            survivor = found[path] = _Node()
+            survivor = found[path] = Content()
             survivor.data = bytearray(node.after(loss, random))
             survivor.sync()
         return self._next(found, dict(found), [])
+
+    def _surviving(self, loss: Loss, random: Random) -> list[list[_Naming]]:
+        """The changes of names that reached the device though nobody waited for it."""
+        pending = [namings for _, namings in self._pending_names]
+        if loss is Loss.ALL:
+            return []
+        if loss is Loss.TORN:
+            return pending[: random.randrange(len(pending) + 1)]
+        chance = random.random()
+        return [namings for namings in pending if random.random() < chance]
 
     def after_kill(self) -> "SimulatedDisk":
         """The disk as the next process finds it when only the last one ended: nothing is lost.
@@ -355,8 +304,8 @@ class SimulatedDisk:
 
     def _next(
         self,
-        files: dict[str, _Node],
-        synced_names: dict[str, _Node],
+        files: dict[str, Content],
+        synced_names: dict[str, Content],
         pending_names: list[tuple[str, list[_Naming]]],
     ) -> "SimulatedDisk":
         """The same disk with other content, for the next process."""
@@ -366,8 +315,8 @@ class SimulatedDisk:
 
     def renew(
         self,
-        files: dict[str, _Node],
-        synced_names: dict[str, _Node],
+        files: dict[str, Content],
+        synced_names: dict[str, Content],
         pending_names: list[tuple[str, list[_Naming]]],
     ) -> None:
         """Be as found by a new process: nothing is ordered, held or counted."""
@@ -384,7 +333,7 @@ class SimulatedDisk:
         self._modified_ms = dict(self._modified_ms)
 
 
-def _set(names: dict[str, _Node], namings: Sequence[_Naming]) -> None:
+def _set(names: dict[str, Content], namings: Sequence[_Naming]) -> None:
     for path, node in namings:
         if node is None:
             names.pop(path, None)
