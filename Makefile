@@ -24,8 +24,8 @@ $(VENV)/.built: $(VENV)/.installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.p
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## start a broker on 127.0.0.1:9092, its data in ./.ottla; Ctrl-C stops it
-	@exec $(BIN)/ottla dev
+run: setup ## start a broker on 127.0.0.1:9092, data in ./.ottla (ARGS="--port 9093"); Ctrl-C stops it
+	@exec $(BIN)/ottla dev $(ARGS)
 
 tour: setup ## show the protocol, the records and the log without a broker
 	@$(BIN)/ottla version

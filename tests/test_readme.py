@@ -1,6 +1,8 @@
 """What the README shows works as it is shown."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,20 @@ def test_the_commands_of_the_readme_are_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for command in set(re.findall(r"\bmake ([a-z]+)\b", README)):
         assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
+
+
+def test_make_run_hands_on_what_the_broker_takes() -> None:
+    (shown,) = re.findall(r"`make run ARGS=\"(.*?)\"`", README)
+    command = ["make", "--dry-run", "--assume-old=setup", "run", f"ARGS={shown}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"ottla dev {shown}" in done.stdout
+
+
+def test_the_page_and_the_help_agree_on_how_an_adoption_is_undone() -> None:
+    words = "until an ottla broker has served from"
+    command = [str(Path(sys.executable).parent / "ottla"), "log", "adopt", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for text in (told, (ROOT / "docs" / "adopt.md").read_text()):
+        plain = re.sub(r"[^a-z]+", " ", text.lower())
+        assert words in plain
+        assert "as long as nothing was produced" not in plain

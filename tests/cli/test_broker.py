@@ -1,6 +1,7 @@
 """`ottla broker` and `ottla dev` as processes, with a client that is not ours."""
 
 import asyncio
+import os
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ import kafka
 import pytest
 
 from broker.event_log import read_json, read_text
+from broker.test_listeners import needs_ipv6
 from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
@@ -34,7 +36,11 @@ class Running:
 
 @contextmanager
 def dev(
-    folder: Path, *overrides: str, log_format: str = "text", open_files: int | None = None
+    folder: Path,
+    *overrides: str,
+    log_format: str = "text",
+    open_files: int | None = None,
+    path: str | None = None,
 ) -> Generator[Running]:
     options = [word for one in overrides for word in ("--override", one)]
     command = [OTTLA, "dev", "--port", "0", "--data", str(folder), "--log-format", log_format]
@@ -42,6 +48,7 @@ def dev(
         command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
     process = subprocess.Popen(
         [*command, *options],
+        env=None if path is None else {**os.environ, "PATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -282,3 +289,33 @@ def test_a_broker_ends_with_1_when_all_its_data_directories_have_failed(tmp_path
     assert told.startswith("all data directories have failed: ")
     assert f"{one} (" in told
     assert f"{two} (" in told
+
+
+@needs_ipv6
+def test_an_ipv6_address_is_told_as_it_is_typed(tmp_path: Path) -> None:
+    settings = ("listeners=PLAINTEXT://[::1]:0", "ottla.metrics.listener=[::1]:0")
+    with dev(tmp_path, *settings) as running:
+        assert re.fullmatch(r"\[::1\]:\d+", running.address)
+        running.stop()
+        assert running.process.stdout is not None
+        assert running.process.stderr is not None
+        told, logged = running.process.stdout.read(), running.process.stderr.read()
+    assert f"kcat -b {running.address} " in told
+    assert "  metrics  http://[::1]:" in told
+    assert "http://[::1]:" in logged
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as holder:
+        port = holder.getsockname()[1]
+        taken = f"listeners=PLAINTEXT://[::1]:{port}"
+        code, told = refused("dev", "--data", str(tmp_path), "--override", taken)
+        assert code == 1
+        assert f"[::1]:{port} is taken" in told
+
+
+def test_what_is_told_can_be_typed_also_where_the_command_is_not_found(tmp_path: Path) -> None:
+    with dev(tmp_path, path="/usr/bin:/bin") as running:
+        running.stop()
+        assert running.process.stdout is not None
+        told = running.process.stdout.read()
+    (command,) = re.findall(r"  files    (.*)", told)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

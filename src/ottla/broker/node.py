@@ -279,13 +279,13 @@ class Node:
             who = occupant(int(port))
             _LOG.warning(
                 "metrics are not shown",
-                {"listener": f"{host}:{port}", "reason": str(error)}
+                {"listener": str(Address(host, int(port))), "reason": str(error)}
                 | ({"who": who} if who else {}),
             )
             return
         self._exit.callback(server.close)
         self.metrics = Address(host or "localhost", opened)
-        _LOG.info("metrics shown", {"url": f"http://{self.metrics.host}:{opened}/metrics"})
+        _LOG.info("metrics shown", {"url": f"http://{self.metrics}/metrics"})
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on beside the others until the broker stops."""

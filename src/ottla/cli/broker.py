@@ -3,7 +3,9 @@
 What does the work is imported when it is used: other commands start without it.
 """
 
+import os
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -67,15 +69,14 @@ def dev(
     ]
 
     def explain(node: "Node") -> None:
-        address = next(iter(node.addresses.values()))
-        where = f"{address.host}:{address.port}"
+        where = next(iter(node.addresses.values()))
         typer.echo(
             f"Ottla listens on {where}. Its data are in {data.absolute()}. Ctrl-C stops it.\n"
             f"\n"
             f"  Python   KafkaProducer(bootstrap_servers='{where}').send('events', b'hello')\n"
             f"  kcat     kcat -b {where} -t events -C -e\n"
             f"  Kafka    kafka-topics.sh --bootstrap-server {where} --list\n"
-            f"  files    ottla log dump {shlex.quote(str(data / 'data'))}\n"
+            f"  files    {_command()} log dump {shlex.quote(str(data / 'data'))}\n"
             f"{_metrics(node)}"
             f"\n"
             f"There is no authentication yet: use it on trusted networks only."
@@ -87,7 +88,14 @@ def dev(
 def _metrics(node: "Node") -> str:
     """The line about metrics, where there are any."""
     page = node.metrics
-    return "" if page is None else f"  metrics  http://{page.host}:{page.port}/metrics\n"
+    return "" if page is None else f"  metrics  http://{page}/metrics\n"
+
+
+def _command() -> str:
+    """What to type for `ottla` here: its path, unless the shell finds it."""
+    from shutil import which
+
+    return "ottla" if which("ottla") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
 def _run(

@@ -123,9 +123,9 @@ def adopt(
     """Take over the data of a stopped Kafka that was a single broker.
 
     Its topics keep their ids, records, settings and the offsets that groups have committed. The
-    logs stay as they are; what is added is one file in the first directory, and without it Kafka
-    can have its data back, as long as nothing was produced here. Exit code: 0 when it is done or
-    could be, 1 when it is refused, 2 for a wrong use.
+    logs stay as they are. What is added is one file in the first directory; removing it undoes the
+    adoption, until an Ottla broker has served from there. Exit code: 0 when it is done or could
+    be, 1 when it is refused, 2 for a wrong use.
     """
     from ottla.cli.log_adopt import run
 

@@ -78,9 +78,7 @@ def _registration(broker: Broker, protocols: dict[str, str], now_ms: int) -> byt
         "port": first.port,
         "jmx_port": -1,
         "timestamp": str(now_ms),
-        "endpoints": [
-            f"{name}://{address.host}:{address.port}" for name, address in broker.addresses.items()
-        ],
+        "endpoints": [f"{name}://{address}" for name, address in broker.addresses.items()],
         "listener_security_protocol_map": protocols,
         "features": {},
         **({"rack": broker.rack} if broker.rack is not None else {}),

@@ -122,11 +122,11 @@ def _identity(config: Config) -> Iterator[Finding]:
 
 def _directories(config: Config) -> Iterator[Finding]:
     for setting, paths in (
-        (broker.LOG_DIRS, config[broker.LOG_DIRS]),
+        (broker.LOG_DIRS, config[broker.LOG_DIRS] or ()),
         (broker.LOG_DIR, config[broker.LOG_DIR]),
     ):
         seen: dict[str, str] = {}
-        for given in paths or ():
+        for given in paths:
             other = seen.setdefault(normpath(given), given)
             if other != given:
                 what = f'found "{given}" and "{other}", valid: each directory once'

@@ -68,7 +68,8 @@ class Listener:
         try:
             self._server = await self._network.hold(self._connection, host, port, backlog)
         except OSError as error:
-            where = f"{host or 'all addresses'}:{port}"
+            shown = f"[{host}]" if host and ":" in host else host
+            where = f"{shown or 'all addresses'}:{port}"
             if error.errno == errno.EADDRINUSE:
                 raise AddressTaken(where, port) from error
             raise OttlaError(f"cannot listen on {where}: {error.strerror or error}") from error
