@@ -1,8 +1,9 @@
 """Pages over HTTP: what is answered, and what a visitor may cost."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPConnection
 
@@ -101,22 +102,74 @@ def test_a_request_in_pieces_is_answered_once() -> None:
     run(scenario)
 
 
-def test_who_says_nothing_is_sent_away_and_too_many_are_not_let_in(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pages, "VISIT_SECONDS", 3.0)
+def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "VISIT_SECONDS", 0.3)
 
     async def scenario() -> None:
         async with served() as (server, port):
-            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(VISITORS_MAX)]
-            while len(server.visits) < VISITORS_MAX:
-                await asyncio.sleep(0)
-            extra = await asyncio.open_connection("127.0.0.1", port)
-            extra[1].write(b"GET /there HTTP/1.1\r\n\r\n")
-            for reader, writer in (extra, *silent):
-                assert await closed(reader)
-                writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /the")
+            assert await closed(reader)
+            writer.close()
             assert not server.visits
-            assert b"200 OK" in await told(port, b"GET /there HTTP/1.1\r\n\r\n")
+
+    run(scenario)
+
+
+def test_many_who_say_nothing_keep_nobody_out() -> None:
+    async def scenario() -> None:
+        async with served() as (server, port):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+            for _, writer in silent:
+                writer.write(b"GET /the")
+            for _ in range(5):
+                assert b"200 OK" in await told(port, b"GET /there HTTP/1.1\r\n\r\n")
+                assert len(server.visits) <= VISITORS_MAX
+            for _, writer in silent:
+                writer.close()
+
+    run(scenario)
+
+
+def test_who_has_asked_stays_while_there_are_others_to_go() -> None:
+    size = 20_000_000
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        server = PageServer({"/large": lambda: Page("x" * size)})
+        port = await server.open(TcpNetwork(), "127.0.0.1", 0)
+
+        async def come() -> socket.socket:
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            await loop.sock_connect(one, ("127.0.0.1", port))
+            return one
+
+        async def ask() -> socket.socket:
+            """Ask for more than the sockets hold, and take the first byte."""
+            one = await come()
+            await loop.sock_sendall(one, b"GET /large HTTP/1.1\r\n\r\n")
+            assert await loop.sock_recv(one, 1) == b"H"
+            return one
+
+        async def rest(one: socket.socket) -> int:
+            count = 0
+            with suppress(ConnectionError):
+                while data := await loop.sock_recv(one, 1 << 20):
+                    count += len(data)
+            return count
+
+        with ExitStack() as stack:
+            first = await ask()
+            for _ in range(2 * VISITORS_MAX):
+                await come()
+            for _ in range(VISITORS_MAX - 1):
+                await ask()
+            assert len(server.visits) == VISITORS_MAX
+            assert all(visit.answered for visit in server.visits)
+            # Where all have asked, it is the oldest who goes.
+            assert await rest(await ask()) > size
+            assert await rest(first) < size
+            server.close()
 
     run(scenario)

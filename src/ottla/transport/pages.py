@@ -2,7 +2,8 @@
 
 Invariant: a visitor is answered once and the connection is closed. It may send REQUEST_BYTES_MAX
 bytes and stay for VISIT_SECONDS, and there are VISITORS_MAX at a time: whatever comes, that is what
-it costs. What is asked for is looked up, never a path of the machine.
+it costs. When one more comes, another has to go, and rather one that has asked nothing yet: so
+those who say nothing keep nobody out. What is asked for is looked up, never a path of the machine.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class PageServer:
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages
-        self.visits: set[_Visit] = set()
+        self.visits: dict[_Visit, None] = {}  # in the order in which they came
         self._server: Server | None = None
 
     async def open(self, network: Network, host: str | None, port: int) -> int:
@@ -46,6 +47,14 @@ class PageServer:
         self._server = await network.hold(lambda: _Visit(self), host, port, VISITORS_MAX)
         await self._server.start()
         return self._server.port
+
+    def enter(self, visit: "_Visit") -> None:
+        """Let somebody in, be it in the place of another."""
+        if len(self.visits) >= VISITORS_MAX:
+            gone = next((one for one in self.visits if not one.answered), next(iter(self.visits)))
+            del self.visits[gone]
+            gone.leave()
+        self.visits[visit] = None
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -61,7 +70,7 @@ class _Visit(asyncio.Protocol):
     def __init__(self, server: PageServer) -> None:
         self._server = server
         self._asked = b""
-        self._answered = False
+        self.answered = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -69,16 +78,13 @@ class _Visit(asyncio.Protocol):
         """Somebody comes."""
         # uvloop's transports are no subclass of it, and do all that it does.
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._server.visits) >= VISITORS_MAX:
-            self.leave()
-            return
-        self._server.visits.add(self)
+        self._server.enter(self)
         self._deadline = asyncio.get_running_loop().call_later(VISIT_SECONDS, self.leave)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """And goes."""
         self._transport = None
-        self._server.visits.discard(self)
+        self._server.visits.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
 
@@ -89,7 +95,7 @@ class _Visit(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer when the head of the request is there; nothing behind it is of interest."""
-        if self._answered or self._transport is None:
+        if self.answered or self._transport is None:
             return
         self._asked += data
         if b"\r\n\r\n" in self._asked or b"\n\n" in self._asked:
@@ -117,7 +123,7 @@ class _Visit(asyncio.Protocol):
 
     def _answer(self, page: Page, with_text: bool = True) -> None:
         assert self._transport is not None
-        self._answered = True
+        self.answered = True
         body = page.text.encode("utf-8", "backslashreplace")
         head = (
             f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
