@@ -1,0 +1,43 @@
+"""A Java consumer that asks for the new group protocol (KIP-848) where there is the classic one.
+
+A Kafka with `group.coordinator.rebalance.protocols=classic` tells it so with an error that names
+the way out; ours tells the same, and the consumer does not wait for anything.
+"""
+
+import subprocess
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from compat.ottla_process import OttlaProcess, ottla_broker
+from judges.java import source_command
+from judges.kafka_broker import KafkaBroker
+from kafka_java import judge_needed, kafka_broker
+
+JUDGE = Path(__file__).with_name("ConsumerProtocolJudge.java")
+UNSUPPORTED = "UnsupportedVersionException true"
+TOLD = {
+    "subscribe": UNSUPPORTED,
+    "missing": UNSUPPORTED,
+    "pattern": UNSUPPORTED,
+    "re2": UNSUPPORTED,
+    "assign": "1",  # whoever chooses partitions needs no group,
+    "commit": "1 1",  # except to keep offsets
+}
+
+
+def running(server: str) -> AbstractContextManager[OttlaProcess | KafkaBroker]:
+    if server == "Ottla":
+        return ottla_broker()
+    return kafka_broker({"group.coordinator.rebalance.protocols": "classic"})
+
+
+@pytest.mark.parametrize("server", ["Ottla", "Kafka"])
+def test_a_consumer_of_the_new_protocol_is_told_to_use_the_classic_one(server: str) -> None:
+    with running(server) as broker:
+        with judge_needed():
+            command = source_command(JUDGE, broker.bootstrap)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    told = dict(line.split("\t", 1) for line in done.stdout.splitlines())
+    assert told == TOLD, done.stderr
