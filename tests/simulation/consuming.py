@@ -75,6 +75,10 @@ class Rejoin(Exception):
     """The member is not in the generation any more."""
 
 
+class Fenced(Exception):
+    """Another one has taken the place of this static member."""
+
+
 @dataclass
 class FetchSession:
     """A client's side of a fetch session."""
@@ -245,7 +249,11 @@ class Watcher:
 
 
 class Member:
-    """A consumer of a group: joins, reads, commits, and now and then stops without a word."""
+    """A consumer of a group: joins, reads, commits, and now and then stops without a word.
+
+    With an instance it is a static one: it does not leave, and whoever comes after it with the
+    same instance takes its place.
+    """
 
     def __init__(
         self,
@@ -255,6 +263,7 @@ class Member:
         name: str,
         topics: Sequence[str],
         topic_ids: dict[str, Uuid],
+        instance: str | None = None,
     ) -> None:
         self.random = Random(f"{world.seed} {group} {name}")
         self.world = world
@@ -263,8 +272,11 @@ class Member:
         self.name = name
         self.speaker = Speaker(world, name)
         self.fetcher = Fetcher(world, history, self.speaker, topic_ids)
+        self.instance = instance
         self.may_sleep = True
         self.stopping = False
+        self.is_outdated = False  # another one has come for the same instance
+        self.settled: tuple[int, frozenset[Place]] | None = None  # generation and share
         self._topics = list(topics)
         self._member_id = ""
         self._generation = -1
@@ -281,6 +293,8 @@ class Member:
                     await self._work()
             except Rejoin:
                 continue
+            except Fenced:
+                return
             except Gone:
                 await self.speaker.pause(0.1 + 0.4 * self.random.random())
         await self._leave()
@@ -292,12 +306,15 @@ class Member:
     # Joining.
 
     async def _join(self) -> None:
+        self.settled = None
+        sent_s = self.world.clock.elapsed_s()
         subscription = ConsumerProtocolSubscription(topics=self._topics)
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self._member_id,
+            group_instance_id=self.instance,
             protocol_type="consumer",
             protocols=[
                 JoinGroupRequestProtocol(name="range", metadata=encode_embedded(subscription, 1))
@@ -309,9 +326,16 @@ class Member:
             raise Rejoin
         await self._check(joined.error_code)
         self._member_id, self._generation = joined.member_id, joined.generation_id
+        if self.instance is not None:
+            now_s = self.world.clock.elapsed_s()
+            self.history.incarnated(self.group, self.instance, self._member_id, sent_s, now_s)
         assignments: list[SyncGroupRequestAssignment] = []
         self._shared_out = None
-        if joined.leader == joined.member_id:
+        if joined.skip_assignment:
+            # It led before it went, and all have their shares (KIP-814).
+            known = self.history.shared_out(self.group, self._generation)
+            self._shared_out = [place for place in self._places() if place in known]
+        elif joined.leader == joined.member_id:
             self._shared_out = self._places()
             assignments = self._assigned([one.member_id for one in joined.members])
         synced = await self.speaker.ask(
@@ -319,6 +343,7 @@ class Member:
                 group_id=self.group,
                 generation_id=self._generation,
                 member_id=self._member_id,
+                group_instance_id=self.instance,
                 protocol_type="consumer",
                 protocol_name="range",
                 assignments=assignments,
@@ -332,8 +357,10 @@ class Member:
         mine = [
             (one.topic, index) for one in assigned.assigned_partitions for index in one.partitions
         ]
-        self.history.synced(self.group, self._generation, self._member_id, mine)
+        who = self._member_id if self.instance is None else self.instance
+        self.history.synced(self.group, self._generation, who, mine)
         await self._begin(mine)
+        self.settled = self._generation, frozenset(mine)
 
     def _places(self) -> list[Place]:
         return [(t, n) for t in self._topics for n in range(self.history.counts[t])]
@@ -360,8 +387,10 @@ class Member:
         error = ErrorCode(code)
         if error is ErrorCode.NONE:
             return
+        if error is ErrorCode.FENCED_INSTANCE_ID and self.is_outdated:
+            raise Fenced
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            self._member_id = ""
+            self._member_id = ""  # or by a request of its own that was long under way
         elif error not in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
             # It is loading, nobody has asked for a coordinator yet, or the disk has failed: later.
             await self.speaker.ask(
@@ -403,7 +432,10 @@ class Member:
     async def _beat(self) -> None:
         answer = await self.speaker.ask(
             HeartbeatRequest(
-                group_id=self.group, generation_id=self._generation, member_id=self._member_id
+                group_id=self.group,
+                generation_id=self._generation,
+                member_id=self._member_id,
+                group_instance_id=self.instance,
             ),
             HeartbeatResponse,
         )
@@ -419,12 +451,13 @@ class Member:
             return
         numbers = {p: self.history.committing(self.group, p, o) for p, o in due.items()}
         newest = self.history.generations[self.group]
-        generation = self._generation
+        generation, replaced = self._generation, self._is_replaced()
         answer = await self.speaker.ask(
             OffsetCommitRequest(
                 group_id=self.group,
                 generation_id_or_member_epoch=generation,
                 member_id=self._member_id,
+                group_instance_id=self.instance,
                 topics=[
                     OffsetCommitRequestTopic(
                         name=topic,
@@ -447,6 +480,8 @@ class Member:
             for one in topic.partitions:
                 place = (topic.name, one.partition_index)
                 if one.error_code == ErrorCode.NONE:
+                    if replaced:
+                        self.history.wrong(f"{self.group}: {self.name} was replaced, and commits")
                     self.history.committed(self.group, place, numbers[place], generation, newest)
                     self._committed[place] = due[place]
                 else:
@@ -455,12 +490,18 @@ class Member:
                         ErrorCode.ILLEGAL_GENERATION,
                         ErrorCode.UNKNOWN_MEMBER_ID,
                         ErrorCode.REBALANCE_IN_PROGRESS,
+                        ErrorCode.FENCED_INSTANCE_ID,
                     ):
                         self.history.refused(self.group, place, numbers[place])
         await self._check(worst)
 
+    def _is_replaced(self) -> bool:
+        return self.instance is not None and self.history.is_replaced(
+            self.group, self.instance, self._member_id
+        )
+
     async def _leave(self) -> None:
-        if not self._member_id:
+        if not self._member_id or self.instance is not None:
             return
         try:
             await self.speaker.ask(

@@ -6,6 +6,7 @@ so whatever a client knows comes from before.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.ids import Uuid
 
@@ -77,6 +78,13 @@ class CommitHistory:
         return {self.acked, *self.open.values()}
 
 
+class Incarnation(NamedTuple):
+    """When a static member asked to be taken for its instance, and when it knew that it was."""
+
+    sent_s: float
+    answered_s: float
+
+
 class History:
     def __init__(self) -> None:
         self.violations: list[str] = []
@@ -88,6 +96,9 @@ class History:
         self.counts: dict[str, int] = {}  # partitions there are at least
         self.settings: dict[tuple[int, str, str], set[str | None]] = {}
         self.producer_ids: set[int] = set()
+        self.repeated: set[tuple[Place, bytes]] = set()  # by producers that have no id
+        self.shares: dict[tuple[str, int, str], frozenset[Place]] = {}
+        self.incarnations: dict[tuple[str, str], dict[str, Incarnation]] = {}  # by instance
         self.acknowledged = 0
         self.power_cuts = 0
         self._commit_number = 0
@@ -152,7 +163,7 @@ class History:
             self.wrong(f"{place}: offsets out of order: {offsets}")
         if not kind.compacted and offsets != list(range(log_start, end)):
             self.wrong(f"{place}: {log_start} to {end}, but there are {offsets}")
-        self._compare_producers(place, found)
+        self._compare_producers(place, found, whole=not kind.compacted and log_start == 0)
         there = {one.offset: one for one in found}
         last_of_key = {one.key: one.offset for one in found}
         for offset, acked in history.acked.items():
@@ -170,9 +181,13 @@ class History:
                 continue
             self.wrong(f"{place}: {record}, acknowledged at {offset}, is lost; ends at {end}")
 
-    def _compare_producers(self, place: Place, found: list[Found]) -> None:
+    def _compare_producers(self, place: Place, found: list[Found], *, whole: bool) -> None:
         last: dict[str, int] = {}
+        seen: set[bytes] = set()
         for one in found:
+            if (place, one.value) in self.repeated and (one.value in seen or not whole):
+                continue  # one more of it, or perhaps: the first may be gone
+            seen.add(one.value)
             name, _, number = one.value.decode().rpartition(" ")
             if int(number) == last.get(name, -1):
                 self.wrong(f"{place}: {one} is there twice")
@@ -183,12 +198,34 @@ class History:
     # Groups.
 
     def synced(self, group: str, generation: int, member: str, mine: Iterable[Place]) -> None:
-        """A member heard what is its own in a generation."""
+        """A member, or a static one's instance, heard what is its own in a generation."""
         self.generations[group] = max(self.generations.get(group, -1), generation)
-        for place in mine:
+        share = frozenset(mine)
+        before = self.shares.setdefault((group, generation, member), share)
+        if before != share:
+            self.wrong(f"{group}: {member} had {before} in {generation}, and has {share}")
+        for place in sorted(share):
             owner = self.owners.setdefault((group, generation, place), member)
             if owner != member:
                 self.wrong(f"{group}: {place} is {owner}'s and {member}'s in {generation}")
+
+    def incarnated(
+        self, group: str, instance: str, member: str, sent_s: float, answered_s: float
+    ) -> None:
+        """A static member was taken in under an id."""
+        known = self.incarnations.setdefault((group, instance), {})
+        known.setdefault(member, Incarnation(sent_s, answered_s))
+
+    def is_replaced(self, group: str, instance: str, member: str) -> bool:
+        """Whether another one came after a static member was in, and was taken for it."""
+        known = self.incarnations[group, instance]
+        return any(one.sent_s > known[member].answered_s for one in known.values())
+
+    def shared_out(self, group: str, generation: int) -> set[Place]:
+        """What members have heard that it is theirs in a generation."""
+        return {
+            place for name, number, place in self.owners if (name, number) == (group, generation)
+        }
 
     def committing(self, group: str, place: Place, offset: int) -> int:
         self._commit_number += 1

@@ -1,4 +1,4 @@
-"""Idempotent producers: they repeat a batch until they know what became of it."""
+"""Producers: they repeat a batch until they know what became of it, with an id or without."""
 
 from collections import defaultdict
 from random import Random
@@ -23,12 +23,20 @@ from simulation.history import History, Kind, Place, Sent
 from simulation.speaker import Gone, Speaker
 
 KEYS = 6
+ALL, LEADER = -1, 1
 BY_ID = 13
 
 
 class Producer:
     def __init__(
-        self, world: Simulation, history: History, name: str, kinds: dict[str, Kind]
+        self,
+        world: Simulation,
+        history: History,
+        name: str,
+        kinds: dict[str, Kind],
+        *,
+        acks: int = ALL,
+        idempotent: bool = True,
     ) -> None:
         self.random = Random(f"{world.seed} {name}")
         self.name = name
@@ -37,6 +45,8 @@ class Producer:
         self.kinds = kinds
         self.topic_ids: dict[str, Uuid] = {}
         self._world = world
+        self._acks = acks
+        self._idempotent = idempotent
         self._id = -1
         self._sequences: dict[Place, int] = defaultdict(int)
         self._numbers: dict[Place, int] = defaultdict(int)
@@ -62,12 +72,13 @@ class Producer:
             records.append(Sent(self.name, self._numbers[place], key, now_ms))
             self._numbers[place] += 1
         while True:
-            if self._id < 0:
+            if self._idempotent and self._id < 0:
                 await self._begin()
             data = self._batch(place, records)
             try:
                 answer = await self._send(place, data)
             except Gone:
+                self._note_repeat(place, records)
                 await self.speaker.pause(0.05 + 0.3 * self.random.random())
                 continue
             error = ErrorCode(answer.error_code)
@@ -79,10 +90,16 @@ class Producer:
             if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not kind.flushed:
                 self._id = -1  # what came before is lost: begin anew
             elif error in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+                self._note_repeat(place, records)  # it may be in the log, though not on the device
                 await self.speaker.pause(0.5)
             else:
                 self.history.wrong(f"{place}: {self.name} was told {error.name}")
                 return
+
+    def _note_repeat(self, place: Place, records: list[Sent]) -> None:
+        """Nobody can tell the repeat of a batch that has no id from another one."""
+        if not self._idempotent:
+            self.history.repeated |= {(place, record.value) for record in records}
 
     def forget(self, kind: Kind) -> None:
         """The topic is gone; one of the same name begins anew."""
@@ -113,6 +130,8 @@ class Producer:
         builder = BatchBuilder(compression=compression)
         for record in records:
             builder.append(record.timestamp_ms, record.key, record.value)
+        if not self._idempotent:
+            return builder.build()
         return builder.build(
             producer_id=self._id, producer_epoch=0, base_sequence=self._sequences[place]
         )
@@ -121,7 +140,7 @@ class Producer:
         version = self.random.choice((9, BY_ID))
         topic_id = self.topic_ids[place[0]]
         request = ProduceRequest(
-            acks=-1,
+            acks=self._acks,
             timeout_ms=5000,
             topic_data=[
                 TopicProduceData(

@@ -5,6 +5,7 @@ Everything is drawn from the seed: `run(seed)` is the same run every time.
 
 import asyncio
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -23,9 +24,16 @@ from ottla.testing.disk import Loss
 from ottla.testing.network import CALM, Weather
 from ottla.testing.simulation import SimulatedBroker, Simulation, simulate
 from simulation.administering import Administrator
-from simulation.consuming import FETCH_BY_NAME, Member, Watcher, committed, earliest
+from simulation.consuming import (
+    FETCH_BY_NAME,
+    SESSION_MS,
+    Member,
+    Watcher,
+    committed,
+    earliest,
+)
 from simulation.history import Found, History, Kind, Place
-from simulation.producing import Producer
+from simulation.producing import ALL, LEADER, Producer
 from simulation.speaker import Speaker
 
 SAFE = Kind("safe", 2, {"segment.ms": "4000"})
@@ -49,8 +57,13 @@ COMPACTED = Kind(
 )
 KINDS = {kind.name: kind for kind in (SAFE, LAZY, SHORT, COMPACTED)}
 GROUPS = {"red": ("safe", "lazy"), "blue": ("safe",)}
+# Groups and instances; a member with an instance is a static one.
+MEMBERS = (("red", None), ("red", "static"), ("blue", None))
+PRODUCERS = ((ALL, True), (LEADER, True), (LEADER, False))  # acks, and whether idempotent
+DIRECTORIES = ("/data", "/more")
 
 SETTINGS = (
+    f"log.dirs={','.join(DIRECTORIES)}",
     "log.flush.interval.messages=1",
     "offsets.topic.num.partitions=3",
     "offsets.topic.replication.factor=1",
@@ -101,6 +114,7 @@ class Stage:
         self.topic_ids: dict[str, Uuid] = {}
         self.administrator = Administrator(world, self.history, self.topic_ids)
         self.members: dict[Member, asyncio.Task[None]] = {}
+        self._outdated: dict[Member, asyncio.Task[None]] = {}  # others came for their instances
         self._names = 0
 
     async def play(self) -> None:
@@ -110,15 +124,18 @@ class Stage:
             await self.administrator.create(kind)
         world.network.weather = CALM if world.random.random() < 0.2 else Weather()
         until_s = world.clock.elapsed_s() + TROUBLE_SECONDS
-        producers = [Producer(world, self.history, f"p{n}", KINDS) for n in range(3)]
+        producers = [
+            Producer(world, self.history, f"p{n}", KINDS, acks=acks, idempotent=idempotent)
+            for n, (acks, idempotent) in enumerate(PRODUCERS)
+        ]
         for producer in producers:
             producer.topic_ids = self.topic_ids
         async with asyncio.TaskGroup() as group:
             for producer in producers:
                 group.create_task(producer.run(until_s))
             group.create_task(self.administrator.run(until_s, SAFE, SHORT))
-            for name in ("red", "red", "blue"):
-                self._join(name)
+            for name, instance in MEMBERS:
+                self._join(name, instance)
             group.create_task(self._come_and_go(until_s))
             places = [(kind.name, n) for kind in KINDS.values() for n in range(kind.partitions)]
             watcher = Watcher(world, self.history, places, self.topic_ids)
@@ -127,6 +144,7 @@ class Stage:
             world.network.weather = CALM
         for member in self.members:
             member.may_sleep = False
+        await self._bring_back()
         await self._lose_a_member()
         for kind in KINDS.values():
             for index in range(self.history.counts[kind.name]):
@@ -193,20 +211,29 @@ class Stage:
         self._cut_power()
 
     def _let_the_device_fail(self) -> None:
-        """Let some writes and syncs fail until the broker's end."""
+        """Let some writes and syncs fail until the broker's end, in one directory or in all."""
         self.failing_s = self.world.clock.elapsed_s()
         random = Random(self.world.random.random())
+        where = random.choice(("", *DIRECTORIES))
         self.broker.device.fails = lambda what, path: (
-            what in ("write", "sync") and random.random() < 0.2
+            what in ("write", "sync") and path.startswith(where) and random.random() < 0.2
         )
 
     # Members of groups.
 
-    def _join(self, group: str) -> None:
+    def _join(self, group: str, instance: str | None = None) -> Member:
         self._names += 1
-        name = f"m{self._names}"
-        member = Member(self.world, self.history, group, name, GROUPS[group], self.topic_ids)
+        member = Member(
+            self.world,
+            self.history,
+            group,
+            f"m{self._names}",
+            GROUPS[group],
+            self.topic_ids,
+            instance,
+        )
         self.members[member] = asyncio.get_running_loop().create_task(member.run())
+        return member
 
     async def _come_and_go(self, until_s: float) -> None:
         random = self.world.random
@@ -215,6 +242,9 @@ class Stage:
             member = random.choice(list(self.members))
             task = self.members.pop(member)
             self.world.trace.note("member", member.name)
+            if member.instance is not None:
+                await self._replace(member, task)
+                continue
             if random.random() < 0.5:
                 member.stopping = True
                 await task
@@ -223,10 +253,51 @@ class Stage:
                 await member.vanish()
             self._join(member.group)
 
+    async def _replace(self, member: Member, task: asyncio.Task[None]) -> None:
+        """Let a static member come back, soon or late, or while it still believes to be there."""
+        member.is_outdated = True
+        if self.world.random.random() < 0.4:
+            self._outdated[member] = task
+        else:
+            task.cancel()
+            await member.vanish()
+            await self.world.clock.sleep(self.world.random.choice((0.1, 1.0, 6.0)))
+        self._join(member.group, member.instance)
+
+    async def _bring_back(self) -> None:
+        """Let a static member go and come back within its session: nobody else notices."""
+        for member, task in self._outdated.items():
+            task.cancel()
+            await member.vanish()
+        before = await self._settled("red")
+        member = next(one for one in self.members if one.instance is not None)
+        self.members.pop(member).cancel()
+        await member.vanish()
+        await self.world.clock.sleep(SESSION_MS / 4000)
+        again = self._join(member.group, member.instance)
+        again.may_sleep = False
+        while again.settled is None:
+            await self.world.clock.sleep(0.1)
+        if again.settled != before[member]:
+            self.history.wrong(f"{before[member]} became {again.settled} for a static member")
+
+    async def _settled(self, group: str) -> Mapping[Member, object]:
+        """Wait until the members of a group are in one generation, for longer than a session."""
+        since_s = self.world.clock.elapsed_s()
+        known: Mapping[Member, object] = {}
+        while True:
+            now_s = self.world.clock.elapsed_s()
+            found = {one: one.settled for one in self.members if one.group == group}
+            generations = {one and one[0] for one in found.values()}
+            if found != known or None in generations or len(generations) > 1:
+                since_s, known = now_s, found
+            elif now_s - since_s > 1.25 * SESSION_MS / 1000:
+                return known
+            await self.world.clock.sleep(0.25)
+
     async def _lose_a_member(self) -> None:
-        """Let one of the larger group vanish, and nobody come for it, once all know their part."""
-        await self.world.clock.sleep(10)
-        member = next(one for one in self.members if one.group == "red")
+        """Let one of the larger group vanish, and nobody come for it."""
+        member = next(one for one in self.members if (one.group, one.instance) == ("red", None))
         self.members.pop(member).cancel()
         await member.vanish()
 

@@ -16,16 +16,20 @@ from ottla.coordination.journal import Journal
 from ottla.coordination.tree import Transaction
 from ottla.errors import ErrorCode
 from ottla.groups import coordinator as groups
+from ottla.groups import joining
 from ottla.groups.effects import TimerKind
 from ottla.groups.group import ClassicGroup
+from ottla.groups.rebalance import rebalance
+from ottla.groups.states import State
 from ottla.log import loading, recovery, soundness
+from ottla.log.appending import Appended
 from ottla.log.checking import Checking
 from ottla.log.directory import DataDirectory
-from ottla.log.disk import Disk
+from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochStart
 from ottla.log.flushing import FlushPlan
 from ottla.log.logs import Logs
-from ottla.log.names import LOG_START_OFFSETS
+from ottla.log.names import CLEAN_SHUTDOWN, LOG_START_OFFSETS
 from ottla.log.producers import Producers
 from ottla.log.recovery import open_log
 from ottla.log.segment import Segment
@@ -55,6 +59,23 @@ def repeats_are_recognised(patch: pytest.MonkeyPatch) -> None:
 def what_is_acknowledged_is_flushed(patch: pytest.MonkeyPatch) -> None:
     """Rule C5, where flush.messages asks for it."""
     patch.setattr(Partition, "must_flush", False)
+
+
+def what_the_leader_acknowledges_is_flushed(patch: pytest.MonkeyPatch) -> None:
+    """Rule C5 for acks=1, where flush.messages asks for it."""
+    append, asked = Partition.append, Partition.must_flush.fget
+    assert asked is not None
+    wanted: dict[str, int] = {}
+
+    def noting(self: Partition, *args: Any, acks: int, **options: Any) -> Appended:
+        wanted[repr(self)] = acks
+        return append(self, *args, acks=acks, **options)
+
+    def of_others(self: Partition) -> bool:
+        return wanted.get(repr(self)) != 1 and asked(self)
+
+    patch.setattr(Partition, "append", noting)
+    patch.setattr(Partition, "must_flush", property(of_others))
 
 
 def commits_are_answered_when_they_are_durable(patch: pytest.MonkeyPatch) -> None:
@@ -93,6 +114,20 @@ def a_log_is_checked_after_an_unclean_stop(patch: pytest.MonkeyPatch) -> None:
         return open_log(*args, **{**options, "clean": True})
 
     patch.setattr(loading, "open_log", trusting)
+
+
+def a_crash_is_not_taken_for_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
+    """Rule C2: the mark of a clean stop is gone before anything is written."""
+    begin = DataDirectory.begin
+
+    def keeping_the_mark(self: DataDirectory) -> None:
+        path = f"{self.path}/{CLEAN_SHUTDOWN}"
+        mark = read_whole(self.disk, path) if self.disk.exists(path) else None
+        begin(self)
+        if mark is not None:
+            write_atomically(self.disk, path, mark)
+
+    patch.setattr(DataDirectory, "begin", keeping_the_mark)
 
 
 def a_flush_covers_the_names_in_the_folder(patch: pytest.MonkeyPatch) -> None:
@@ -149,6 +184,31 @@ def a_commit_shows_its_generation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClassicGroup, "commit_problem", answering(ErrorCode.NONE))
 
 
+def a_static_member_that_was_replaced_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Rule F5."""
+    problem = ClassicGroup.commit_problem
+
+    def of_the_instance(
+        self: ClassicGroup, member: str, instance: str | None, generation: int, **options: Any
+    ) -> ErrorCode:
+        member = self.roster.static_id(instance) or member
+        return problem(self, member, instance, generation, **options)
+
+    patch.setattr(ClassicGroup, "commit_problem", of_the_instance)
+
+
+def a_static_member_that_is_back_in_time_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
+    """KIP-345: nobody else is asked to join again."""
+    replace_static = joining._replace_static_member  # pyright: ignore[reportPrivateUsage]
+
+    def rebalancing(group: ClassicGroup, event: Any, known: str, turn: Any) -> None:
+        replace_static(group, event, known, turn)
+        if group.state is State.STABLE:
+            rebalance(group, turn)
+
+    patch.setattr(joining, "_replace_static_member", rebalancing)
+
+
 def what_was_deleted_stays_deleted(patch: pytest.MonkeyPatch) -> None:
     """DeleteRecords stores the log start before it answers."""
     store = Logs.store
@@ -177,14 +237,18 @@ def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
 SWITCHES: list[Switch] = [
     repeats_are_recognised,
     what_is_acknowledged_is_flushed,
+    what_the_leader_acknowledges_is_flushed,
     commits_are_answered_when_they_are_durable,
     the_crc_counts_in_recovery,
     a_log_is_checked_after_an_unclean_stop,
+    a_crash_is_not_taken_for_a_clean_stop,
     a_flush_covers_the_names_in_the_folder,
     producers_are_learnt_from_the_log,
     coordination_is_on_the_device_when_it_answers,
     members_that_are_silent_are_put_out,
     a_commit_shows_its_generation,
+    a_static_member_that_was_replaced_is_fenced,
+    a_static_member_that_is_back_in_time_keeps_its_place,
     what_was_deleted_stays_deleted,
     a_producer_id_is_reserved_before_it_is_given,
     a_log_belongs_to_one_topic,
