@@ -291,7 +291,7 @@ def test_a_version_of_api_versions_from_the_future_is_told_what_there_is(wire: W
     assert struct.unpack(">ih", answer[:6]) == (1, ErrorCode.UNSUPPORTED_VERSION)
     told = ApiVersionsResponse.decode(answer[4:], 0)
     (known,) = told.api_keys
-    assert (known.api_key, known.min_version) == (18, 0)
+    assert (known.api_key, known.min_version, known.max_version) == (18, 0, 4)
     # And the connection goes on.
     assert wire.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
 

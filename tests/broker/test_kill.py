@@ -7,7 +7,7 @@ changes and deletes topics. The page cache survives a killed process, so acknowl
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -61,6 +61,7 @@ SETTINGS = (
     "replica.high.watermark.checkpoint.interval.ms=100",
     "log.flush.offset.checkpoint.interval.ms=100",
 )
+PATIENCE_S = 1800  # for everything together, on a machine that is busy with other things
 GONE = (OSError, EOFError, aiokafka.errors.KafkaError)
 
 # Any below: the client's types are not complete.
@@ -75,14 +76,15 @@ class Producing:
         self.acknowledged: dict[bytes, tuple[int, int]] = {}  # value: partition and offset
 
     async def run(self, address: str, stop: asyncio.Event) -> None:
-        producer: Any = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=address,
-            enable_idempotence=True,
-            linger_ms=2,
-            request_timeout_ms=60_000,
-            retry_backoff_ms=20,
+        producer = await started(
+            lambda: aiokafka.AIOKafkaProducer(
+                bootstrap_servers=address,
+                enable_idempotence=True,
+                linger_ms=2,
+                request_timeout_ms=PATIENCE_S * 1000,  # after which it would give a batch up
+                retry_backoff_ms=20,
+            )
         )
-        await started(producer)
         try:
             await self._send(producer, stop)
         finally:
@@ -147,33 +149,38 @@ class Consuming:
 
 
 async def consumer_of_group(address: str) -> Any:
-    consumer: Any = aiokafka.AIOKafkaConsumer(
-        TOPIC,
-        bootstrap_servers=address,
-        group_id=GROUP,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        retry_backoff_ms=20,
+    return await started(
+        lambda: aiokafka.AIOKafkaConsumer(
+            TOPIC,
+            bootstrap_servers=address,
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            retry_backoff_ms=20,
+        )
     )
-    await started(consumer)
-    return consumer
 
 
-async def started(client: Any) -> None:
-    """Start a client, also when the broker is killed meanwhile."""
+async def started(make: Callable[[], Any]) -> Any:
+    """A client that has started, also when the broker is killed meanwhile.
+
+    Each attempt takes a new one: one that failed on its way cannot be started again.
+    """
     while True:
+        client = make()
         try:
             await client.start()
         except GONE:
+            await ended(client)
             await asyncio.sleep(0.05)
         else:
-            return
+            return client
 
 
 async def ended(client: Any) -> None:
     """Stop a client, which without a broker would try for ever."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(client.stop(), 10)
+    with suppress(*GONE):
+        await asyncio.wait_for(client.stop(), 60)
 
 
 class Changing:
@@ -384,18 +391,24 @@ def test_what_was_acknowledged_survives_fifty_kills(tmp_path: Path) -> None:
         await check_resumes(broker.address, load.consumer, ends)
 
     with BrokerProcess(tmp_path, *SETTINGS) as broker:
-        asyncio.run(asyncio.wait_for(scenario(broker), 900))
-        assert broker.stop() == 0
+        try:
+            asyncio.run(asyncio.wait_for(scenario(broker), PATIENCE_S))
+            assert broker.stop() == 0
+        except BaseException:
+            print(*broker.log.read_text().splitlines()[-200:], sep="\n")  # pytest shows it
+            raise
 
 
 async def check_resumes(address: str, before: Consuming, ends: Counter[int]) -> None:
     """The next member goes on where the last one committed."""
     assert before.seen > 0
     consumer = await consumer_of_group(address)
-    while len(consumer.assignment()) < PARTITIONS:
+    positions: dict[Any, int] = {}
+    while len(positions) < PARTITIONS:
         await asyncio.sleep(0.01)
-    for one in consumer.assignment():
-        position = await consumer.position(one)
+        with suppress(aiokafka.errors.IllegalStateError):  # the group forms once more
+            positions = {one: await consumer.position(one) for one in consumer.assignment()}
+    for one, position in positions.items():
         assert before.committed[one.partition] <= position <= before.attempted[one.partition]
         assert position <= ends[one.partition]
     await consumer.stop()

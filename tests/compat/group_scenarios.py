@@ -261,6 +261,11 @@ def offsets(ask: Asker) -> None:
         ask(commit("offsets", "committed", generation=3, member_id="strange"), version)
         ask(commit("", "committed"), version)
         ask(OffsetCommitRequest(group_id="offsets", member_id="", topics=[]), version)
+        twice = commit("offsets", "committed")
+        twice.topics[0].partitions = [*twice.topics[0].partitions] * 2
+        ask(twice, version)
+        twice.member_id = "strange"
+        ask(twice, version)
     ask(commit("offsets", "", topic_id=STRANGER), 10)
     ask(commit("offsets", "", index=9, topic_id=topic_id), 10)
     for version in range(1, 8):

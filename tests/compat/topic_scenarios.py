@@ -1,6 +1,7 @@
 """What is asked about topics and the cluster: made, refused, described, changed, deleted."""
 
 from compat.asking import Asker
+from compat.config_scenarios import BROKER, DELETE, SET, change
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_partitions import (
@@ -282,6 +283,17 @@ def describe_log_dirs(ask: Asker) -> None:
     )
     ask.every(DescribeLogDirsRequest(topics=asked))
     ask.every(DescribeLogDirsRequest(topics=[]))
+    change(ask, BROKER, "1", ("cordoned.log.dirs", SET, "*"))
+    ask.until(
+        lambda answer: all(one.is_cordoned for one in answer.results),
+        DescribeLogDirsRequest(topics=[]),
+    )
+    ask.every(DescribeLogDirsRequest(topics=[]))
+    change(ask, BROKER, "1", ("cordoned.log.dirs", DELETE, None))
+    ask.until(
+        lambda answer: not any(one.is_cordoned for one in answer.results),
+        DescribeLogDirsRequest(topics=[]),
+    )
 
 
 SCENARIOS = (

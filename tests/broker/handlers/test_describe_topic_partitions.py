@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.test_metadata import without_brokers
+from broker.handlers.test_metadata import TOPIC_OPERATIONS, without_brokers
 from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
 from broker.test_node import create
-from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, BrokerId
 from ottla.protocol.messages.describe_topic_partitions import (

@@ -10,7 +10,6 @@ import pytest
 from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
 from broker.test_node import create
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, BrokerId, Uuid
@@ -27,6 +26,7 @@ from ottla.protocol.messages.metadata import (
 )
 
 VERSIONS = range(14)
+TOPIC_OPERATIONS, CLUSTER_OPERATIONS, NOT_ASKED = 3576, 8096, -(2**31)  # as Kafka answers
 STRANGER = Uuid(b"0123456789abcdef")
 
 
