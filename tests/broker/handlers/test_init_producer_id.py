@@ -97,7 +97,10 @@ def test_transactions_are_refused_for_good(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failure", [ConnectionLoss(), StorageFailure("the journal: EIO")])
 def test_while_no_ids_can_be_reserved_a_producer_asks_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
 ) -> None:
     async def scenario() -> None:
         async def fail(*args: object) -> None:
@@ -111,3 +114,4 @@ def test_while_no_ids_can_be_reserved_a_producer_asks_again(
             assert await init(client) == (0, 0, 0)
 
     run(scenario)
+    assert "no producer id" in caplog.messages
