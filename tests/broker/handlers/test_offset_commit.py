@@ -35,6 +35,7 @@ async def commit(
     member: Member = NOBODY,
     instance: str | None = None,
     metadata: str | None = "note",
+    retention_ms: int = -1,
 ) -> list[int]:
     """The error of each partition, named by the name or the id of its topic."""
     topics: dict[str | Uuid, list[int]] = {}
@@ -45,6 +46,7 @@ async def commit(
         generation_id_or_member_epoch=member.generation,
         member_id=member.id,
         group_instance_id=instance,
+        retention_time_ms=retention_ms,
         topics=[
             OffsetCommitRequestTopic(
                 name=topic if isinstance(topic, str) else "",
@@ -87,6 +89,27 @@ def test_what_is_committed_is_there_in_every_version(tmp_path: Path) -> None:
             # Without a note there is an empty one.
             assert await commit(client, 9, [("u", 0)], 7, metadata=None) == [0]
             assert await committed(client, "u", 0) == [(0, 7, 3, "")]
+
+    run(scenario)
+
+
+def test_an_offset_lives_as_long_as_an_old_client_says(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            offsets = running.state.coordinator("g").groups.ledger.offsets
+            for version in VERSIONS[:-1]:
+                for retention_ms in (5000, -1):
+                    before_ms = running.state.clock.now_ms()
+                    told = await commit(client, version, [("t", 0)], retention_ms=retention_ms)
+                    assert told == [0]
+                    (known,) = offsets.of("g").values()
+                    if version > 4 or retention_ms < 0:
+                        assert known.expires_ms is None, "as long as the broker keeps it"
+                    else:
+                        after_ms = running.state.clock.now_ms()
+                        assert known.expires_ms is not None
+                        assert before_ms <= known.expires_ms - retention_ms <= after_ms
 
     run(scenario)
 

@@ -7,7 +7,10 @@ from broker.members import grouped, settled
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.errors import ErrorCode
-from ottla.ids import ZERO_UUID, Uuid
+from ottla.groups.offsets import CommittedOffset
+from ottla.groups.records import offset_record
+from ottla.ids import ZERO_UUID, PartitionIndex, ProducerId, TopicPartition, Uuid
+from ottla.ids import Offset as LogOffset
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -189,6 +192,39 @@ def test_a_topic_that_is_not_there_is_told_by_its_id_alone(tmp_path: Path) -> No
             for version in (8, 9):
                 found = await batched(client, version, wanted("g", {"nowhere": [0]}))
                 assert found == {"g": (0, {"nowhere": {0: NOTHING}})}
+
+    run(scenario)
+
+
+def test_an_offset_that_a_transaction_may_change_is_not_told_to_who_wants_it_stable(
+    tmp_path: Path,
+) -> None:
+    """A log that a Kafka wrote may have the commits of an open transaction."""
+
+    async def scenario() -> None:
+        async with grouped(tmp_path) as running:
+            client = await running.client()
+            known = running.state.image.topics["t"].id
+            await commit(client, "t", 0, 5)
+            pending = offset_record(
+                "g", TopicPartition("t", PartitionIndex(0)), CommittedOffset(9, 3, "", 0)
+            )
+            ledger = running.state.coordinator("g").groups.ledger
+            ledger.replay(LogOffset(7), pending.key, pending.value, ProducerId(4))
+            for version in (7, 8, 9, 10):
+                t: str | Uuid = known if version >= 10 else "t"
+                for stable in (False, True):
+                    request = OffsetFetchRequest(groups=[wanted("g", {t: [0]})])
+                    if version < 8:
+                        asked = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+                        request = OffsetFetchRequest(group_id="g", topics=[asked])
+                    request.require_stable = stable
+                    answer = await client.ask(request, OffsetFetchResponse, version)
+                    topics = answer.groups[0].topics if version >= 8 else answer.topics
+                    (one,) = topics[0].partitions
+                    unstable = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+                    told = (one.error_code, one.committed_offset)
+                    assert told == (unstable if stable else (0, 5))
 
     run(scenario)
 

@@ -114,7 +114,10 @@ def test_a_number_of_acknowledgements_that_there_is_not(tmp_path: Path, acks: in
                 answer = await client.ask(
                     request(topic, *data, acks=acks), ProduceResponse, version
                 )
-                for one in answer.responses[0].partition_responses:
+                (told,) = answer.responses
+                assert (told.topic_id if version >= 13 else told.name) == topic
+                assert [one.index for one in told.partition_responses] == [0, 1]
+                for one in told.partition_responses:
                     assert one.error_code == ErrorCode.INVALID_REQUIRED_ACKS
                     assert (one.base_offset, one.log_start_offset) == (-1, -1)
                     assert bool(one.error_message) == (version >= 8)
