@@ -163,18 +163,26 @@ def test_a_wrong_use_ends_with_2(arguments: list[str]) -> None:
     assert done.stdout == "" or not arguments
 
 
-def test_a_folder_without_a_log_is_a_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--verify"]])
+def test_a_path_without_a_log_is_no_success(data: Path, tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "holiday.jpg").touch()
-    done = dump(tmp_path, "--verify")
-    assert done.exit_code == 1
-    assert "nothing of a log" in done.stderr
+    for path in (tmp_path, tmp_path / "holiday.jpg"):
+        done = dump(path, *options)
+        assert done.exit_code == 2
+        assert done.stderr == f"{path}: there is nothing of a log in it\n"
+        # The others are looked at all the same.
+        done = dump(path, data, *options)
+        assert done.exit_code == 2
+        assert done.stdout == dump(data, *options).stdout
 
 
-def test_a_file_of_another_kind_is_left_out_with_a_note(data: Path, tmp_path: Path) -> None:
-    other = tmp_path / "holiday.jpg"
-    other.touch()
-    (finding,) = objects(other)
-    assert (finding["level"], finding["problem"]) == ("note", "not a file of a log, left out")
+def test_a_file_of_another_kind_in_a_folder_is_left_out_with_a_note(tmp_path: Path) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    (folder / "holiday.jpg").touch()
+    notes = [one for one in objects(folder) if one["kind"] == "finding"]
+    assert [(one["level"], one["problem"]) for one in notes] == [
+        ("note", "not a file of a log, left out")
+    ]
 
 
 # What is in records.
@@ -310,14 +318,14 @@ def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
     assert dumping.stderr is not None
     assert dumping.stdout.readline().startswith(b'{"kind": "file"')
     dumping.stdout.close()
-    assert b"Traceback" not in dumping.stderr.read()
+    assert dumping.stderr.read() == b""
     dumping.stderr.close()
-    dumping.wait()
+    assert dumping.wait() == 141
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [["version"], ["log", "dump"]])
-def test_output_that_cannot_be_written_is_one_line_and_1(data: Path, arguments: list[str]) -> None:
+def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments: list[str]) -> None:
     run = "from ottla.cli.main import run; run()"
     paths = [str(data)] * 20 if arguments[0] == "log" else []  # more than is kept in memory
     with open("/dev/full", "w") as full:
@@ -328,8 +336,27 @@ def test_output_that_cannot_be_written_is_one_line_and_1(data: Path, arguments: 
             check=False,
             timeout=60,
         )
-    assert done.returncode == 1
+    assert done.returncode == 74
     assert done.stderr == b"ottla: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("arguments", ["version", "log dump {}", "log dump --verify {}"])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, closed: str) -> None:
+    run = f"{sys.executable} -c 'from ottla.cli.main import run; run()'"
+    command = f"{run} {arguments.format(data)} {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 74
+    told = b"ottla: the output cannot be written: Bad file descriptor\n"
+    assert done.stderr == (told if "2>" not in closed else b"")
+
+
+def test_no_stderr_is_no_failure(data: Path) -> None:
+    run = f"{sys.executable} -c 'from ottla.cli.main import run; run()'"
+    command = f"{run} log dump --verify {data} 2>&-"
+    done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0
+    assert b"batches" in done.stdout
 
 
 @pytest.mark.parametrize("options", [[], ["--verify"]])
@@ -343,6 +370,7 @@ def test_a_pipe_named_like_a_file_of_a_log_is_refused(
         done = dump(path, *options)
         assert done.exit_code == 1
         assert f"{name}: open: not a regular file" in done.output
+        assert done.output.count(name) == 1
         if path == folder and options:
             assert "1 batches" in done.output  # what can be read is checked
 

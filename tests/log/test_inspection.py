@@ -342,7 +342,7 @@ def test_an_unreadable_file_is_damage_and_not_the_end() -> None:
             return disk.open(path)
 
     found = damage(Unreadable())
-    assert f"{SECOND}.log: open: Input/output error" in {one.problem for one in found}
+    assert (f"{SECOND}.log", "open: Input/output error") in {(o.path, o.problem) for o in found}
 
 
 def test_a_crowd_of_findings_is_cut_short() -> None:

@@ -70,9 +70,10 @@ def dump(
     """Show what is in the files of a log, or check them.
 
     Nothing is written or locked, so it may run beside a broker. Exit code: 0 when nothing is
-    damaged, 1 when something is, 2 for a wrong use. An unfinished batch at the end of the newest
-    segment is reported as incomplete and is no damage, unless the data directory says that the
-    broker stopped cleanly or that these records were on the device.
+    damaged, 1 when something is, 2 for a wrong use and for a path that has nothing of a log, 74
+    when the output cannot be written, 141 when its reader left. An unfinished batch at the end of
+    the newest segment is reported as incomplete and is no damage, unless the data directory says
+    that the broker stopped cleanly or that these records were on the device.
     """
     shows_entries = any(
         option is not None for option in (keys, values, decode, from_offset, to_offset, entries_max)

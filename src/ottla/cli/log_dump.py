@@ -31,6 +31,7 @@ from ottla.cli.payloads import Json, records_of
 from ottla.errors import StorageFailure
 from ottla.log.disk import Disk
 from ottla.log.files import OsDisk
+from ottla.log.inspection.contents import identify
 from ottla.log.inspection.directory_check import check_directory, check_file, check_partition
 from ottla.log.inspection.entries import Entry, FileEntry
 from ottla.log.inspection.findings import Finding, Level, capped
@@ -86,8 +87,14 @@ def run(request: Request) -> int:
     progress = Progress(visible=sys.stderr.isatty() and (verify or not sys.stdout.isatty()))
     printer = Printer(request, progress)
     tally = Tally()
+    strange = False
     try:
         for path in map(os.path.abspath, request.paths):
+            if not _is_of_a_log(disk, path):
+                progress.clear()
+                typer.echo(f"{escaped(path)}: there is nothing of a log in it", err=True)
+                strange = True
+                continue
             if verify:
                 found = _findings(disk, path, tally, progress.show, request.compacted)
             else:
@@ -102,7 +109,20 @@ def run(request: Request) -> int:
     finally:
         progress.clear()
         disk.close()
-    return 1 if printer.levels[Level.DAMAGE] else 0
+    if printer.levels[Level.DAMAGE]:
+        return 1
+    return 2 if strange else 0
+
+
+def _is_of_a_log(disk: Disk, path: str) -> bool:
+    """Whether a path that was named can be looked at: to pass one over would look like success."""
+    name = os.path.basename(path)
+    if not os.path.isdir(path):
+        return identify(name) is not None
+    names = disk.names(path)
+    return (
+        is_partition(names) or is_data_directory(names) or (not names and bool(parse_folder(name)))
+    )
 
 
 def _findings(
@@ -127,11 +147,7 @@ def _listing(
 
 def _is_partition(disk: Disk, path: str) -> bool:
     names = disk.names(path)
-    if is_partition(names) or (not names and parse_folder(os.path.basename(path))):
-        return True
-    if not is_data_directory(names):
-        raise StorageFailure(f"{path}: there is nothing of a log in it")
-    return False
+    return is_partition(names) or not names
 
 
 class Progress:

@@ -96,7 +96,7 @@ def list_file(
         yield FileEntry(path, identity.content, file.size(), state)
         yield from _limited(_entries(disk, file, identity, view, progress), view)
     except StorageFailure as error:
-        yield Finding(Level.DAMAGE, path, str(error))
+        yield gone_or_unreadable(path, error)
     finally:
         file.close()
 
@@ -105,7 +105,7 @@ def gone_or_unreadable(path: str, error: Exception) -> Finding:
     """A broker that runs removes files; one that cannot be read is another matter."""
     if isinstance(error, FileNotFoundError):
         return Finding(Level.NOTE, path, "it is not there any more")
-    return Finding(Level.DAMAGE, path, str(error))
+    return Finding(Level.DAMAGE, path, str(error).removeprefix(f"{path}: "))
 
 
 def list_partition(
