@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.nodes import Client, RunningBroker, broker, run
+from broker.nodes import Client, RunningBroker, broker, closed, run
 from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_node import create
 from ottla.cluster.image import Address
@@ -55,6 +55,21 @@ async def is_let_in(running: RunningBroker) -> bool:
     return True
 
 
+async def until_waiting(running: RunningBroker, name: str = "PLAINTEXT") -> None:
+    listeners = running.node._listeners  # pyright: ignore[reportPrivateUsage]
+    (listener,) = (one for one in listeners if one.name == name)
+    while not listener.waiting:
+        await asyncio.sleep(0.001)
+
+
+async def waiting(running: RunningBroker) -> "asyncio.Future[bool]":
+    """Somebody who is not let in yet; whether they were at last."""
+    late = asyncio.ensure_future(is_let_in(running))
+    await until_waiting(running)
+    assert not late.done()
+    return late
+
+
 @needs_ipv6
 def test_a_client_is_told_of_the_listener_that_it_came_through(tmp_path: Path) -> None:
     async def scenario() -> None:
@@ -100,11 +115,15 @@ def test_limits_of_connections_change_while_the_broker_runs(tmp_path: Path) -> N
         async with broker(tmp_path) as running:
             admin = await running.client()
             await create(admin, "t")
-            for name in ("max.connections", "max.connections.per.ip"):
-                assert await set_one(admin, BROKER_RESOURCE, "", name, "1") == 0
-                assert not await is_let_in(running)
-                assert await set_one(admin, BROKER_RESOURCE, "", name, "100") == 0
-                assert await is_let_in(running)
+            of_one = "max.connections.per.ip"
+            assert await set_one(admin, BROKER_RESOURCE, "", of_one, "1") == 0
+            assert not await is_let_in(running)
+            assert await set_one(admin, BROKER_RESOURCE, "", of_one, "100") == 0
+            assert await is_let_in(running)
+            assert await set_one(admin, BROKER_RESOURCE, "", "max.connections", "1") == 0
+            late = await waiting(running)
+            assert await set_one(admin, BROKER_RESOURCE, "", "max.connections", "100") == 0
+            assert await late
             overrides = "max.connections.per.ip.overrides"
             assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "127.0.0.1:0") == 0
             assert not await is_let_in(running)
@@ -112,7 +131,20 @@ def test_limits_of_connections_change_while_the_broker_runs(tmp_path: Path) -> N
             assert await is_let_in(running)
             rate = "max.connection.creation.rate"
             assert await set_one(admin, BROKER_RESOURCE, "", rate, "0") == 0
-            assert not await is_let_in(running)
+            late = await waiting(running)
+            assert await set_one(admin, BROKER_RESOURCE, "", rate, "100") == 0
+            assert await late
+
+    run(scenario)
+
+
+def test_a_stop_sends_those_away_who_wait(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "max.connections=0") as running:
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            await until_waiting(running)
+        assert await closed(reader)
+        writer.close()
 
     run(scenario)
 
@@ -123,8 +155,12 @@ def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
         async with broker(tmp_path, *TWO, "listener.name.six.max.connections=0") as running:
             assert await is_let_in(running)
             client = await client_at(running, "SIX", "::1")
-            with pytest.raises((EOFError, ConnectionError)):
-                await client.ask(MetadataRequest(topics=[]), MetadataResponse)
+            asked = asyncio.ensure_future(client.ask(MetadataRequest(topics=[]), MetadataResponse))
+            await until_waiting(running, "SIX")
+            admin = await running.client()
+            limit = "listener.name.six.max.connections"
+            assert await set_one(admin, BROKER_RESOURCE, "1", limit, "1") == 0
+            assert (await asked).brokers
             await client.close()
 
     run(scenario)

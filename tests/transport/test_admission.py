@@ -1,7 +1,7 @@
 """Who may open a connection."""
 
 from ottla.settings.resolution import broker_config
-from ottla.transport.admission import Admission, AdmissionRules
+from ottla.transport.admission import Admission, AdmissionRules, Refusal
 
 
 def test_the_rules_are_those_of_the_settings() -> None:
@@ -22,7 +22,7 @@ def test_an_address_has_its_limit_and_leaving_makes_room() -> None:
     assert admission.enter("a", 0) is None
     assert admission.enter("a", 0) is None
     refused = admission.enter("a", 0)
-    assert refused == "max.connections.per.ip=2 is reached for a"
+    assert refused == Refusal("max.connections.per.ip=2 is reached for a", for_good=True)
     assert admission.enter("b", 0) is not None
     assert admission.enter("c", 0) is None
     assert admission.count == 3
@@ -34,7 +34,7 @@ def test_all_connections_together_have_a_limit_that_may_change() -> None:
     limit = 1
     admission = Admission(lambda: AdmissionRules(connections_max=limit))
     assert admission.enter("a", 0) is None
-    assert admission.enter("b", 0) == "max.connections=1 is reached"
+    assert admission.enter("b", 0) == Refusal("max.connections=1 is reached", for_good=False)
     limit = 2
     assert admission.enter("b", 0) is None
 
@@ -51,10 +51,10 @@ def test_a_listener_has_its_part_of_what_the_broker_has() -> None:
     other = Admission(AdmissionRules, whole)
     assert own.enter("a", 0) is None
     assert own.enter("a", 0) is None
-    assert own.enter("a", 0) == "max.connections=2 is reached"
+    assert own.enter("a", 0) == Refusal("max.connections=2 is reached", for_good=False)
     assert (own.count, whole.count) == (2, 2)
     assert other.enter("a", 0) is None
-    assert other.enter("b", 0) == "max.connections=3 is reached"
+    assert other.enter("b", 0) == Refusal("max.connections=3 is reached", for_good=False)
     assert (other.count, whole.count) == (1, 3)
     own.leave("a")
     assert (own.count, whole.count) == (1, 2)
@@ -65,7 +65,8 @@ def test_what_the_broker_refuses_counts_at_no_listener() -> None:
     whole = Admission(lambda: AdmissionRules(per_address_max=1))
     own = Admission(AdmissionRules, whole)
     assert own.enter("a", 0) is None
-    assert own.enter("a", 0) == "max.connections.per.ip=1 is reached for a"
+    refused = own.enter("a", 0)
+    assert refused == Refusal("max.connections.per.ip=1 is reached for a", for_good=True)
     assert (own.count, whole.count) == (1, 1)
 
 

@@ -26,6 +26,7 @@ from ottla.transport.connection import (
     Connection,
     ConnectionRules,
     Dispatch,
+    Entry,
     Fault,
     Later,
 )
@@ -471,7 +472,7 @@ def test_who_takes_an_answer_slowly_is_not_idle() -> None:
     clock, transport = FastClock(), _Draining()
     connection = Connection(
         lambda request, connection: None,
-        lambda connection: None,
+        lambda connection: Entry.IN,
         lambda connection: None,
         ConnectionRules(idle_ms_max=60_000),
         clock,
@@ -540,5 +541,49 @@ def test_a_taken_address_is_told(run: Run) -> None:
             other = Service()
             with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is taken"):
                 await other.listener.hold("127.0.0.1", service.port)
+
+    run(scenario)
+
+
+def test_a_connection_too_many_is_served_when_another_has_left(run: Run) -> None:
+    async def scenario() -> None:
+        rules = AdmissionRules(connections_max=1)
+        async with Service(admission=rules).running() as service:
+            first = await service.client()
+            first.send(heartbeat(0))
+            await first.answers(1)
+            late = [await service.client() for _ in range(3)]
+            for number in (0, 2):
+                late[number].send(heartbeat(number + 1))
+            while len(service.listener.waiting) < 3:
+                await asyncio.sleep(0.001)
+            late[1].writer.close()  # who does not wait to the end takes no place
+            while len(service.listener.waiting) == 3:
+                await asyncio.sleep(0.001)
+            first.writer.close()
+            assert await late[0].answers(1) == [1]
+            assert len(service.listener.waiting) == 1
+            assert service.admission.count == 1
+            late[0].writer.close()
+            assert await late[2].answers(1) == [3]
+            assert service.listener.refused == 0
+
+    run(scenario)
+
+
+def test_no_more_wait_than_the_system_lets_wait(run: Run) -> None:
+    async def scenario() -> None:
+        rules = AdmissionRules(connections_max=0)
+        async with Service(admission=rules).running() as service:
+            service.listener.waiting_max = 2
+            first, second = await service.client(), await service.client()
+            while len(service.listener.waiting) < 2:
+                await asyncio.sleep(0.001)
+            third = await service.client()
+            assert await third.closed()
+            assert len(service.listener.waiting) == 2
+            assert service.listener.refused == 1
+            first.writer.close()
+            second.writer.close()
 
     run(scenario)

@@ -117,10 +117,11 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = Setting("connection.failed.authentic
     doc="Milliseconds before a failed login is answered, so that guessing is slow. Keep it below "
         "connections.max.idle.ms.")
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
-    doc="The most connections at a time, of the broker or of one listener. Beyond it new ones are closed at "
-        "once; Kafka lets them wait.")
+    doc="The most connections at a time, of the broker or of one listener. Beyond it new ones wait until "
+        "others have left, as many as socket.listen.backlog.size; the rest is closed. Kafka also closes the "
+        "least used of other listeners in favour of inter.broker.listener.name, and when this is lowered.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="The most connections at a time from one address.")
+    doc="The most connections at a time from one address. Beyond it new ones are closed.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
     doc="Addresses with a number of connections of their own in place of max.connections.per.ip.")
 MAX_CONNECTION_CREATION_RATE = Setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,

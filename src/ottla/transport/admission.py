@@ -8,7 +8,7 @@ settings count for the next connection.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from ottla.settings import broker
 from ottla.settings.config import Config
@@ -45,6 +45,13 @@ class AdmissionRules:
         )
 
 
+class Refusal(NamedTuple):
+    """Why a connection is not let in."""
+
+    why: str
+    for_good: bool  # or it may wait until others have left, as with Kafka
+
+
 class Admission:
     """Counts the connections of a broker, or of one of its listeners, who asks the broker's too."""
 
@@ -62,18 +69,21 @@ class Admission:
         """The connections that there are."""
         return self._by_address.total()
 
-    def enter(self, address: str, elapsed_s: float) -> str | None:
-        """Let a connection in; or the reason why it may not."""
+    def enter(self, address: str, elapsed_s: float) -> Refusal | None:
+        """Let a connection in; or the reason why it may not, or not yet."""
         rules = self._rules()
-        if self.count >= rules.connections_max:
-            return f"max.connections={rules.connections_max} is reached"
         limit = rules.per_address_overrides.get(address, rules.per_address_max)
         if self._by_address[address] >= limit:
-            return f"max.connections.per.ip={limit} is reached for {address}"
+            why = f"max.connections.per.ip={limit} is reached for {address}"
+            return Refusal(why, for_good=True)
+        if self.count >= rules.connections_max:
+            why = f"max.connections={rules.connections_max} is reached"
+            return Refusal(why, for_good=False)
         if int(elapsed_s) != self._second:
             self._second, self._in_second = int(elapsed_s), 0
         if self._in_second >= rules.per_second_max:
-            return f"max.connection.creation.rate={rules.per_second_max} is reached"
+            why = f"max.connection.creation.rate={rules.per_second_max} is reached"
+            return Refusal(why, for_good=False)
         if self._above is not None and (refused := self._above.enter(address, elapsed_s)):
             return refused
         self._in_second += 1

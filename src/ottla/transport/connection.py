@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
 
@@ -56,6 +56,14 @@ class Fault(StrEnum):
     FAILURE = "failure"  # our mistake
 
 
+class Entry(Enum):
+    """What becomes of a connection that has just been opened."""
+
+    IN = "it is served"
+    WAITS = "it is served when others have left"
+    REFUSED = "it is closed"
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionRules:
     """What a connection may do."""
@@ -76,13 +84,13 @@ class Connection(asyncio.BufferedProtocol):
         "_complained",
         "_conversation",
         "_dispatch",
+        "_entry",
         "_full",
         "_heard_s",
         "_holding",
         "_opened",
         "_paused",
         "_paused_s",
-        "_refused",
         "_task",
         "_transport",
         "_unsent",
@@ -97,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         dispatch: Dispatch,
-        opened: "Callable[[Connection], str | None]",
+        opened: "Callable[[Connection], Entry]",
         closed: "Callable[[Connection], None]",
         rules: ConnectionRules,
         clock: Clock,
@@ -106,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         memory: Memory | None = None,
     ) -> None:
         self._dispatch = dispatch
-        self._opened = opened  # answers with the reason why the connection may not be
+        self._opened = opened  # decides what becomes of it
         self._closed = closed
         self._complained = complained  # hears why it is closed
         self.rules = rules
@@ -120,11 +128,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._busy = False  # with a request that is answered later
+        self._busy = False  # with a request that is answered later, or with waiting to be let in
         self._full = False  # the client does not take what was written
         self._paused = False  # reading
         self._paused_s = 0.0
-        self._refused = False
+        self._entry = Entry.IN
         self._unsent = 0  # bytes that were written and not taken, when somebody last looked
         self._heard_s = clock.elapsed_s()
         self._holding = Holding(memory or Memory(), self)
@@ -140,11 +148,12 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.address = str(transport.get_extra_info("peername", ("?",))[0])
-        if self._opened(self) is not None:
-            self._refused = True
+        self._entry = self._opened(self)
+        if self._entry is Entry.REFUSED:
             transport.abort()
-        else:
-            self._size_buffers(transport)
+            return
+        self._busy = self._entry is Entry.WAITS  # what it sends is served when it is in
+        self._size_buffers(transport)
 
     def _size_buffers(self, transport: asyncio.Transport) -> None:
         socket = transport.get_extra_info("socket")
@@ -164,8 +173,14 @@ class Connection(asyncio.BufferedProtocol):
         self._holding.let_go()
         if self._task is not None:
             self._task.cancel()
-        if not self._refused:
+        if self._entry is not Entry.REFUSED:
             self._closed(self)
+
+    def let_in(self) -> None:
+        """Be served from now on, after having waited."""
+        self._busy = False
+        self._heard_s = self.clock.elapsed_s()
+        self._serve()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
@@ -173,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come."""
-        if self._refused:
+        if self._entry is Entry.REFUSED:
             return
         conversation = self._conversation
         framer, pace = conversation.framer, self._holding.frame_pace

@@ -1,7 +1,9 @@
 """A listener: the address that clients connect to, and their connections.
 
-Invariant: every connection that was let in is in `connections` until it is lost. Closing stops
-new ones first, gives requests that are being served some time, and leaves none behind.
+Invariant: every connection that was let in is in `connections` until it is lost. One that comes
+when there are too many waits until others have left, as with Kafka, and one whose address has too
+many is closed; as many wait as the system lets wait for a listener, and the rest is closed. Closing
+stops new ones first, gives requests that are being served some time, and leaves none behind.
 """
 
 import errno
@@ -12,10 +14,10 @@ from typing import Final
 
 from ottla.clock import Clock
 from ottla.errors import OttlaError
-from ottla.transport.admission import Admission
+from ottla.transport.admission import Admission, Refusal
 from ottla.transport.budget import Memory
 from ottla.transport.complaints import Complaints
-from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Fault
+from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Entry, Fault
 from ottla.transport.network import Network, Server
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ class Listener:
     ) -> None:
         self.name = name
         self.connections: dict[Connection, None] = {}  # in the order in which they came
+        self.waiting: dict[Connection, None] = {}  # to be let in, in the same order
+        self.waiting_max = 50
         self.accepted = 0
         self.refused = 0
         self.sent_away: Counter[Fault] = Counter()
@@ -65,6 +69,7 @@ class Listener:
 
     async def hold(self, host: str | None, port: int, backlog: int = 50) -> int:
         """Take the address; returns the port, which the system chooses when 0 is asked for."""
+        self.waiting_max = backlog
         try:
             self._server = await self._network.hold(self._connection, host, port, backlog)
         except OSError as error:
@@ -92,16 +97,34 @@ class Listener:
             self._memory,
         )
 
-    def _opened(self, connection: Connection) -> str | None:
-        address = connection.address
-        refused = self._admission.enter(address, self._clock.elapsed_s())
-        if refused is None:
+    def _opened(self, connection: Connection) -> Entry:
+        refusal = self._enter(connection)
+        if refusal is None:
+            return Entry.IN
+        if refusal.for_good or len(self.waiting) >= self.waiting_max:
+            self.refused += 1
+            self._log(logging.WARNING, "connection refused", connection, "refused", refusal.why)
+            return Entry.REFUSED
+        self.waiting[connection] = None
+        self._log(logging.WARNING, "connection waits", connection, "waits", refusal.why)
+        return Entry.WAITS
+
+    def _enter(self, connection: Connection) -> Refusal | None:
+        refusal = self._admission.enter(connection.address, self._clock.elapsed_s())
+        if refusal is None:
             self.accepted += 1
             self.connections[connection] = None
-        else:
-            self.refused += 1
-            self._log(logging.WARNING, "connection refused", connection, "refused", refused)
-        return refused
+        return refusal
+
+    def let_in(self) -> None:
+        """Let those in who wait, as far as there is room by now."""
+        for connection in [*self.waiting]:
+            refusal = self._enter(connection)
+            if refusal is None:
+                del self.waiting[connection]
+                connection.let_in()
+            elif not refusal.for_good:
+                return
 
     def _complained(self, connection: Connection, fault: Fault, reason: str) -> None:
         self.sent_away[fault] += 1
@@ -115,8 +138,11 @@ class Listener:
             _LOG.log(level, event, about | ({"left_out": left_out} if left_out else {}))
 
     def _lost(self, connection: Connection) -> None:
-        self.connections.pop(connection, None)
-        self._admission.leave(connection.address)
+        self.waiting.pop(connection, None)
+        if connection in self.connections:
+            del self.connections[connection]
+            self._admission.leave(connection.address)
+            self.let_in()
 
     # Time.
 
@@ -125,6 +151,7 @@ class Listener:
         while True:
             await self._clock.sleep(SWEEP_SECONDS)
             self.sweep()
+            self.let_in()  # a connection of another listener may have left, or a second is over
 
     def sweep(self) -> None:
         """Close the connections that have been silent for too long, or too slow."""
@@ -139,6 +166,9 @@ class Listener:
         """Accept no more, let what is being served end, then close all connections."""
         if self._server is not None:
             self._server.close()
+        for connection in [*self.waiting]:
+            connection.abort()
+        self.waiting.clear()
         deadline = self._clock.elapsed_s() + grace_s
         while self._clock.elapsed_s() < deadline:
             for connection in [one for one in self.connections if one.idle]:
