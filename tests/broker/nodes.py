@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -47,6 +47,20 @@ class Client:
                 assert isinstance(response.message, answer)
                 assert getattr(response.message, "throttle_time_ms", 0) == 0
                 return response.message
+
+    async def ask_all(self, messages: Sequence[Message], answer: type[M], version: int) -> list[M]:
+        """One behind the other, without waiting for answers."""
+        for message in messages:
+            self._writer.writelines(self._conversation.send(message, version)[1])
+        found: list[M] = []
+        while len(found) < len(messages):
+            data = await self._reader.read(1 << 20)
+            if not data:
+                raise EOFError("the broker closed the connection")
+            for response in self._conversation.receive(data):
+                assert isinstance(response.message, answer)
+                found.append(response.message)
+        return found
 
     async def send(self, message: Message, version: int) -> None:
         """A request that gets no answer."""

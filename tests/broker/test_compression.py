@@ -1,25 +1,52 @@
 """How batches are stored: compression.type of a topic and of the broker, while it runs."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 from aiokafka import AIOKafkaConsumer
 
 from broker.nodes import Client, broker, run
+from broker.test_bad_input import produce_request
 from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, set_one
 from broker.test_node import batch, create, fetch_request, produce
 from ottla.errors import ErrorCode
 from ottla.ids import Uuid
+from ottla.log.files import OsDisk
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from ottla.protocol.messages.produce import ProduceResponse
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
+from ottla.replication.partition import IN_A_THREAD_BYTES
 
+T = TypeVar("T")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = Compression
+
+
+class HeldDisk(OsDisk):
+    """Whatever may wait for the device waits until a test lets it go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: asyncio.Event | None = None
+        self.asked = asyncio.Event()
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        if self.held is not None:
+            self.asked.set()
+            await self.held.wait()
+        return await super().blocking(call)
 
 
 async def codecs(client: Client, topic_id: Uuid) -> list[Compression]:
@@ -101,5 +128,65 @@ def test_a_client_reads_what_was_recompressed_also_after_a_restart(tmp_path: Pat
             assert sorted(await read_all(running.port)) == sorted(expected)
         async with broker(tmp_path) as running:
             assert sorted(await read_all(running.port)) == sorted(expected)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "snappy", "uncompressed"])
+def test_large_batches_of_a_client_are_appended_in_their_order(tmp_path: Path, codec: str) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"compression.type={codec}") as running:
+            client = await running.client()
+            topic_id = await create(client, "t")
+            sizes = [300_000, 10, 200_000, 20, IN_A_THREAD_BYTES, 30]
+            # Small ones are recompressed at once and follow those that take longer.
+            requests = [produce_request(batch(bytes(size))) for size in sizes]
+            answers = await client.ask_all(requests, ProduceResponse, 12)
+            told = [one.responses[0].partition_responses[0].base_offset for one in answers]
+            assert told == list(range(len(sizes)))
+            found = await client.ask(fetch_request(topic_id, 0), FetchResponse)
+            stored = batches(found.responses[0].partitions[0].records or b"")
+            assert [len(one.value or b"") for two in stored for one in two.records()] == sizes
+
+    run(scenario)
+
+
+def test_the_loop_goes_on_while_a_large_batch_is_recompressed(tmp_path: Path) -> None:
+    """The disk's threads are taken, so the recompression waits; others are served meanwhile."""
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, "compression.type=gzip", disk=disk) as running:
+            client, other = await running.client(), await running.client()
+            await create(client, "t")
+            disk.held = asyncio.Event()
+            slow = asyncio.create_task(produce(client, "t", batch(bytes(200_000))))
+            await disk.asked.wait()
+            assert await produce(other, "t", batch(b"small")) == (0, 0)
+            assert not slow.done()
+            disk.held.set()
+            assert await slow == (0, 1)
+
+    run(scenario)
+
+
+def test_a_topic_that_goes_while_its_batch_is_recompressed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, "compression.type=gzip", disk=disk) as running:
+            client, other = await running.client(), await running.client()
+            topic_id = await create(client, "t")
+            disk.held = held = asyncio.Event()
+            slow = asyncio.create_task(produce(client, "t", batch(bytes(200_000))))
+            await disk.asked.wait()
+            disk.held = None  # the deletion does not wait
+            gone = DeleteTopicsRequest(
+                topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=9000
+            )
+            answer = await other.ask(gone, DeleteTopicsResponse)
+            assert answer.responses[0].error_code == 0
+            held.set()
+            code, _ = await slow
+            assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(scenario)

@@ -1,10 +1,11 @@
 """Produce: records are checked and appended, each partition for itself (rule A8)."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.log.appending import Appended
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.produce import (
@@ -54,15 +55,28 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
             responses=[_refused(state, topic, refused) for topic in message.topic_data]
         )
     unsafe: Unsafe = []
+    slow: list[_Slow] = []
     responses = [
-        _append_topic(state, request, message, topic, unsafe) for topic in message.topic_data
+        _append_topic(state, request, message, topic, unsafe, slow) for topic in message.topic_data
     ]
     answer = ProduceResponse(responses=responses)
     if message.acks == 0:
         if any(one.error_code for topic in responses for one in topic.partition_responses):
             connection.close()  # the only way to tell a client that does not listen
         return None
-    return Later(_when_durable(state, answer, unsafe)) if unsafe else answer
+    if slow or unsafe:
+        return Later(_finish(state, request, answer, slow, unsafe))
+    return answer
+
+
+class _Slow(NamedTuple):
+    """A batch that is appended beside the event loop, and where its response goes."""
+
+    topic: str
+    data: PartitionProduceData
+    partition: Partition
+    responses: list[PartitionProduceResponse]
+    at: int
 
 
 def _append_topic(
@@ -71,6 +85,7 @@ def _append_topic(
     message: ProduceRequest,
     topic: TopicProduceData,
     unsafe: Unsafe,
+    slow: list[_Slow],
 ) -> TopicProduceResponse:
     version, name = request.version, topic.name
     if version >= _BY_ID:
@@ -86,25 +101,75 @@ def _append_topic(
             records = data.records
             if records is None:
                 raise RequestError(ErrorCode.INVALID_RECORD, "there are no records")
+            # Nobody waits for acks=0, and who sent it may be gone before a thread is done.
+            if acks and partition.takes_long(records):
+                slow.append(_Slow(name, data, partition, responses, len(responses)))
+                responses.append(_NOT_YET)
+                continue
             appended = partition.append(
                 memoryview(records), produce_version=version, acks=acks, now_ms=now_ms
             )
         except RequestError as error:
             responses.append(_failed(state, name, data, error, version))
             continue
-        response = PartitionProduceResponse(
-            index=data.index,
-            error_code=0,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.append_time,
-            log_start_offset=partition.log.log_start_offset,
-        )
-        if partition.must_flush:
-            unsafe.append((partition, response))
-        responses.append(response)
+        responses.append(_appended(data, partition, appended, unsafe))
     return TopicProduceResponse(
         name=topic.name, topic_id=topic.topic_id, partition_responses=responses
     )
+
+
+_NOT_YET: Final = PartitionProduceResponse(index=-1, error_code=-1, base_offset=-1)
+
+
+def _appended(
+    data: PartitionProduceData, partition: Partition, appended: Appended, unsafe: Unsafe
+) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(
+        index=data.index,
+        error_code=0,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time,
+        log_start_offset=partition.log.log_start_offset,
+    )
+    if partition.must_flush:
+        unsafe.append((partition, response))
+    return response
+
+
+async def _finish(
+    state: BrokerState,
+    request: Request,
+    answer: ProduceResponse,
+    slow: list[_Slow],
+    unsafe: Unsafe,
+) -> Answer:
+    for one in slow:
+        one.responses[one.at] = await _append_slow(state, request, one, unsafe)
+    return await _when_durable(state, answer, unsafe)
+
+
+async def _append_slow(
+    state: BrokerState, request: Request, one: _Slow, unsafe: Unsafe
+) -> PartitionProduceResponse:
+    message, records = request.message, one.data.records
+    assert isinstance(message, ProduceRequest)
+    assert records is not None
+
+    def is_led() -> None:
+        if state.led(one.topic, one.data.index) is not one.partition:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    try:
+        appended = await one.partition.append_beside(
+            memoryview(records),
+            is_led,
+            produce_version=request.version,
+            acks=message.acks,
+            now_ms=state.clock.now_ms(),
+        )
+    except RequestError as error:
+        return _failed(state, one.topic, one.data, error, request.version)
+    return _appended(one.data, one.partition, appended, unsafe)
 
 
 async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Answer:
