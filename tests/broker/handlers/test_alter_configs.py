@@ -70,7 +70,7 @@ def test_what_is_only_validated_changes_nothing(tmp_path: Path) -> None:
                 for value, code in ((good, 0), (bad, ErrorCode.INVALID_CONFIG)):
                     told = await replace_topic(client, value, validate_only=True, version=version)
                     assert told == code
-            own = resource(BROKER_RESOURCE, "1", ("log.cleaner.threads", "3"))
+            own = resource(BROKER_RESOURCE, "1", ("log.cleaner.threads", "2"))
             assert await replace(client, own, validate_only=True) == [(BROKER_RESOURCE, "1", 0)]
             assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("7", 1)
             assert await described(client, BROKER_RESOURCE, "1", "log.cleaner.threads") == ("1", 5)

@@ -121,13 +121,13 @@ def test_what_was_set_for_all_brokers_is_described_alone(tmp_path: Path) -> None
         async with broker(tmp_path) as running:
             client = await running.client()
             assert not (await describe(client, BROKER_RESOURCE, "")).configs
-            await set_one(client, BROKER_RESOURCE, "", "log.cleaner.threads", "3")
-            await set_one(client, BROKER_RESOURCE, "1", "log.cleaner.threads", "2")
+            await set_one(client, BROKER_RESOURCE, "", "log.cleaner.threads", "2")
+            await set_one(client, BROKER_RESOURCE, "1", "log.cleaner.threads", "3")
             await set_one(client, BROKER_RESOURCE, "1", "log.retention.ms", "5000")
             found = await describe(client, BROKER_RESOURCE, "", synonyms=True)
             (one,) = found.configs
-            assert (one.name, one.value, one.config_source) == ("log.cleaner.threads", "3", OF_ALL)
-            assert [(two.value, two.source) for two in one.synonyms] == [("3", OF_ALL)]
+            assert (one.name, one.value, one.config_source) == ("log.cleaner.threads", "2", OF_ALL)
+            assert [(two.value, two.source) for two in one.synonyms] == [("2", OF_ALL)]
 
     run(scenario)
 

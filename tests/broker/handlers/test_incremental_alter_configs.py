@@ -100,7 +100,7 @@ def test_what_is_only_validated_changes_nothing(tmp_path: Path) -> None:
             await create(client, "t")
             asked = [
                 resource(TOPIC_RESOURCE, "t", ("retention.ms", SET, "5000")),
-                resource(BROKER_RESOURCE, "1", ("log.cleaner.threads", SET, "3")),
+                resource(BROKER_RESOURCE, "1", ("log.cleaner.threads", SET, "2")),
                 resource(BROKER_RESOURCE, "", ("log.cleaner.threads", SET, "0")),
             ]
             for version in (0, 1):

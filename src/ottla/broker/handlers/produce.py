@@ -29,16 +29,13 @@ Unsafe = list[tuple[Partition, PartitionProduceResponse]]
 """What was appended and has to reach the device before it is acknowledged."""
 
 
-# Kafka finds these before it looks at the log.
+# Kafka finds these before it looks at the log, which it has.
 _WITHOUT_START: Final = frozenset(
     {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
 
