@@ -127,8 +127,7 @@ def _directories(config: Config) -> Iterator[Finding]:
     ):
         seen: dict[str, str] = {}
         for given in paths:
-            other = seen.setdefault(normpath(given), given)
-            if other != given:
+            if (other := seen.setdefault(normpath(given), given)) != given:
                 what = f'found "{given}" and "{other}", valid: each directory once'
                 yield Finding((setting,), what)
 

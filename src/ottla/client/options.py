@@ -1,0 +1,99 @@
+"""From a client's settings to the rules of its parts.
+
+Invariant: a setting is read here and nowhere else in the client, so that its unit is changed once:
+milliseconds outside, seconds inside.
+"""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Final
+
+from ottla.client.backoff import Backoff
+from ottla.client.connections import ConnectionRules, Place
+from ottla.client.delivery import SenderRules
+from ottla.client.metadata import MetadataRules
+from ottla.errors import OttlaError
+from ottla.settings import connection, consumer, producer
+from ottla.settings.config import Config
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.derived import delivery_timeout_ms, idempotence
+from ottla.settings.producer import PRODUCER
+
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
+DEFAULT_PORT: Final = 9092
+
+
+class BadAddress(OttlaError):
+    """An entry of bootstrap.servers is no host:port."""
+
+
+def place(text: str) -> Place:
+    """A host and a port out of host:port, [v6]:port, or a host alone."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host, port = text.strip(), str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise BadAddress(f'bootstrap.servers: found "{text}", valid: host:port')
+    return Place(host, int(port))
+
+
+def connection_rules(config: Config, chance: Callable[[], float]) -> ConnectionRules:
+    """How a client connects."""
+    return ConnectionRules(
+        seeds=[place(text) for text in config[connection.BOOTSTRAP_SERVERS]],
+        client_id=config[connection.CLIENT_ID] or "ottla",
+        software=("ottla", version("ottla")),
+        backoff=Backoff(
+            config[connection.RECONNECT_BACKOFF_MS] / 1000,
+            config[connection.RECONNECT_BACKOFF_MAX_MS] / 1000,
+            chance,
+        ),
+        setup_timeout_s=config[connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MS] / 1000,
+        setup_timeout_max_s=config[connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS] / 1000,
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        idle_s=config[connection.CONNECTIONS_MAX_IDLE_MS] / 1000,
+        rebootstraps=config[connection.METADATA_RECOVERY_STRATEGY].lower() == "rebootstrap",
+    )
+
+
+def retry_backoff(config: Config, chance: Callable[[], float]) -> Backoff:
+    """The pauses between two tries of a request."""
+    return Backoff(
+        config[connection.RETRY_BACKOFF_MS] / 1000,
+        config[connection.RETRY_BACKOFF_MAX_MS] / 1000,
+        chance,
+    )
+
+
+def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataRules:
+    """How fresh metadata are."""
+    creates, idle_s = True, None
+    if config.table is PRODUCER:
+        idle_s = config[producer.METADATA_MAX_IDLE_MS] / 1000
+    elif config.table is CONSUMER:
+        creates = config[consumer.ALLOW_AUTO_CREATE_TOPICS]
+    else:
+        creates = False
+    return MetadataRules(
+        backoff=retry_backoff(config, chance),
+        max_age_s=config[connection.METADATA_MAX_AGE_MS] / 1000,
+        max_idle_s=idle_s,
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        may_create_topics=creates,
+    )
+
+
+def sender_rules(config: Config, chance: Callable[[], float]) -> SenderRules:
+    """How records are sent."""
+    return SenderRules(
+        acks=ACKS[config[producer.ACKS]],
+        is_idempotent=idempotence(config),
+        linger_s=config[producer.LINGER_MS] / 1000,
+        in_flight_max=config[producer.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION],
+        request_bytes_max=config[producer.MAX_REQUEST_SIZE],
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        delivery_timeout_s=delivery_timeout_ms(config) / 1000,
+        retries=config[connection.RETRIES],
+        backoff=retry_backoff(config, chance),
+    )
