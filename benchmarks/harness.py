@@ -40,7 +40,8 @@ class Case:
 
     With `work`, the amount one call gets done, figures are amounts a second; without it they
     are microseconds a call. `target_ratio` is how many times as fast as the fastest peer we want
-    to be, `target_rate` the amount a second we want to reach.
+    to be, `target_rate` the amount a second we want to reach, `target_more_us` how many
+    microseconds a call we may take over that peer.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Case:
     work: float | None = None
     target_ratio: float | None = None
     target_rate: float | None = None
+    target_more_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,20 @@ class Row:
     @property
     def ratio(self) -> float | None:
         """How many times as fast as the fastest peer we are."""
+        peer_s = self._peer_s
+        return None if peer_s is None else peer_s / self.timings[OURS].best_s
+
+    @property
+    def more_us(self) -> float | None:
+        """How many microseconds a call we take over the fastest peer."""
+        peer_s = self._peer_s
+        return None if peer_s is None else (self.timings[OURS].best_s - peer_s) * 1e6
+
+    @property
+    def _peer_s(self) -> float | None:
+        """What the fastest peer takes; None where there is nothing to compare."""
         peers = [timing.best_s for name, timing in self.timings.items() if name != OURS]
-        return min(peers) / self.timings[OURS].best_s if peers and OURS in self.timings else None
+        return min(peers) if peers and OURS in self.timings else None
 
     @property
     def met(self) -> bool | None:
@@ -137,6 +151,8 @@ class Row:
             reached.append(self.ratio >= self.case.target_ratio)
         if self.case.target_rate is not None and self.case.work is not None:
             reached.append(self.case.work / self.timings[OURS].best_s >= self.case.target_rate)
+        if self.case.target_more_us is not None and self.more_us is not None:
+            reached.append(self.more_us <= self.case.target_more_us)
         return all(reached) if reached else None
 
 
@@ -195,6 +211,7 @@ def _table(question: str, rows: Sequence[Row], unit: str) -> Table:
         goals = (
             f"{row.case.target_ratio:g} x" if row.case.target_ratio is not None else "",
             f"{row.case.target_rate:,.4g}" if row.case.target_rate is not None else "",
+            f"+{row.case.target_more_us:g} µs" if row.case.target_more_us is not None else "",
         )
         table.add_row(
             row.case.name,
@@ -232,6 +249,8 @@ def _write(
                 "work": row.case.work,
                 "target_ratio": row.case.target_ratio,
                 "target_rate": row.case.target_rate,
+                "target_more_us": row.case.target_more_us,
+                "more_us": row.more_us,
                 "ratio": row.ratio,
                 "met": row.met,
                 "timings": {name: asdict(timing) for name, timing in row.timings.items()},
