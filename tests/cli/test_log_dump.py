@@ -64,7 +64,7 @@ def lone(folder: Path, *records: tuple[bytes | None, bytes | None], topic: str =
 def test_json_is_an_object_a_line_with_stable_keys(data: Path) -> None:
     found = objects(data, "--keys", "text", "--values", "text")
     seen = {each["kind"] for each in found}
-    assert seen == set(KEYS) - {"finding", "summary"}
+    assert seen == set(KEYS) - {"finding", "summary", "known-damage"}
     for each in found:
         assert set(each) - {"kind"} == KEYS[each["kind"]]
     records = [each for each in found if each["kind"] == "record"]
@@ -373,6 +373,37 @@ def test_a_pipe_named_like_a_file_of_a_log_is_refused(
         assert done.output.count(name) == 1
         if path == folder and options:
             assert "1 batches" in done.output  # what can be read is checked
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
+def test_a_text_that_cannot_be_opened_keeps_nothing_else_from_being_checked(
+    tmp_path: Path, name: str
+) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    os.mkfifo(folder / name)
+    done = dump(folder, "--verify")
+    assert done.exit_code == 1
+    assert f"{name}: open: not a regular file" in done.output
+    assert "1 batches" in done.output
+
+
+def test_what_a_broker_found_damaged_is_told(tmp_path: Path) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    told = folder / "damaged-offset-checkpoint"
+    told.write_text("0\n1\n0 70 90 3 5\n")
+    (entry,) = [one for one in objects(folder) if one["kind"] == "known-damage"]
+    assert {key: entry[key] for key in KEYS["known-damage"] if key != "path"} == {
+        "base_offset": 0,
+        "position": 70,
+        "size": 90,
+        "first_offset": 3,
+        "end_offset": 5,
+    }
+    assert "offsets 3 to 4, 90 bytes at 70 of segment 0" in dump(told).output
+    assert dump(told, "--verify").exit_code == 0
+    told.write_text("0\n1\n0 70 90 5 3\n")
+    for path in (folder, told):
+        assert "end before they begin" in dump(path, "--verify").output
 
 
 def test_a_whole_data_directory_is_not_changed(data: Path) -> None:

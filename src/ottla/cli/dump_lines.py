@@ -16,6 +16,7 @@ from ottla.log.inspection.entries import (
     AbortedEntry,
     BatchEntry,
     CheckpointEntry,
+    DamageEntry,
     Entry,
     EpochEntry,
     FactsEntry,
@@ -180,6 +181,11 @@ def entry_line(entry: Entry, payloads: Payloads) -> str:
             return "  " + _producer_line(entry)
         case EpochEntry():
             return f"  epoch {entry.epoch} from offset {entry.start_offset}"
+        case DamageEntry():
+            return (
+                f"  offsets {entry.first_offset} to {entry.end_offset - 1}, {entry.size} bytes at "
+                f"{entry.position} of segment {entry.base_offset}"
+            )
         case CheckpointEntry():
             return f"  {entry.topic}-{entry.partition}: {entry.offset}"
         case FactsEntry():

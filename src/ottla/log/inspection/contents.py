@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from ottla.log.names import (
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,
+    DAMAGED_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
@@ -31,6 +32,7 @@ class Content(StrEnum):
     ABORTED_INDEX = "aborted-index"
     PRODUCER_SNAPSHOT = "producer-snapshot"
     LEADER_EPOCHS = "leader-epochs"
+    KNOWN_DAMAGE = "known-damage"
     OFFSETS = "offsets"
     PARTITION_METADATA = "partition-metadata"
     META_PROPERTIES = "meta-properties"
@@ -54,6 +56,7 @@ _OF_KIND: Final = {
 }
 _OF_NAME: Final = {
     LEADER_EPOCHS: Content.LEADER_EPOCHS,
+    DAMAGED_OFFSETS: Content.KNOWN_DAMAGE,
     RECOVERY_POINTS: Content.OFFSETS,
     HIGH_WATERMARKS: Content.OFFSETS,
     LOG_START_OFFSETS: Content.OFFSETS,

@@ -10,12 +10,11 @@ from ottla.errors import StorageFailure
 from ottla.ids import TopicPartition, Uuid
 from ottla.log.disk import Disk
 from ottla.log.inspection.contents import Content, identify
-from ottla.log.inspection.findings import Finding, Level
+from ottla.log.inspection.findings import Finding, Level, gone_or_unreadable
 from ottla.log.inspection.history import Epochs, OpenTransactions
 from ottla.log.inspection.listing import (
     FileProgress,
     View,
-    gone_or_unreadable,
     list_file,
     partition_folders,
 )

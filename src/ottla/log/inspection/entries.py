@@ -102,6 +102,18 @@ class EpochEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class DamageEntry:
+    """What a broker found damaged in a segment, and does not serve."""
+
+    KIND: ClassVar = "known-damage"
+    base_offset: int
+    position: int
+    size: int
+    first_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointEntry:
     """The offset of a partition in a checkpoint."""
 
@@ -128,6 +140,7 @@ Entry = (
     | AbortedEntry
     | ProducerStateEntry
     | EpochEntry
+    | DamageEntry
     | CheckpointEntry
     | FactsEntry
 )

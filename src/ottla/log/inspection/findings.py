@@ -47,3 +47,10 @@ def capped(items: Iterable[T | Finding]) -> Iterator[T | Finding]:
                     yield Finding(item.level, item.path, "more of this kind, which is not shown")
                 continue
         yield item
+
+
+def gone_or_unreadable(path: str, error: Exception) -> Finding:
+    """A broker that runs removes files; one that cannot be read is another matter."""
+    if isinstance(error, FileNotFoundError):
+        return Finding(Level.NOTE, path, "it is not there any more")
+    return Finding(Level.DAMAGE, path, str(error).removeprefix(f"{path}: "))

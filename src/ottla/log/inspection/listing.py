@@ -22,7 +22,7 @@ from ottla.log.inspection.entries import (
     RecordEntry,
     TimeIndexEntry,
 )
-from ottla.log.inspection.findings import Finding, Level
+from ottla.log.inspection.findings import Finding, Level, gone_or_unreadable
 from ottla.log.inspection.index_files import aborted_entries, offset_entries, time_entries
 from ottla.log.inspection.snapshot_file import producer_entries
 from ottla.log.inspection.text_files import text_entries
@@ -46,7 +46,12 @@ _OFFSET_MAX: Final = 2**63 - 1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _STATES: Final = {FileState.LIVE: "live"}
 _OF_DIRECTORY: Final = (Content.META_PROPERTIES, Content.CLEAN_SHUTDOWN, Content.OFFSETS)
-_ORDER: Final = (*_OF_DIRECTORY, Content.PARTITION_METADATA, Content.LEADER_EPOCHS)
+_ORDER: Final = (
+    *_OF_DIRECTORY,
+    Content.PARTITION_METADATA,
+    Content.LEADER_EPOCHS,
+    Content.KNOWN_DAMAGE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +104,6 @@ def list_file(
         yield gone_or_unreadable(path, error)
     finally:
         file.close()
-
-
-def gone_or_unreadable(path: str, error: Exception) -> Finding:
-    """A broker that runs removes files; one that cannot be read is another matter."""
-    if isinstance(error, FileNotFoundError):
-        return Finding(Level.NOTE, path, "it is not there any more")
-    return Finding(Level.DAMAGE, path, str(error).removeprefix(f"{path}: "))
 
 
 def list_partition(

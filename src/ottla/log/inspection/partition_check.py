@@ -14,14 +14,15 @@ from ottla.ids import Uuid
 from ottla.log.disk import Disk
 from ottla.log.inspection.contents import Content, Identity, identify
 from ottla.log.inspection.entries import EpochEntry, ProducerStateEntry
-from ottla.log.inspection.findings import Finding, Level
+from ottla.log.inspection.findings import Finding, Level, gone_or_unreadable
 from ottla.log.inspection.history import OPEN_TRANSACTIONS_MAX, Epochs, OpenTransactions
-from ottla.log.inspection.listing import FileProgress, gone_or_unreadable
+from ottla.log.inspection.listing import FileProgress
 from ottla.log.inspection.segment_check import LogState, SegmentCheck, SegmentFiles, Tally
 from ottla.log.inspection.snapshot_file import producer_entries
 from ottla.log.inspection.surroundings import Surroundings
 from ottla.log.inspection.text_files import parse_epochs, parsed, text_entries, topic_id_in
 from ottla.log.names import (
+    DAMAGED_OFFSETS,
     LEADER_EPOCHS,
     PARTITION_METADATA,
     TEMPORARY_SUFFIX,
@@ -63,6 +64,7 @@ class PartitionCheck:
                 yield from self._unknown(name)
         yield from self._check_text(found, PARTITION_METADATA, Content.PARTITION_METADATA)
         yield from self._check_text(found, LEADER_EPOCHS, Content.LEADER_EPOCHS)
+        yield from self._check_text(found, DAMAGED_OFFSETS, Content.KNOWN_DAMAGE)
         self.topic_id = topic_id_in(self._disk, f"{self._folder}/{PARTITION_METADATA}")
         epochs = parsed(self._disk, f"{self._folder}/{LEADER_EPOCHS}", parse_epochs)
         known_epochs = epochs if isinstance(epochs, list) else None

@@ -11,11 +11,11 @@ from typing import Final
 
 from ottla.errors import StorageFailure
 from ottla.log.disk import Disk, File
-from ottla.log.inspection.findings import Finding, Level
+from ottla.log.inspection.findings import Finding, Level, gone_or_unreadable
 from ottla.log.inspection.history import Epochs, OpenTransactions
 from ottla.log.inspection.index_check import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
 from ottla.log.inspection.index_files import aborted_entries, offset_entries, time_entries
-from ottla.log.inspection.listing import FileProgress, gone_or_unreadable, hole_finding
+from ottla.log.inspection.listing import FileProgress, hole_finding
 from ottla.log.inspection.surroundings import Surroundings
 from ottla.log.inspection.walk import (
     BATCH_BYTES_MAX,

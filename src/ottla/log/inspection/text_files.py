@@ -7,6 +7,7 @@ with its line; every other one is read whole.
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from ottla.errors import StorageFailure
 from ottla.ids import Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import (
     number,
@@ -16,11 +17,12 @@ from ottla.log.checkpoints import (
     parse_partition_metadata,
     read_checkpoint,
 )
+from ottla.log.damage import parse_damage
 from ottla.log.disk import Disk
 from ottla.log.errors import CorruptText
 from ottla.log.inspection.contents import Content
-from ottla.log.inspection.entries import CheckpointEntry, Entry, EpochEntry, FactsEntry
-from ottla.log.inspection.findings import Finding, Level
+from ottla.log.inspection.entries import CheckpointEntry, DamageEntry, Entry, EpochEntry, FactsEntry
+from ottla.log.inspection.findings import Finding, Level, gone_or_unreadable
 
 # A line for each of 200,000 partitions with a name of usual length.
 TEXT_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -38,6 +40,8 @@ def parsed(disk: Disk, path: str, parse: Callable[[str], T]) -> T | Finding | No
         file = disk.open(path)
     except FileNotFoundError:
         return None
+    except StorageFailure as error:
+        return gone_or_unreadable(path, error)
     try:
         size = file.size()
         if size > TEXT_BYTES_MAX:
@@ -77,6 +81,8 @@ def text_entries(disk: Disk, path: str, content: Content) -> Iterator[Entry | Fi
     match content:
         case Content.LEADER_EPOCHS:
             found = parsed(disk, path, parse_epochs)
+        case Content.KNOWN_DAMAGE:
+            found = parsed(disk, path, _damage_entries)
         case Content.OFFSETS:
             found = parsed(disk, path, _checkpoint_entries)
         case Content.PARTITION_METADATA:
@@ -106,6 +112,14 @@ def topic_id_in(disk: Disk, path: str) -> Uuid | None:
     """The topic's id of a `partition.metadata` that is there and right."""
     found = parsed(disk, path, parse_partition_metadata)
     return found if isinstance(found, Uuid) else None
+
+
+def _damage_entries(text: str) -> list[DamageEntry]:
+    return [
+        DamageEntry(base, one.position, one.size, one.first_offset, one.end_offset)
+        for base, damaged in parse_damage(text).items()
+        for one in damaged
+    ]
 
 
 def _checkpoint_entries(text: str) -> list[CheckpointEntry]:
