@@ -6,10 +6,9 @@ Invariant: looking changes nothing, and waits for nothing.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
-from importlib import metadata
 from typing import Final
 
-from ottla import metrics
+from ottla import __version__, metrics
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
 from ottla.groups.coordinator import Coordinator, Phase
@@ -50,7 +49,7 @@ def _families(
     info = (
         str(state.id),
         state.image.cluster_id,
-        metadata.version("ottla"),
+        __version__,
         "compiled" if COMPILED else "python",
     )
     yield metrics.BROKER_INFO, [(info, 1)]

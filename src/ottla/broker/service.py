@@ -13,9 +13,9 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib import metadata
 from typing import Final
 
+from ottla import __version__
 from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.node import Node, Surroundings
 from ottla.clock import SystemClock
@@ -100,7 +100,7 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
         raise OttlaError("zookeeper.connect: a cluster of several brokers is not served yet")
     if not COMPILED:
         _LOG.warning("the kernel is not compiled: records cost about 50 times the CPU")
-    _LOG.info("broker starting", {"version": metadata.version("ottla"), "pid": os.getpid()})
+    _LOG.info("broker starting", {"version": __version__, "pid": os.getpid()})
     for notice in config.notices:
         _LOG.warning("setting", {"name": notice.name, "note": str(notice)})
     stopping = asyncio.Event()

@@ -1,7 +1,5 @@
 """JoinGroup: somebody wants to be in the next generation of a group."""
 
-from uuid import UUID
-
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
 from ottla.groups.answers import JoinAnswer
@@ -28,7 +26,7 @@ async def _answer(
 ) -> Answer:
     version, client_id = request.version, request.header.client_id or ""
     stem = message.group_instance_id or client_id
-    new_member_id = f"{stem}-{UUID(bytes=bytes(state.new_id()))}"
+    new_member_id = f"{stem}-{_dashed(state.new_id().hex())}"
 
     def event(token: RequestToken) -> Join:
         return Join(
@@ -69,3 +67,8 @@ async def _answer(
             for one in answer.members
         ],
     )
+
+
+def _dashed(digits: str) -> str:
+    """The form in which Java writes such an id."""
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
