@@ -8,20 +8,15 @@ counts for its process and the children it started.
 import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
 from judges.kafka_broker import SERVER_JVM, KafkaBroker
+from judges.ottla_broker import OttlaBroker
 from judges.wire import Wire
 from ottla.ids import ZERO_UUID
-from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -33,7 +28,6 @@ from ottla.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 
-OTTLA = str(Path(sys.executable).parent / "ottla")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
@@ -61,59 +55,19 @@ class Server(Protocol):
         ...
 
 
-class OttlaServer:
+class OttlaServer(OttlaBroker):
     """Ours, as `ottla broker` runs it."""
 
     name = "ottla"
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ottla-"))
-        self._log = self._folder / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self.address = ("127.0.0.1", 0)
+        super().__init__(self._folder, *(f"{name}={value}" for name, value in SETTINGS.items()))
 
     def close(self) -> None:
-        """Stop it, and delete what it wrote."""
-        self.stop()
+        """End it, and delete what it wrote."""
+        super().close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def start(self) -> None:
-        """Start it; returns when it answers."""
-        self.launch()
-        while not answers(self):
-            assert self._process is not None
-            if self._process.poll() is not None:
-                raise RuntimeError(f"ottla broker ended:\n{self._log.read_text()}")
-            time.sleep(0.002)
-
-    def launch(self) -> None:
-        """Start it, without waiting for anything."""
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.address = taken.getsockname()
-        settings = {
-            "listeners": f"PLAINTEXT://{bootstrap(self)}",
-            "log.dirs": self._folder / "data",
-            **SETTINGS,
-        }
-        config = self._folder / "server.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        with self._log.open("wb") as told:
-            self._process = subprocess.Popen(
-                [OTTLA, "broker", "--config", str(config)], stdout=told, stderr=told
-            )
-
-    def stop(self) -> None:
-        """Ask it to end."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            self._process.wait(60)
-            self._process = None
-
-    @property
-    def process_id(self) -> int:
-        """Which process it is."""
-        assert self._process is not None
-        return self._process.pid
 
 
 class KafkaServer(KafkaBroker):
@@ -123,14 +77,6 @@ class KafkaServer(KafkaBroker):
 
     def __init__(self) -> None:
         super().__init__(SETTINGS, jvm=SERVER_JVM, timeout_s=300)
-
-
-def answers(server: Server) -> bool:
-    """Whether a server takes requests."""
-    with suppress(OSError), Wire(server.address) as wire:
-        wire.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        return True
-    return False
 
 
 def bootstrap(server: Server) -> str:

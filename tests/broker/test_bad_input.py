@@ -17,8 +17,8 @@ from random import Random
 
 import pytest
 
-from broker.processes import BrokerProcess
 from broker.wire import Wire
+from judges.ottla_broker import OttlaBroker
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol import apis
@@ -124,10 +124,10 @@ class Bystander:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, int]]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OttlaBroker, int]]:
     folder = tmp_path_factory.mktemp("bad-input")
     settings = ("node.id=1", "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1")
-    with BrokerProcess(folder, *settings, "offsets.topic.replication.factor=1") as process:
+    with OttlaBroker(folder, *settings, "offsets.topic.replication.factor=1") as process:
         process.start()
         with Wire(process.port) as wire:
             create(wire, TOPIC)
@@ -143,7 +143,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPro
 
 
 @pytest.fixture(autouse=True)
-def pass_mark(broker: tuple[BrokerProcess, int]) -> Iterator[None]:
+def pass_mark(broker: tuple[OttlaBroker, int]) -> Iterator[None]:
     process, before = broker
     process.forget_peak()
     with Bystander(process.port) as bystander:
@@ -154,7 +154,7 @@ def pass_mark(broker: tuple[BrokerProcess, int]) -> Iterator[None]:
 
 
 @pytest.fixture
-def wire(broker: tuple[BrokerProcess, int]) -> Iterator[Wire]:
+def wire(broker: tuple[OttlaBroker, int]) -> Iterator[Wire]:
     with Wire(broker[0].port) as wire:
         yield wire
 
@@ -231,7 +231,7 @@ def test_a_length_that_cannot_be_closes_the_connection(wire: Wire, length: int) 
 
 
 def test_frames_that_are_only_claimed_cost_next_to_nothing(
-    broker: tuple[BrokerProcess, int],
+    broker: tuple[OttlaBroker, int],
 ) -> None:
     process, before = broker
     with ExitStack() as stack:
@@ -333,7 +333,7 @@ def test_bytes_that_are_no_request(wire: Wire, name: str) -> None:
     assert wire.is_closed()
 
 
-def test_noise(broker: tuple[BrokerProcess, int]) -> None:
+def test_noise(broker: tuple[OttlaBroker, int]) -> None:
     random = Random(7)
     for _ in range(300):
         with Wire(broker[0].port) as wire:
@@ -343,7 +343,7 @@ def test_noise(broker: tuple[BrokerProcess, int]) -> None:
             wire.read_to_the_end()
 
 
-def test_a_peer_that_goes_on_is_in_the_log_once(broker: tuple[BrokerProcess, int]) -> None:
+def test_a_peer_that_goes_on_is_in_the_log_once(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
 
     def lines() -> int:
@@ -364,7 +364,7 @@ NAMES = ["", ".", "..", "a" * 250, "a/b", "../../etc/passwd", "a b", "käse", "a
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_no_topic_may_have(
-    broker: tuple[BrokerProcess, int], wire: Wire, name: str
+    broker: tuple[OttlaBroker, int], wire: Wire, name: str
 ) -> None:
     folder = broker[0].log.parent
     before = sorted(path for path in folder.rglob("*") if path.is_dir())
@@ -478,7 +478,7 @@ def test_a_transactional_batch_is_refused_while_transactions_are_not_served(wire
 
 @pytest.mark.parametrize("compression", [one for one in Compression if one is not Compression.NONE])
 def test_a_compression_bomb_is_refused_before_it_fills_the_memory(
-    broker: tuple[BrokerProcess, int], wire: Wire, compression: Compression
+    broker: tuple[OttlaBroker, int], wire: Wire, compression: Compression
 ) -> None:
     builder = BatchBuilder(1 << 30, compression)
     builder.append(now_ms(), b"k", bytes(80 << 20))
@@ -529,7 +529,7 @@ def test_a_record_without_a_key_for_a_compacted_topic(wire: Wire) -> None:
 
 
 def test_a_flood_of_connections_from_one_address(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, "node.id=1", "max.connections.per.ip=20") as process:
+    with OttlaBroker(tmp_path, "node.id=1", "max.connections.per.ip=20") as process:
         process.start()
         with ExitStack() as stack:
             wires = [stack.enter_context(Wire(process.port)) for _ in range(20)]
@@ -542,7 +542,7 @@ def test_a_flood_of_connections_from_one_address(tmp_path: Path) -> None:
         assert process.log.read_text().count("connection refused") <= 10
 
 
-def test_a_frame_that_does_not_end_is_not_waited_for(broker: tuple[BrokerProcess, int]) -> None:
+def test_a_frame_that_does_not_end_is_not_waited_for(broker: tuple[OttlaBroker, int]) -> None:
     with Wire(broker[0].port, 4 * FRAME_SECONDS) as slow:
         slow.send(struct.pack(">i", 100) + b"\0")
         started = time.monotonic()
@@ -563,14 +563,14 @@ def test_a_frame_that_does_not_end_is_not_waited_for(broker: tuple[BrokerProcess
 
 
 def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, "node.id=1", "connections.max.idle.ms=500") as process:
+    with OttlaBroker(tmp_path, "node.id=1", "connections.max.idle.ms=500") as process:
         process.start()
         with Wire(process.port) as silent:
             assert silent.is_closed()
 
 
 def test_a_client_that_never_reads_is_not_answered_for_ever(
-    broker: tuple[BrokerProcess, int], wire: Wire
+    broker: tuple[OttlaBroker, int], wire: Wire
 ) -> None:
     process, before = broker
     request = wire.encode(fetch_request(0), 11)
@@ -652,7 +652,7 @@ def test_a_text_that_looks_like_a_variable_is_no_variable(wire: Wire) -> None:
 # Row: the port of the metrics.
 
 
-def test_nothing_but_the_listeners_is_open_by_default(broker: tuple[BrokerProcess, int]) -> None:
+def test_nothing_but_the_listeners_is_open_by_default(broker: tuple[OttlaBroker, int]) -> None:
     assert broker_config()[OTTLA_METRICS_LISTENER] == ""
     assert broker[0].ports() == {broker[0].port}
 
@@ -660,7 +660,7 @@ def test_nothing_but_the_listeners_is_open_by_default(broker: tuple[BrokerProces
 # Row: a buffer that is used again while it is still needed (the CRC does not cover the topic).
 
 
-def test_what_follows_a_request_never_changes_it(broker: tuple[BrokerProcess, int]) -> None:
+def test_what_follows_a_request_never_changes_it(broker: tuple[OttlaBroker, int]) -> None:
     port = broker[0].port
     topics = [f"mixed-{number}" for number in range(4)]
     with Wire(port) as wire:

@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from broker.processes import BrokerProcess
 from broker.test_bad_input import batch, create, end_of, fetch_request, now_ms, produce
 from broker.wire import Wire
+from judges.ottla_broker import OttlaBroker
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
@@ -14,7 +14,7 @@ SETTINGS = ("node.id=1", "log.cleaner.backoff.ms=100", "log.roll.ms=100")
 
 
 def test_a_real_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, *SETTINGS) as broker:
+    with OttlaBroker(tmp_path, *SETTINGS) as broker:
         broker.start()
         with Wire(broker.port) as wire:
             create(wire, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0")

@@ -17,8 +17,8 @@ import aiokafka
 import aiokafka.errors
 
 from broker.nodes import Client
-from broker.processes import BrokerProcess
 from broker.test_node import batch, create, produce
+from judges.ottla_broker import OttlaBroker
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
@@ -257,7 +257,7 @@ class Repeating:
 class Load:
     """Everybody who is at work."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, broker: OttlaBroker) -> None:
         self.broker = broker
         self.producers = [Producing("a"), Producing("b")]
         self.consumer = Consuming()
@@ -269,7 +269,7 @@ class Load:
         return sum(len(one.acknowledged) for one in self.producers)
 
     def run(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        address = self.broker.address
+        address = self.broker.bootstrap
         return [
             *(one.run(address, stop) for one in self.producers),
             self.consumer.run(address, stop),
@@ -348,7 +348,7 @@ async def read_all(address: str, ends: dict[int, int]) -> dict[int, dict[int, by
     return found
 
 
-async def kill_under_load(broker: BrokerProcess, random: Random) -> Load:
+async def kill_under_load(broker: OttlaBroker, random: Random) -> Load:
     """Kill it again and again while everybody goes on."""
     load, stop = Load(broker), asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -376,21 +376,21 @@ async def kill_under_load(broker: BrokerProcess, random: Random) -> Load:
 
 
 def test_what_was_acknowledged_survives_fifty_kills(tmp_path: Path) -> None:
-    async def scenario(broker: BrokerProcess) -> None:
+    async def scenario(broker: OttlaBroker) -> None:
         load = await kill_under_load(broker, Random(50))
         await load.check_what_was_acknowledged()
         told = {k: v for one in load.producers for k, v in one.acknowledged.items()}
         assert len(told) == sum(one.sent for one in load.producers) > ACKS_PER_ROUND * KILLS / 2
         ends = Counter(partition for partition, _ in told.values())
-        found = await read_all(broker.address, dict(ends))
+        found = await read_all(broker.bootstrap, dict(ends))
         # Each is where it was said to be; together they are all there is, so none is there twice.
         for value, (partition, offset) in told.items():
             assert found[partition][offset] == value
         values = Counter(value for records in found.values() for value in records.values())
         assert values == Counter(told.keys())
-        await check_resumes(broker.address, load.consumer, ends)
+        await check_resumes(broker.bootstrap, load.consumer, ends)
 
-    with BrokerProcess(tmp_path, *SETTINGS) as broker:
+    with OttlaBroker(tmp_path, *SETTINGS) as broker:
         try:
             asyncio.run(asyncio.wait_for(scenario(broker), PATIENCE_S))
             assert broker.stop() == 0

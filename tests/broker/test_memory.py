@@ -13,8 +13,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from broker.processes import BrokerProcess
 from broker.wire import Wire
+from judges.ottla_broker import OttlaBroker
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -40,9 +40,9 @@ WAIT_SECONDS = 60.0
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[tuple[BrokerProcess, int]]:
+def broker(tmp_path: Path) -> Iterator[tuple[OttlaBroker, int]]:
     # One for each test: what one of them leaves free in the process would be there for the next.
-    with BrokerProcess(tmp_path, "node.id=1", "ottla.metrics.listener=127.0.0.1:0") as process:
+    with OttlaBroker(tmp_path, "node.id=1", "ottla.metrics.listener=127.0.0.1:0") as process:
         process.start()
         with Wire(process.port) as wire:
             create(wire, TOPIC)
@@ -56,7 +56,7 @@ def broker(tmp_path: Path) -> Iterator[tuple[BrokerProcess, int]]:
         assert process.stop() == 0
 
 
-def grown_bytes(broker: tuple[BrokerProcess, int]) -> int:
+def grown_bytes(broker: tuple[OttlaBroker, int]) -> int:
     process, before = broker
     return process.resident_peak_bytes() - before
 
@@ -68,7 +68,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def held(process: BrokerProcess) -> tuple[int, int]:
+def held(process: OttlaBroker) -> tuple[int, int]:
     """For requests and answers, as the metrics say."""
     (port,) = process.ports() - {process.port}
     with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
@@ -125,7 +125,7 @@ def read_all(wire: Wire) -> list[bytes | None]:
     return keys
 
 
-def test_frames_that_are_half_there(broker: tuple[BrokerProcess, int]) -> None:
+def test_frames_that_are_half_there(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
     half = 50 * MB
     with ExitStack() as stack:
@@ -171,13 +171,13 @@ def test_frames_that_are_half_there(broker: tuple[BrokerProcess, int]) -> None:
 
 
 def test_a_frame_that_is_larger_than_all_memory_for_requests(
-    broker: tuple[BrokerProcess, int],
+    broker: tuple[OttlaBroker, int],
 ) -> None:
     with Wire(broker[0].port, WAIT_SECONDS) as wire:
         assert produce(wire, "large", batch(3, 60 * MB))[0] == 0
 
 
-def test_answers_that_nobody_takes(broker: tuple[BrokerProcess, int]) -> None:
+def test_answers_that_nobody_takes(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
     with ExitStack() as stack:
         small = stack.enter_context(Wire(process.port))
@@ -198,7 +198,7 @@ def test_answers_that_nobody_takes(broker: tuple[BrokerProcess, int]) -> None:
         assert grown_bytes(broker) <= 2 * LIMIT_BYTES
 
 
-def test_fetches_that_wait_hold_nothing(broker: tuple[BrokerProcess, int]) -> None:
+def test_fetches_that_wait_hold_nothing(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
     with ExitStack() as stack:
         for _ in range(20):
@@ -211,7 +211,7 @@ def test_fetches_that_wait_hold_nothing(broker: tuple[BrokerProcess, int]) -> No
 
 
 def test_a_fetch_that_asks_for_more_than_it_can_get_is_answered(
-    broker: tuple[BrokerProcess, int],
+    broker: tuple[OttlaBroker, int],
 ) -> None:
     with Wire(broker[0].port) as wire:
         began = time.monotonic()
@@ -221,7 +221,7 @@ def test_a_fetch_that_asks_for_more_than_it_can_get_is_answered(
 
 def test_who_takes_nothing_is_sent_away_when_others_wait(tmp_path: Path) -> None:
     settings = ("node.id=1", "ottla.queued.max.response.bytes=1048576")
-    with BrokerProcess(tmp_path, *settings) as process:
+    with OttlaBroker(tmp_path, *settings) as process:
         process.start()
         with ExitStack() as stack:
             wire = stack.enter_context(Wire(process.port))

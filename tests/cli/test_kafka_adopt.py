@@ -2,12 +2,9 @@
 
 import json
 import shutil
-import signal
-import socket
 import subprocess
-import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +13,7 @@ import pytest
 
 from cli.test_broker import OTTLA
 from judges.kafka_broker import KafkaBroker
+from judges.ottla_broker import OttlaBroker
 from kafka_java import kafka_broker
 
 client: Any = kafka_python  # it has no types
@@ -118,24 +116,12 @@ def adopt(*words: str) -> tuple[int, str, str]:
 
 
 @contextmanager
-def ottla_broker(data: Path) -> Generator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    settings = (f"log.dirs={data}", f"listeners=PLAINTEXT://127.0.0.1:{port}")
-    options = [word for one in settings for word in ("--override", one)]
-    process = subprocess.Popen([OTTLA, "broker", *options], stderr=subprocess.DEVNULL)
-    try:
-        while process.poll() is None:  # a broker that cannot start ends
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
-        assert process.poll() is None
-        yield f"127.0.0.1:{port}"
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-    finally:
-        process.kill()
-        process.wait()
+def served(data: Path) -> Generator[str]:
+    """Our broker on a folder; where it is."""
+    with OttlaBroker(data.parent, data=data) as broker:
+        broker.start()
+        yield broker.bootstrap
+        assert broker.stop() == 0
 
 
 class Left(NamedTuple):
@@ -193,7 +179,7 @@ def test_records_settings_and_commits_are_there_and_go_on(left: Left, tmp_path: 
     assert "orders" in told
     code, _, refused = adopt(str(data))
     assert (code, "already" in refused) == (1, True)
-    with ottla_broker(data) as bootstrap:
+    with served(data) as bootstrap:
         after = see(bootstrap)
         assert after.records == left.seen.records
         assert after.committed == left.seen.committed
@@ -205,7 +191,7 @@ def test_records_settings_and_commits_are_there_and_go_on(left: Left, tmp_path: 
         assert sent.offset == len(left.seen.records["orders", 0])
         producer.close()
         commit(bootstrap, {("orders", 0): 20})
-    with ottla_broker(data) as bootstrap:
+    with served(data) as bootstrap:
         again = see(bootstrap)
         assert again.records["orders", 0][-1][3] == b"more"
         assert again.committed["orders", 0] == (20, "so far")

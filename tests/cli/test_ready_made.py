@@ -6,8 +6,8 @@ from typing import Any
 
 import kafka
 
-from broker.processes import BrokerProcess
 from cli.test_broker import dev
+from judges.ottla_broker import OttlaBroker
 from ottla.settings.broker import BROKER
 from ottla.settings.properties import read_properties
 from ottla.settings.resolution import broker_config
@@ -38,10 +38,10 @@ def test_what_has_a_mark_in_front_is_what_counts_without_it() -> None:
 
 
 def test_a_broker_starts_from_it(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, config=FILE) as broker:
+    with OttlaBroker(tmp_path, config=FILE) as broker:
         broker.start()
         client: Any = kafka  # it has no types
-        producer = client.KafkaProducer(bootstrap_servers=broker.address)
+        producer = client.KafkaProducer(bootstrap_servers=broker.bootstrap)
         assert producer.send("t", b"a").get(30).offset == 0
         producer.close()
         assert broker.stop() == 0

@@ -11,7 +11,7 @@ import aiokafka.admin
 import aiokafka.errors
 import pytest
 
-from compat.ottla_process import OttlaProcess, ottla_broker
+from judges.ottla_broker import OttlaBroker, ottla_broker
 
 # Any here and below: the client's types are not complete.
 library: Any = aiokafka
@@ -24,7 +24,7 @@ PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
-def broker() -> Generator[OttlaProcess]:
+def broker() -> Generator[OttlaBroker]:
     with ottla_broker() as running:
         yield running
 
@@ -34,7 +34,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def administrator(broker: OttlaProcess) -> AsyncGenerator[Any]:
+async def administrator(broker: OttlaBroker) -> AsyncGenerator[Any]:
     client = administration.AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await client.start()
     try:
@@ -43,7 +43,7 @@ async def administrator(broker: OttlaProcess) -> AsyncGenerator[Any]:
         await client.close()
 
 
-async def make(broker: OttlaProcess, name: str, partitions: int = 1, **config: str) -> None:
+async def make(broker: OttlaBroker, name: str, partitions: int = 1, **config: str) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
     async with administrator(broker) as client:
         new = administration.NewTopic(name, partitions, 1, topic_configs=settings)
@@ -51,7 +51,7 @@ async def make(broker: OttlaProcess, name: str, partitions: int = 1, **config: s
 
 
 @asynccontextmanager
-async def consumer(broker: OttlaProcess, *topics: str, **settings: object) -> AsyncGenerator[Any]:
+async def consumer(broker: OttlaBroker, *topics: str, **settings: object) -> AsyncGenerator[Any]:
     reader = library.AIOKafkaConsumer(
         *topics,
         bootstrap_servers=broker.bootstrap,
@@ -66,7 +66,7 @@ async def consumer(broker: OttlaProcess, *topics: str, **settings: object) -> As
         await reader.stop()
 
 
-async def produce(broker: OttlaProcess, topic: str, count: int, **settings: object) -> list[int]:
+async def produce(broker: OttlaBroker, topic: str, count: int, **settings: object) -> list[int]:
     async with library.AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **settings) as producer:
         sent = [
             await producer.send(
@@ -95,7 +95,7 @@ async def read(readers: list[Any], enough: Callable[[list[Any]], bool]) -> list[
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_records_come_back_as_they_were_sent(
-    broker: OttlaProcess, codec: str | None, idempotent: bool
+    broker: OttlaBroker, codec: str | None, idempotent: bool
 ) -> None:
     async def scenario() -> None:
         name = f"records-{codec}-{idempotent}"
@@ -116,7 +116,7 @@ def test_records_come_back_as_they_were_sent(
     run(scenario())
 
 
-def test_seeking_by_time_and_ends(broker: OttlaProcess) -> None:
+def test_seeking_by_time_and_ends(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "times")
         await produce(broker, "times", 20)
@@ -133,7 +133,7 @@ def test_seeking_by_time_and_ends(broker: OttlaProcess) -> None:
     run(scenario())
 
 
-def test_a_group_has_fewer_as_many_and_more_members_than_partitions(broker: OttlaProcess) -> None:
+def test_a_group_has_fewer_as_many_and_more_members_than_partitions(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "shared", 2)
         settings = {"group_id": "shared", "heartbeat_interval_ms": 100}
@@ -161,7 +161,7 @@ def test_a_group_has_fewer_as_many_and_more_members_than_partitions(broker: Ottl
     run(scenario())
 
 
-def test_two_groups_and_two_topics_do_not_disturb_each_other(broker: OttlaProcess) -> None:
+def test_two_groups_and_two_topics_do_not_disturb_each_other(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         for name in ("left", "right"):
             await make(broker, name)
@@ -176,7 +176,7 @@ def test_two_groups_and_two_topics_do_not_disturb_each_other(broker: OttlaProces
     run(scenario())
 
 
-def test_administration(broker: OttlaProcess) -> None:
+def test_administration(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "managed", 2, retention_ms="86400000")
         async with administrator(broker) as client:
@@ -195,7 +195,7 @@ def test_administration(broker: OttlaProcess) -> None:
     run(scenario())
 
 
-def test_a_record_that_is_too_large_is_refused(broker: OttlaProcess) -> None:
+def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "small", max_message_bytes="1000")
         async with library.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:

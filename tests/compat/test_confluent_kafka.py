@@ -8,7 +8,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from compat.ottla_process import OttlaProcess, ottla_broker
+from judges.ottla_broker import OttlaBroker, ottla_broker
 
 # Any here and below: the client's types are not complete.
 admin: Any = confluent_kafka.admin
@@ -19,13 +19,13 @@ PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
-def broker() -> Generator[OttlaProcess]:
+def broker() -> Generator[OttlaBroker]:
     with ottla_broker() as running:
         yield running
 
 
 @pytest.fixture
-def client(broker: OttlaProcess) -> Any:
+def client(broker: OttlaBroker) -> Any:
     return admin.AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
@@ -35,7 +35,7 @@ def make(client: Any, name: str, partitions: int = 1, **config: str) -> None:
     client.create_topics([new])[name].result(PATIENCE_S)
 
 
-def consumer(broker: OttlaProcess, group: str, **settings: object) -> Any:
+def consumer(broker: OttlaBroker, group: str, **settings: object) -> Any:
     made: Any = confluent_kafka.Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -48,7 +48,7 @@ def consumer(broker: OttlaProcess, group: str, **settings: object) -> Any:
     return made
 
 
-def produce(broker: OttlaProcess, topic: str, count: int, **settings: object) -> list[int]:
+def produce(broker: OttlaBroker, topic: str, count: int, **settings: object) -> list[int]:
     """Records spread over no more than one partition; their offsets."""
     offsets: list[int] = []
 
@@ -95,7 +95,7 @@ def read(reader: Any, count: int) -> list[Any]:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_records_come_back_as_they_were_sent(
-    broker: OttlaProcess, client: Any, codec: str, idempotent: bool
+    broker: OttlaBroker, client: Any, codec: str, idempotent: bool
 ) -> None:
     name = f"records-{codec}-{idempotent}"
     make(client, name)
@@ -115,7 +115,7 @@ def test_records_come_back_as_they_were_sent(
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_weaker_acknowledgements(broker: OttlaProcess, client: Any, acks: int) -> None:
+def test_weaker_acknowledgements(broker: OttlaBroker, client: Any, acks: int) -> None:
     name = f"acks-{acks}"
     make(client, name)
     produce(broker, name, 10, acks=acks)
@@ -125,7 +125,7 @@ def test_weaker_acknowledgements(broker: OttlaProcess, client: Any, acks: int) -
     reader.close()
 
 
-def test_seeking_by_time_and_watermarks(broker: OttlaProcess, client: Any) -> None:
+def test_seeking_by_time_and_watermarks(broker: OttlaBroker, client: Any) -> None:
     make(client, "times")
     produce(broker, "times", 20)
     reader = consumer(broker, "times")
@@ -145,7 +145,7 @@ def test_seeking_by_time_and_watermarks(broker: OttlaProcess, client: Any) -> No
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_rebalances_and_resumes(broker: OttlaProcess, client: Any, strategy: str) -> None:
+def test_a_group_rebalances_and_resumes(broker: OttlaBroker, client: Any, strategy: str) -> None:
     name = f"shared-{strategy}"
     make(client, name, 4)
     settings = {
@@ -182,7 +182,7 @@ def test_a_group_rebalances_and_resumes(broker: OttlaProcess, client: Any, strat
     reader.close()
 
 
-def test_a_static_member_comes_back(broker: OttlaProcess, client: Any) -> None:
+def test_a_static_member_comes_back(broker: OttlaBroker, client: Any) -> None:
     make(client, "static", 2)
     for _ in range(2):
         member = consumer(broker, "static", group_instance_id="one", session_timeout_ms=10_000)
@@ -242,7 +242,7 @@ def test_settings(client: Any) -> None:
         alter("soon")
 
 
-def test_offsets_and_groups_by_the_admin(broker: OttlaProcess, client: Any) -> None:
+def test_offsets_and_groups_by_the_admin(broker: OttlaBroker, client: Any) -> None:
     make(client, "led")
     produce(broker, "led", 10)
     partition = confluent_kafka.TopicPartition("led", 0)
@@ -264,7 +264,7 @@ def test_offsets_and_groups_by_the_admin(broker: OttlaProcess, client: Any) -> N
         client.delete_consumer_groups(["led"])["led"].result(PATIENCE_S)
 
 
-def test_a_record_that_is_too_large_is_refused(broker: OttlaProcess, client: Any) -> None:
+def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker, client: Any) -> None:
     make(client, "small", max_message_bytes="1000")
     failed: list[str] = []
     producer: Any = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compat.ottla_process import OttlaProcess, ottla_broker
 from judges.java import CLIENTS_39_POM, POM, source_command
+from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
 
 JUDGE = Path(__file__).with_name("ClientJudge.java")
@@ -62,13 +62,13 @@ TOLD = {
 
 
 @pytest.fixture(scope="module")
-def broker() -> Generator[OttlaProcess]:
+def broker() -> Generator[OttlaBroker]:
     with ottla_broker() as running:
         yield running
 
 
 @pytest.mark.parametrize("pom", [CLIENTS_39_POM, POM], ids=["3.9", "4.3"])
-def test_a_java_client_does_everything(broker: OttlaProcess, pom: Path) -> None:
+def test_a_java_client_does_everything(broker: OttlaBroker, pom: Path) -> None:
     with judge_needed():
         command = source_command(JUDGE, broker.bootstrap, pom.name.split(".")[0], pom=pom)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -8,7 +8,7 @@ import pytest
 from compat import config_scenarios, group_scenarios, record_scenarios, topic_scenarios
 from compat.asking import Difference, asker, differences
 from compat.known_differences import KNOWN, Known
-from compat.ottla_process import ottla_broker
+from judges.ottla_broker import ottla_broker
 from kafka_java import kafka_broker
 from ottla.broker.dispatch import HANDLERS
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from compat.ottla_process import OttlaProcess, ottla_broker
 from judges.java import source_command
 from judges.kafka_broker import KafkaBroker
+from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed, kafka_broker
 
 JUDGE = Path(__file__).with_name("ConsumerProtocolJudge.java")
@@ -27,7 +27,7 @@ TOLD = {
 }
 
 
-def running(server: str) -> AbstractContextManager[OttlaProcess | KafkaBroker]:
+def running(server: str) -> AbstractContextManager[OttlaBroker | KafkaBroker]:
     if server == "Ottla":
         return ottla_broker()
     return kafka_broker({"group.coordinator.rebalance.protocols": "classic"})

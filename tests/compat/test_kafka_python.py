@@ -11,7 +11,7 @@ import kafka.admin
 import kafka.errors
 import pytest
 
-from compat.ottla_process import OttlaProcess, ottla_broker
+from judges.ottla_broker import OttlaBroker, ottla_broker
 
 # Any here and below: the client has no types.
 library: Any = kafka
@@ -38,13 +38,13 @@ def _leftovers_go_here() -> Generator[None]:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Generator[OttlaProcess]:
+def broker() -> Generator[OttlaBroker]:
     with ottla_broker() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def client(broker: OttlaProcess) -> Generator[Any]:
+def client(broker: OttlaBroker) -> Generator[Any]:
     made = administration.KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     yield made
     made.close()
@@ -56,7 +56,7 @@ def make(client: Any, name: str, partitions: int = 1, **config: str) -> None:
     client.create_topics([new])
 
 
-def consumer(broker: OttlaProcess, **settings: object) -> Any:
+def consumer(broker: OttlaBroker, **settings: object) -> Any:
     return library.KafkaConsumer(
         bootstrap_servers=broker.bootstrap,
         auto_offset_reset="earliest",
@@ -65,7 +65,7 @@ def consumer(broker: OttlaProcess, **settings: object) -> Any:
     )
 
 
-def produce(broker: OttlaProcess, topic: str, count: int, **settings: object) -> list[int]:
+def produce(broker: OttlaBroker, topic: str, count: int, **settings: object) -> list[int]:
     producer = library.KafkaProducer(bootstrap_servers=broker.bootstrap, **settings)
     sent = [
         producer.send(
@@ -104,7 +104,7 @@ def read(reader: Any, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_come_back_as_they_were_sent(
-    broker: OttlaProcess, client: Any, codec: str | None
+    broker: OttlaBroker, client: Any, codec: str | None
 ) -> None:
     name = f"records-{codec}"
     make(client, name)
@@ -120,7 +120,7 @@ def test_records_come_back_as_they_were_sent(
     assert [tuple(each) for each in seen[7].headers] == [("h", b"1"), ("h", b"")]
 
 
-def test_seeking_by_time_and_ends(broker: OttlaProcess, client: Any) -> None:
+def test_seeking_by_time_and_ends(broker: OttlaBroker, client: Any) -> None:
     make(client, "times")
     produce(broker, "times", 20)
     here = library.TopicPartition("times", 0)
@@ -157,7 +157,7 @@ class Member:
         self._thread.join(PATIENCE_S)
 
 
-def test_a_group_rebalances_and_resumes(broker: OttlaProcess, client: Any) -> None:
+def test_a_group_rebalances_and_resumes(broker: OttlaBroker, client: Any) -> None:
     make(client, "shared", 4)
     settings = {"group_id": "shared", "heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
 
@@ -188,7 +188,7 @@ def test_a_group_rebalances_and_resumes(broker: OttlaProcess, client: Any) -> No
     reader.close()
 
 
-def test_administration(broker: OttlaProcess, client: Any) -> None:
+def test_administration(broker: OttlaBroker, client: Any) -> None:
     make(client, "managed", 2, retention_ms="86400000")
     with pytest.raises(errors.TopicAlreadyExistsError):
         make(client, "managed")
@@ -225,7 +225,7 @@ def test_settings(client: Any) -> None:
     assert "86400000" in retention()
 
 
-def test_groups_by_the_admin(broker: OttlaProcess, client: Any) -> None:
+def test_groups_by_the_admin(broker: OttlaBroker, client: Any) -> None:
     make(client, "led")
     produce(broker, "led", 5)
     here = library.TopicPartition("led", 0)
@@ -237,7 +237,7 @@ def test_groups_by_the_admin(broker: OttlaProcess, client: Any) -> None:
     assert "'led'" not in str(client.list_groups())
 
 
-def test_a_record_that_is_too_large_is_refused(broker: OttlaProcess, client: Any) -> None:
+def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker, client: Any) -> None:
     make(client, "small", max_message_bytes="1000")
     producer = library.KafkaProducer(bootstrap_servers=broker.bootstrap)
     with pytest.raises(errors.MessageSizeTooLargeError):

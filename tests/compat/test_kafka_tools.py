@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from compat.ottla_process import ottla_broker
 from judges.java import source_command
+from judges.ottla_broker import ottla_broker
 from kafka_java import judge_needed
 
 JUDGE = Path(__file__).with_name("ToolJudge.java")

@@ -1,0 +1,196 @@
+"""Our broker as a process of its own, started as a user starts it: for tests and benchmarks.
+
+Invariant: at the end of the `with` its process has ended. It listens on loopback alone, on a port
+that stays its own while it is down. What it logs is in `log`, and a failure shows it.
+
+    with OttlaBroker(folder, "log.cleaner.backoff.ms=100") as broker:
+        broker.start()
+        produce_to(broker.bootstrap)
+        broker.kill()  # as kill -9 does; `broker.data` is what is left
+        broker.start()  # the same data, the same port
+        assert broker.stop() == 0
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from judges.wire import Wire
+
+OTTLA = str(Path(sys.executable).parent / "ottla")
+PATIENCE_SECONDS = 120.0  # with a start and a stop, on a machine that is busy
+
+_HOST = "127.0.0.1"
+_POLL_S = 0.002
+_LOG_CHARACTERS_SHOWN = 4000
+
+ALONE: Mapping[str, object] = {
+    "node.id": 1,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "auto.create.topics.enable": "false",
+}
+"""The same as the judge has: one broker is enough, and nothing waits for company."""
+
+
+class OttlaBroker:
+    """`ottla broker`, started as often as one likes; `with` ends it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *overrides: str,
+        config: Path | None = None,
+        log: Path | None = None,
+        data: Path | None = None,
+    ) -> None:
+        # Held without listening: nobody else is given the port, and the broker can listen on it.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((_HOST, 0))
+        self.port = int(self._reserved.getsockname()[1])
+        self.data = data or folder / "data"
+        self.log = log or folder / "broker.log"
+        settings = (f"listeners=PLAINTEXT://{self.bootstrap}", f"log.dirs={self.data}", *overrides)
+        self._command: Sequence[str] = (
+            *(OTTLA, "broker"),
+            *(() if config is None else ("--config", str(config))),
+            *(word for one in settings for word in ("--override", one)),
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return _HOST, self.port
+
+    @property
+    def bootstrap(self) -> str:
+        """The same as clients want it."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def process_id(self) -> int:
+        """Which process it is."""
+        assert self._process is not None
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self.log.exists():
+            said = self.log.read_text(errors="replace")[-_LOG_CHARACTERS_SHOWN:]
+            error.add_note(f"Our broker said:\n{said}")
+        self.close()
+
+    def close(self) -> None:
+        """End it, and let go of its port."""
+        self.kill()
+        self._reserved.close()
+
+    def wire(self) -> Wire:
+        """A connection to it."""
+        return Wire(self.address)
+
+    # Starting and ending.
+
+    def spawn(self) -> None:
+        """Start it, without waiting until it serves."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stderr=log, stdout=log
+            )
+
+    def start(self) -> None:
+        """Start it; returns when it serves."""
+        self.spawn()
+        deadline_s = time.monotonic() + PATIENCE_SECONDS
+        while not self.serves():
+            assert time.monotonic() < deadline_s, self.log.read_text()
+            time.sleep(_POLL_S)
+
+    def serves(self) -> bool:
+        """Whether it takes connections: it does so when everything is ready."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()
+        try:
+            socket.create_connection(self.address, 5).close()
+        except (ConnectionError, TimeoutError):  # nobody listens yet, or nobody has time
+            return False
+        return True
+
+    def kill(self) -> None:
+        """As `kill -9`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> int:
+        """As asked to; its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(PATIENCE_SECONDS)
+        self._process = None
+        return code
+
+    # What the system tells of it.
+
+    def resident_bytes(self) -> int:
+        """The memory that it has now."""
+        return self._status_bytes("VmRSS")
+
+    def resident_peak_bytes(self) -> int:
+        """The most memory that it had since it was asked to forget."""
+        return self._status_bytes("VmHWM")
+
+    def forget_peak(self) -> None:
+        """Let the peak be what it has now."""
+        Path(f"/proc/{self.process_id}/clear_refs").write_text("5")
+
+    def ports(self) -> set[int]:
+        """Where it listens."""
+        descriptors = Path(f"/proc/{self.process_id}/fd").iterdir()
+        links = {os.readlink(one) for one in descriptors if one.is_symlink()}
+        found: set[int] = set()
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/{self.process_id}/net/{table}").read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == "0A" and f"socket:[{words[9]}]" in links:
+                    found.add(int(words[1].rpartition(":")[2], 16))
+        return found
+
+    def _status_bytes(self, name: str) -> int:
+        for line in Path(f"/proc/{self.process_id}/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(f"there is no {name}")
+
+
+@contextmanager
+def ottla_broker(settings: Mapping[str, object] | None = None) -> Generator[OttlaBroker]:
+    """One that runs, set up as the judge is, for as long as the `with` lasts."""
+    given = {**ALONE, **(settings or {})}
+    folder = Path(tempfile.mkdtemp(prefix="ottla-"))
+    try:
+        with OttlaBroker(folder, *(f"{name}={value}" for name, value in given.items())) as broker:
+            broker.start()
+            yield broker
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
