@@ -1,0 +1,352 @@
+"""What clients that do nothing wrong notice while another one does its worst.
+
+Invariant: for each row of bad input a new broker, a process of its own; one bystander, another
+process, that produces a record and asks for the end of the log, again and again. The row is done
+for the same time by this process, RATE times a second where it is something that is done again and
+again. The figure is the bystander's p99 beside that of the same time with nobody else, measured
+before and after; and the most memory that the broker took meanwhile.
+"""
+
+import argparse
+import multiprocessing
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from harness import write_report
+from ottla.protocol.conversation import ClientConversation
+from ottla.protocol.message import Message
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.builder import BatchBuilder
+from ottla.records.compression import Compression
+
+QUESTION: Final = "What do others notice of a client that does its worst?"
+RATE: Final = 200
+RATIO_MAX: Final = 2.0
+GROWTH_BYTES_MAX: Final = 64 << 20
+MB: Final = 1 << 20
+
+
+class Client:
+    """One connection that blocks."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), 30)
+        self._conversation = ClientConversation("bench")
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.socket.close()
+
+    def encode(self, message: Message, version: int) -> bytes:
+        """A request as it should be."""
+        return b"".join(self._conversation.send(message, version)[1])
+
+    def ask(self, message: Message, version: int) -> None:
+        """A request and its answer."""
+        self.socket.sendall(self.encode(message, version))
+        while data := self.socket.recv(MB):
+            if self._conversation.receive(data):
+                return
+        raise EOFError
+
+
+def batch(size: int, compression: Compression = Compression.NONE) -> bytes:
+    """A batch of one record."""
+    builder = BatchBuilder(200 * MB, compression)
+    builder.append(time.time_ns() // 1_000_000, b"k", bytes(size))
+    return builder.build()
+
+
+def produce(topic: str, records: bytes) -> ProduceRequest:
+    """To be acknowledged."""
+    data = PartitionProduceData(index=0, records=records)
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+
+
+def watch(port: int, pipe: Connection) -> None:
+    """The bystander: for each number of seconds that it is sent, all latencies in it."""
+    asked = ListOffsetsTopic(
+        name="bystander", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    )
+    end = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[asked])
+    with Client(port) as client:
+        while seconds := pipe.recv():
+            taken: list[float] = []
+            until = time.perf_counter() + seconds
+            while (began := time.perf_counter()) < until:
+                client.ask(produce("bystander", batch(100)), 12)
+                client.ask(end, 7)
+                taken.append(time.perf_counter() - began)
+                time.sleep(0.001)
+            pipe.send(taken)
+
+
+# What is done wrong. Each is given the port and what it has open, and returns what to do next.
+
+Deed = Callable[[], None]
+Wrong = Callable[[int, ExitStack], Deed]
+
+
+def sends(*frames: bytes) -> Wrong:
+    """A new connection for each deed, some bytes, and whatever comes of it."""
+
+    def begin(port: int, stack: ExitStack) -> Deed:
+        def do() -> None:
+            with Client(port) as client, suppress(OSError):
+                for frame in frames:
+                    client.socket.sendall(frame)
+                client.socket.recv(1024)
+
+        return do
+
+    return begin
+
+
+def request(key: int, version: int, body: bytes) -> bytes:
+    """A header without a mistake, then anything."""
+    header = struct.pack(">hhih", key, version, 1, 4) + b"evil"
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def produces(records: Callable[[], bytes], topic: str = "t") -> Wrong:
+    """The same batch again and again."""
+
+    def begin(port: int, stack: ExitStack) -> Deed:
+        client = stack.enter_context(Client(port))
+        message = produce(topic, records())
+        return lambda: client.ask(message, 12)
+
+    return begin
+
+
+def once(start: Callable[[int, ExitStack], None]) -> Wrong:
+    """Something that is there all the time."""
+
+    def begin(port: int, stack: ExitStack) -> Deed:
+        start(port, stack)
+        return lambda: None
+
+    return begin
+
+
+def claim(port: int, stack: ExitStack) -> None:
+    for _ in range(200):
+        client = stack.enter_context(Client(port))
+        client.socket.sendall(struct.pack(">i", 100 * MB) + bytes(8))
+
+
+def half(port: int, stack: ExitStack) -> None:
+    for _ in range(8):
+        client = stack.enter_context(Client(port))
+        client.socket.settimeout(0.2)
+        with suppress(OSError):
+            client.socket.sendall(struct.pack(">i", 100 * MB) + bytes(50 * MB))
+
+
+def never_read(port: int, stack: ExitStack) -> None:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MB)
+    message = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=50 * MB,
+        topics=[FetchTopic(topic="full", partitions=[partition])],
+    )
+    for _ in range(20):
+        client = stack.enter_context(Client(port))
+        client.socket.sendall(client.encode(message, 11) * 10)
+
+
+def noise() -> Wrong:
+    random = Random(7)
+    frames = [
+        request(random.randrange(80), random.randrange(14), random.randbytes(random.randrange(200)))
+        for _ in range(200)
+    ]
+
+    def begin(port: int, stack: ExitStack) -> Deed:
+        def do() -> None:
+            sends(random.choice(frames) + b"\xff" * 4)(port, stack)()
+
+        return do
+
+    return begin
+
+
+def damaged() -> bytes:
+    good = batch(100_000)
+    return good[:-1] + b"X"
+
+
+def flood(port: int, stack: ExitStack) -> Deed:
+    def do() -> None:
+        Client(port).socket.close()
+
+    return do
+
+
+ROWS: Final[dict[str, Wrong]] = {
+    "a length that cannot be": sends(struct.pack(">i", -1)),
+    "200 frames that are only claimed": once(claim),
+    "8 frames of 100 MB, half sent": once(half),
+    "a count that the bytes cannot hold": sends(request(3, 1, struct.pack(">i", 2**31 - 1))),
+    "an unknown API": sends(request(9999, 0, b"")),
+    "noise": noise(),
+    "100 KB with a wrong CRC": produces(damaged),
+    "a batch that is too large": produces(lambda: batch(1_100_000)),
+    "a compression bomb": produces(lambda: batch(40 * MB, Compression.GZIP), "bombs"),
+    "connections that come and go": flood,
+    "20 that ask for 50 MB and never read": once(never_read),
+}
+
+
+@contextmanager
+def broker(folder: Path) -> Generator[tuple[int, int]]:
+    """The port and the process of a broker."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = int(held.getsockname()[1])
+    command = [str(Path(sys.executable).parent / "ottla"), "broker"]
+    for one in ("node.id=1", f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={folder}/data"):
+        command += ["--override", one]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+        try:
+            while True:
+                with suppress(ConnectionRefusedError):
+                    Client(port).socket.close()
+                    break
+                assert process.poll() is None, (folder / "log").read_text()
+                time.sleep(0.02)
+            yield port, process.pid
+        finally:
+            process.terminate()
+
+
+def prepare(port: int) -> None:
+    """The topics, and what is in them."""
+    with Client(port) as client:
+        for name in ("bystander", "t", "full", "bombs"):
+            configs = [CreatableTopicConfig(name="max.message.bytes", value=str(MB))]
+            topic = CreatableTopic(
+                name=name, num_partitions=1, replication_factor=1, assignments=[], configs=configs
+            )
+            client.ask(CreateTopicsRequest(topics=[topic]), 7)
+        for _ in range(64):
+            client.ask(produce("full", batch(900_000)), 12)
+
+
+def resident_bytes(pid: int, name: str) -> int:
+    """Of Linux."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def measure(port: int, pipe: Connection, wrong: Wrong | None, seconds: float) -> list[float]:
+    """The bystander's latencies, sorted, while somebody does something."""
+    with ExitStack() as stack:
+        deed = wrong(port, stack) if wrong is not None else lambda: None
+        pipe.send(seconds)
+        while not pipe.poll(1 / RATE):
+            with suppress(OSError, EOFError):
+                deed()
+        taken: list[float] = pipe.recv()
+    return sorted(taken)
+
+
+def at(taken: list[float], share: float) -> float:
+    """Milliseconds at a share of all latencies."""
+    return 1000 * taken[min(int(len(taken) * share), len(taken) - 1)]
+
+
+@contextmanager
+def watched() -> Generator[tuple[int, int, Connection]]:
+    """A broker with a bystander who is warm: the port, the process, and how to ask."""
+    ours, theirs = multiprocessing.Pipe()
+    with tempfile.TemporaryDirectory() as folder, broker(Path(folder)) as (port, pid):
+        prepare(port)
+        bystander = multiprocessing.Process(target=watch, args=(port, theirs))
+        bystander.start()
+        try:
+            measure(port, ours, None, 0.5)
+            yield port, pid, ours
+        finally:
+            ours.send(0)
+            bystander.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=QUESTION)
+    parser.add_argument("--quick", action="store_true", help="a short run, for a first look")
+    quick: bool = parser.parse_args().quick
+    seconds = 1.0 if quick else 3.0
+    figures: list[dict[str, object]] = []
+    table = Table(title=QUESTION, caption=f"ms; p99 at most {RATIO_MAX:g} x, memory at most 64 MB")
+    for name in ("case", "p50", "p99", "alone p99", "ratio", "memory MB", "met?"):
+        table.add_column(name, justify="left" if name == "case" else "right")
+    for name, wrong in ROWS.items():
+        with watched() as (port, pid, ours):
+            alone = measure(port, ours, None, seconds)
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+            before = resident_bytes(pid, "VmRSS")
+            beside = measure(port, ours, wrong, seconds)
+            grown = max(resident_bytes(pid, "VmHWM") - before, 0)
+            alone = sorted(alone + measure(port, ours, None, seconds))
+            ratio = at(beside, 0.99) / at(alone, 0.99)
+            met = ratio <= RATIO_MAX and grown <= GROWTH_BYTES_MAX
+            table.add_row(
+                name,
+                f"{at(beside, 0.5):.2f}",
+                f"{at(beside, 0.99):.2f}",
+                f"{at(alone, 0.99):.2f}",
+                f"{ratio:.2f} x",
+                f"{grown // MB}",
+                "yes" if met else "[bold]no[/bold]",
+            )
+            figures.append(
+                {
+                    "case": name,
+                    "p50_ms": at(beside, 0.5),
+                    "p99_ms": at(beside, 0.99),
+                    "alone_p50_ms": at(alone, 0.5),
+                    "alone_p99_ms": at(alone, 0.99),
+                    "ratio": ratio,
+                    "memory_bytes": grown,
+                    "met": met,
+                }
+            )
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    path = write_report(Path(__file__), {"question": QUESTION, "quick": quick, "cases": figures})
+    console.print(f"figures: {path}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()
