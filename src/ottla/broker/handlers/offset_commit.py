@@ -94,7 +94,7 @@ def _topic(
         partitions=[
             OffsetCommitResponsePartition(
                 partition_index=one.partition_index,
-                error_code=int(errors.get((number, place), ErrorCode.NONE)),
+                error_code=int(errors[number, place]),
             )
             for place, one in enumerate(topic.partitions)
         ],
