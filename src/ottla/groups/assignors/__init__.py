@@ -1,0 +1,1 @@
+"""Who of a classic group reads which partition, decided by the member that leads it."""

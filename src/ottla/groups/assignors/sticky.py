@@ -1,0 +1,114 @@
+"""The sticky assignors: as even as can be, and as much as can be stays where it was.
+
+Invariant: every partition goes to one of its subscribers. In the cooperative one a partition that
+another member still owns goes to nobody; its owner sees that it is missing, gives it up, and the
+next rebalance hands it on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.groups.assignors.balance import Balancing
+from ottla.groups.assignors.claims import (
+    Claim,
+    all_subscribe_alike,
+    latest_earlier_owners,
+    settle,
+)
+from ottla.groups.assignors.quotas import QuotaFilling
+from ottla.groups.assignors.racks import racks_of
+from ottla.groups.assignors.subscription import (
+    NO_GENERATION,
+    Assignment,
+    Question,
+    Subscription,
+    TopicLayout,
+    ask,
+)
+from ottla.groups.assignors.user_data import read_cooperative, read_sticky
+from ottla.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class StickyOutcome:
+    """An assignment, and the newest generation that was seen so far."""
+
+    assignment: Assignment
+    generation_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    assigned: dict[str, list[TopicPartition]]
+    transferred: Mapping[TopicPartition, str]
+    generation_max: int
+
+
+def assign_sticky(
+    topics: Mapping[str, TopicLayout],
+    members: Mapping[str, Subscription],
+    generation_max: int = NO_GENERATION,
+) -> StickyOutcome:
+    """Assign by what the members had, which their user data tell: they have given it up."""
+    question = ask(topics, members)
+    claims = {key: read_sticky(each.user_data) for key, each in question.members.items()}
+    found = _distribute(question, claims, generation_max)
+    return StickyOutcome(_frozen(found.assigned), found.generation_max)
+
+
+def assign_cooperatively(
+    topics: Mapping[str, TopicLayout],
+    members: Mapping[str, Subscription],
+    generation_max: int = NO_GENERATION,
+) -> StickyOutcome:
+    """Assign by what the members own; what must change its owner is left out."""
+    question = ask(topics, members)
+    claims = {key: _owned(each) for key, each in question.members.items()}
+    found = _distribute(question, claims, generation_max)
+    for partition, member_id in found.transferred.items():
+        found.assigned[member_id].remove(partition)
+    return StickyOutcome(_frozen(found.assigned), found.generation_max)
+
+
+def _owned(subscription: Subscription) -> Claim:
+    """What a member owns; an old client tells the generation in its user data."""
+    generation = subscription.generation
+    if generation < 0:
+        generation = read_cooperative(subscription.user_data)
+    return Claim(subscription.owned, generation)
+
+
+def _distribute(
+    question: Question, claims: Mapping[str, Claim], generation_max: int
+) -> _Distribution:
+    if not question.members:
+        return _Distribution({}, {}, generation_max)
+    generation_max = max(generation_max, *(claim.generation for claim in claims.values()))
+    holdings = settle(question, claims)
+    racks = racks_of(question)
+    if all_subscribe_alike(question.members):
+        filling = QuotaFilling(question, holdings, racks)
+        filling.fill()
+        return _Distribution(filling.assigned, filling.transferred, generation_max)
+    earlier_owners = latest_earlier_owners(question, claims, generation_max)
+    balancing = Balancing(question, holdings, racks, earlier_owners)
+    balancing.balance()
+    transferred = _transferred(question.members, balancing.assigned)
+    return _Distribution(balancing.assigned, transferred, generation_max)
+
+
+def _transferred(
+    members: Mapping[str, Subscription], assigned: Mapping[str, list[TopicPartition]]
+) -> dict[TopicPartition, str]:
+    """What goes to a new owner while an old one still has it."""
+    added: dict[TopicPartition, str] = {}
+    revoked: set[TopicPartition] = set()
+    for member_id, partitions in assigned.items():
+        owned = frozenset(members[member_id].owned)
+        added.update({each: member_id for each in partitions if each not in owned})
+        revoked |= owned.difference(partitions)
+    return {partition: member_id for partition, member_id in added.items() if partition in revoked}
+
+
+def _frozen(assigned: Mapping[str, list[TopicPartition]]) -> Assignment:
+    return {member_id: tuple(partitions) for member_id, partitions in assigned.items()}
