@@ -1,5 +1,5 @@
 // Asks the assignors of Kafka's Java client. Its standard input has one thing in each line, its
-// fields separated by tabs; what it finds goes to standard output.
+// fields separated by tabs; what it finds goes to standard output when it is told to answer.
 //
 //   group <assignor>                     a new group, with a new leader
 //   topic <name> <racks>                 partitions separated by ';', racks of replicas by ','
@@ -10,8 +10,10 @@
 //                                        the bytes of a subscription
 //   order <names>                        the names as a HashSet has them
 //   partitions <topic> <numbers>         the same with partitions
+//   answer                               everything that was found since the last time
 
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.ByteBuffer;
@@ -51,7 +53,9 @@ public class AssignorJudge {
 
     public static void main(String[] arguments) throws Exception {
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        var out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        // All of it is kept until whoever asks has written everything and begins to read.
+        var found = new ByteArrayOutputStream();
+        var out = new PrintStream(found, false, StandardCharsets.UTF_8);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] fields = line.split("\t", -1);
             switch (fields[0]) {
@@ -79,18 +83,24 @@ public class AssignorJudge {
                     out.println(String.join(",", names));
                 }
                 case "partitions" -> {
-                    Set<TopicPartition> found = new HashSet<>();
+                    Set<TopicPartition> numbers = new HashSet<>();
                     for (String each : fields[2].split(",")) {
-                        found.add(new TopicPartition(fields[1], Integer.parseInt(each)));
+                        numbers.add(new TopicPartition(fields[1], Integer.parseInt(each)));
                     }
-                    out.println(found.stream()
+                    out.println(numbers.stream()
                         .map(each -> String.valueOf(each.partition()))
                         .collect(Collectors.joining(",")));
+                }
+                case "answer" -> {
+                    out.println("answered");
+                    out.flush();
+                    found.writeTo(System.out);
+                    System.out.flush();
+                    found.reset();
                 }
                 default -> throw new IllegalArgumentException(line);
             }
         }
-        out.flush();
     }
 
     static ConsumerPartitionAssignor assignor() {

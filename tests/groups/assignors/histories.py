@@ -20,11 +20,14 @@ from ottla.protocol.consumer_protocol import (
 )
 
 # Names with equal hashes, names that Java and Python would order differently, and plain ones.
-NAMES = ["AaAa", "BBBB", "AaBB", "BBAa", "a", "b", "t-1", "t-2", "orders", "payments.v2"]
-NAMES += [f"topic-{index}" for index in range(40)]
+NAMES = [
+    *("AaAa", "BBBB", "AaBB", "BBAa", "a", "b", "t-1", "t-2", "orders", "payments.v2"),
+    *(f"topic-{index}" for index in range(40)),
+]
 CLIENTS = ["consumer", "c", "\uffee", "\U0001f600", "AaAa", "BBBB"]
 RACKS = ["r1", "r2", "r3", ""]
 NOT_THERE = "not-there"
+ROUNDS = 8
 
 
 @dataclass
@@ -76,10 +79,7 @@ class Group:
 
     chance: Random
     name: str
-    alike: bool
-    racks: bool
-    disorder: bool
-    """Members miss rebalances, claim what others have, and send user data that mean nothing."""
+    kind: "Kind"
     topics: dict[str, TopicLayout] = field(default_factory=dict[str, TopicLayout])
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     generation: int = 0
@@ -102,7 +102,7 @@ class Group:
     def rebalance(self, leader: Assignor, new_leader: bool) -> Round:
         self.generation += 1
         asked = {key: each.subscription() for key, each in self.members.items()}
-        if self.disorder:
+        if self.kind.disorder:
             asked = {key: self.disturbed(each) for key, each in asked.items()}
         sent = {key: sent_bytes(each, self.members[key].version) for key, each in asked.items()}
         asked = {
@@ -111,7 +111,7 @@ class Group:
         found = leader.assign(self.topics, asked)
         for key, member in self.members.items():
             # Who misses the answer comes back with an old generation.
-            if not (self.disorder and self.chance.random() < 0.2):
+            if not (self.kind.disorder and self.chance.random() < 0.2):
                 member.receive(found[key], self.generation)
         return Round(self.generation, new_leader, dict(self.topics), asked, sent, found)
 
@@ -139,7 +139,7 @@ class Group:
             elif what < 0.9:
                 if len(self.topics) > 1:
                     del self.topics[self.chance.choice(list(self.topics))]
-            elif self.alike:
+            elif self.kind.alike:
                 self.resubscribe_all()
             else:
                 self.resubscribe(self.chance.choice(list(self.members.values())))
@@ -150,11 +150,11 @@ class Group:
         member_id = f"{chance.choice(CLIENTS)}-{self.joined}-{chance.getrandbits(32):08x}"
         self.members[member_id] = Member(
             member_id,
-            self.shared if self.alike else self.choose_topics(),
+            self.shared if self.kind.alike else self.choose_topics(),
             ASSIGNORS[self.name](),
             f"i{chance.randrange(1000)}-{self.joined}" if chance.random() < 0.3 else None,
-            chance.choice(RACKS) or None if self.racks else None,
-            chance.choice([0, 1, 2, 3, 3, 3]) if self.disorder else 3,
+            chance.choice(RACKS) or None if self.kind.racks else None,
+            chance.choice([0, 1, 2, 3, 3, 3]) if self.kind.disorder else 3,
         )
 
     def choose_topics(self) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ class Group:
         return (*chosen, NOT_THERE) if self.chance.random() < 0.1 else tuple(chosen)
 
     def resubscribe(self, member: Member) -> None:
-        if not self.disorder:  # A member that missed a rebalance may have had any topic.
+        if not self.kind.disorder:  # A member that missed a rebalance may have had any topic.
             member.topics = self.choose_topics()
             member.owned = tuple(each for each in member.owned if each.topic in member.topics)
 
@@ -184,25 +184,37 @@ class Group:
         self.topics[name] = self.layout(before.partitions + 2, before.racks)
 
     def layout(self, partitions: int, racks: tuple[frozenset[str], ...]) -> TopicLayout:
-        if not self.racks:
+        if not self.kind.racks:
             return TopicLayout(partitions)
         count = self.chance.choice([1, 2, 2, 3])
-        new = [frozenset(self.chance.sample(RACKS[:3], count)) for _ in range(len(racks), partitions)]
+        new = [
+            frozenset(self.chance.sample(RACKS[:3], count)) for _ in range(len(racks), partitions)
+        ]
         return TopicLayout(partitions, (*racks, *new))
 
 
-def histories(name: str, seed: int, count: int, *, disorder: bool = True) -> Iterator[list[Round]]:
-    """Groups of one assignor, of all kinds in turn."""
-    for number in range(count):
-        chance = Random(f"{seed}-{number}")
-        group = Group(
-            chance,
-            name,
-            alike=number % 3 == 0,
-            racks=number % 4 >= 2,
-            disorder=disorder and number % 8 >= 4,
-        )
-        yield list(group.rounds(8))
+@dataclass(frozen=True)
+class Kind:
+    """What a group is like."""
+
+    alike: bool
+    """All members subscribe to the same topics."""
+    racks: bool = False
+    disorder: bool = False
+    """Members miss rebalances, claim what others have, and send user data that mean nothing."""
+
+
+KINDS = [
+    Kind(alike, racks, disorder)
+    for alike in (True, False)
+    for racks in (True, False)
+    for disorder in (True, False)
+]
+
+
+def history(name: str, kind: Kind, seed: int) -> list[Round]:
+    """What a group of one assignor goes through."""
+    return list(Group(Random(seed), name, kind).rounds(ROUNDS))
 
 
 def sent_bytes(subscription: Subscription, version: int) -> bytes:

@@ -1,0 +1,292 @@
+"""What the assignors promise, over groups whose members come and go."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groups.assignors.histories import KINDS, Kind, Round, history, partition
+from ottla.groups.assignors.assignor import (
+    ASSIGNORS,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+    rebalance_protocol,
+)
+from ottla.groups.assignors.sticky import assign_cooperatively, assign_sticky
+from ottla.groups.assignors.subscription import Assignment, Subscription, TopicLayout
+from ottla.groups.assignors.user_data import read_sticky
+from ottla.ids import TopicPartition
+from ottla.settings.consumer import PARTITION_ASSIGNMENT_STRATEGY
+
+SEEDS = st.integers(0, 2**32)
+ANY = st.sampled_from(KINDS)
+ORDERLY = st.sampled_from([kind for kind in KINDS if not kind.disorder])
+# Without racks: a partition without a replica near its reader is tried elsewhere each time.
+STEADY = st.sampled_from([kind for kind in KINDS if not kind.disorder and not kind.racks])
+ALIKE = Kind(alike=True)
+COOPERATIVE = "cooperative-sticky"
+some = settings(max_examples=40)
+
+
+def wanted(each: Round) -> set[TopicPartition]:
+    """Every partition that somebody subscribed to."""
+    topics = {topic for member in each.members.values() for topic in member.topics}
+    return {
+        partition(topic, index)
+        for topic in topics & each.topics.keys()
+        for index in range(each.topics[topic].partitions)
+    }
+
+
+def owners(assignment: Assignment) -> dict[TopicPartition, str]:
+    return {found: key for key, partitions in assignment.items() for found in partitions}
+
+
+def sizes(each: Round, topic: str | None = None) -> list[int]:
+    """How many partitions the members have; of one topic only its subscribers."""
+    return [
+        sum(topic in (None, found.topic) for found in partitions)
+        for key, partitions in each.assignment.items()
+        if topic is None or topic in each.members[key].topics
+    ]
+
+
+# Each partition once, and to who reads it.
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@some
+@given(kind=ANY, seed=SEEDS)
+def test_every_partition_goes_to_one_subscriber(name: str, kind: Kind, seed: int) -> None:
+    for each in history(name, kind, seed):
+        given_out = [found for partitions in each.assignment.values() for found in partitions]
+        assert len(given_out) == len(set(given_out))
+        if name != COOPERATIVE:
+            assert set(given_out) == wanted(each)
+        assert each.assignment.keys() == each.members.keys()
+        for key, partitions in each.assignment.items():
+            assert {found.topic for found in partitions} <= set(each.members[key].topics)
+
+
+@some
+@given(kind=ANY, seed=SEEDS)
+def test_the_cooperative_one_leaves_out_only_what_somebody_still_owns(
+    kind: Kind, seed: int
+) -> None:
+    for each in history(COOPERATIVE, kind, seed):
+        owned = {found for member in each.members.values() for found in member.owned}
+        assert wanted(each) - owners(each.assignment).keys() <= owned
+
+
+@some
+@given(kind=ORDERLY, seed=SEEDS)
+def test_the_cooperative_one_gives_nothing_that_another_has_not_given_up(
+    kind: Kind, seed: int
+) -> None:
+    for each in history(COOPERATIVE, kind, seed):
+        owner_of = {found: key for key, member in each.members.items() for found in member.owned}
+        for found, key in owners(each.assignment).items():
+            assert owner_of.get(found, key) == key
+
+
+# Even.
+
+
+@some
+@given(kind=ANY, seed=SEEDS)
+def test_range_cuts_each_topic_evenly(kind: Kind, seed: int) -> None:
+    for each in history("range", kind, seed):
+        for topic in {found.topic for found in wanted(each)}:
+            assert max(sizes(each, topic)) - min(sizes(each, topic)) <= 1
+
+
+@some
+@given(seed=SEEDS)
+def test_range_cuts_topics_of_equal_size_and_readers_alike(seed: int) -> None:
+    for each in history("range", ALIKE, seed):
+        readers: dict[tuple[int, int], str] = {}
+        for found, key in owners(each.assignment).items():
+            place = (each.topics[found.topic].partitions, found.partition)
+            assert readers.setdefault(place, key) == key
+
+
+@pytest.mark.parametrize("name", ["roundrobin", "sticky"])
+@some
+@given(kind=ANY, seed=SEEDS)
+def test_where_all_subscribe_alike_nobody_has_two_more_than_another(
+    name: str, kind: Kind, seed: int
+) -> None:
+    for each in history(name, replace(kind, alike=True), seed):
+        assert max(sizes(each)) - min(sizes(each)) <= 1
+
+
+def could_be_more_even(each: Round) -> bool:
+    """Somebody could read a partition of a member that has at least two more."""
+    return any(
+        len(each.assignment[owner]) > len(each.assignment[key]) + 1
+        for found, owner in owners(each.assignment).items()
+        for key, member in each.members.items()
+        if found.topic in member.topics
+    )
+
+
+@some
+@given(kind=ORDERLY, seed=SEEDS)
+def test_sticky_is_as_even_as_subscriptions_allow(kind: Kind, seed: int) -> None:
+    for each in history("sticky", kind, seed):
+        assert not could_be_more_even(each)
+
+
+# Sticky.
+
+
+def again(each: Round) -> Assignment:
+    """The next rebalance, in which nothing has changed."""
+    members = {
+        key: replace(member, owned=each.assignment[key], generation=each.generation)
+        for key, member in each.members.items()
+    }
+    return assign_cooperatively(each.topics, members).assignment
+
+
+@some
+@given(kind=STEADY, seed=SEEDS)
+def test_what_was_left_out_is_assigned_in_the_next_rebalance_and_then_all_stays(
+    kind: Kind, seed: int
+) -> None:
+    for each in history(COOPERATIVE, kind, seed):
+        second = replace(each, assignment=again(each))
+        assert owners(second.assignment).keys() == wanted(each)
+        assert owners(again(second)) == owners(second.assignment)
+
+
+@some
+@given(seed=SEEDS)
+def test_a_new_member_takes_and_nothing_else_moves(seed: int) -> None:
+    for each in history("sticky", ALIKE, seed):
+        topics = next(iter(each.members.values())).topics
+        members = {**after(each), "new": Subscription(topics)}
+        before = owners(each.assignment)
+        now = owners(assign_sticky(each.topics, members).assignment)
+        assert {now[found] for found in now if now[found] != before[found]} <= {"new"}
+
+
+@some
+@given(seed=SEEDS)
+def test_when_a_member_goes_the_others_keep_what_they_have(seed: int) -> None:
+    for each in history("sticky", ALIKE, seed):
+        if len(each.members) > 1:
+            members = after(each)
+            gone, _ = members.popitem()
+            before = owners(each.assignment)
+            now = owners(assign_sticky(each.topics, members).assignment)
+            assert all(now[found] == key for found, key in before.items() if key != gone)
+
+
+def after(each: Round) -> dict[str, Subscription]:
+    """What the members of the sticky assignor say after a rebalance."""
+    found: dict[str, Subscription] = {}
+    for key, member in each.members.items():
+        assignor = StickyAssignor()
+        assignor.on_assignment(each.assignment[key], each.generation)
+        found[key] = replace(member, user_data=assignor.user_data())
+    return found
+
+
+# By hand.
+
+
+def test_a_member_near_a_replica_gets_the_partition() -> None:
+    racks = tuple(frozenset({rack}) for rack in ("x", "y", "x", "y"))
+    members = {
+        "a": Subscription(("t",), rack="y"),
+        "b": Subscription(("t",), rack="x"),
+    }
+    for name in ("range", "sticky", COOPERATIVE):
+        found = ASSIGNORS[name]().assign({"t": TopicLayout(4, racks)}, members)
+        assert found == {
+            "a": (partition("t", 1), partition("t", 3)),
+            "b": (partition("t", 0), partition("t", 2)),
+        }
+
+
+def test_static_members_come_first() -> None:
+    members = {
+        "a": Subscription(("t",)),
+        "z": Subscription(("t",), group_instance_id="i"),
+    }
+    for assignor in (RangeAssignor(), RoundRobinAssignor()):
+        found = assignor.assign({"t": TopicLayout(1)}, members)
+        assert found == {"a": (), "z": (partition("t", 0),)}
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_without_members_or_partitions_nobody_gets_anything(name: str) -> None:
+    assert ASSIGNORS[name]().assign({"t": TopicLayout(1)}, {}) == {}
+    members = {"a": Subscription(("t",)), "b": Subscription(("u", "t")), "c": Subscription(())}
+    assert ASSIGNORS[name]().assign({"u": TopicLayout(0)}, members) == {"a": (), "b": (), "c": ()}
+
+
+def test_of_two_claims_the_later_generation_counts_and_of_one_generation_none() -> None:
+    topics = {"t": TopicLayout(2)}
+    zero, one = partition("t", 0), partition("t", 1)
+    members = {
+        "a": Subscription(("t",), (zero,), generation=4),
+        "b": Subscription(("t",), (zero, one), generation=3),
+    }
+    assert assign_cooperatively(topics, members).assignment == {"a": (zero,), "b": (one,)}
+    members = {
+        "a": Subscription(("t",), (zero,), generation=4),
+        "b": Subscription(("t",), (zero, one), generation=4),
+    }
+    # Both must give it up before anybody gets it.
+    assert assign_cooperatively(topics, members).assignment == {"a": (), "b": (one,)}
+
+
+def test_a_leader_remembers_the_newest_generation_it_has_seen() -> None:
+    seen = assign_sticky({"t": TopicLayout(1)}, {"a": Subscription(("t",))}, 7)
+    assert seen.generation_max == 7
+
+
+# The table.
+
+
+def test_names_and_protocols() -> None:
+    assert list(ASSIGNORS) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
+    assert PARTITION_ASSIGNMENT_STRATEGY.default == ("range", "cooperative-sticky")
+    found = {name: rebalance_protocol([each()]) for name, each in ASSIGNORS.items()}
+    assert found.pop(COOPERATIVE) is RebalanceProtocol.COOPERATIVE
+    assert set(found.values()) == {RebalanceProtocol.EAGER}
+    both = [ASSIGNORS[COOPERATIVE](), ASSIGNORS["range"]()]
+    assert rebalance_protocol(both) is RebalanceProtocol.EAGER
+
+
+def test_user_data() -> None:
+    assert {name: each().user_data() for name, each in ASSIGNORS.items()} == {
+        "range": None,
+        "roundrobin": None,
+        "sticky": None,
+        "cooperative-sticky": b"\xff\xff\xff\xff",
+    }
+    assignor = StickyAssignor()
+    assignor.on_assignment([partition("t", 5), partition("t", 2)], 9)
+    data = assignor.user_data() or b""
+    assert data == bytes.fromhex("00000001 000174 00000002 00000005 00000002 00000009")
+    assert read_sticky(data).partitions == (partition("t", 5), partition("t", 2))
+    assert read_sticky(data).generation == 9
+    # Members of before generations were told.
+    assert read_sticky(data[:-4]).partitions == (partition("t", 5), partition("t", 2))
+    assert read_sticky(data[:-4]).generation == -1
+    for size in range(len(data) - 4):
+        assert read_sticky(data[:size]) == read_sticky(None)
+    for broken in ("ffffffff", "7fffffff", "00000001 ffff", "00000001 000174 ffffffff"):
+        assert read_sticky(bytes.fromhex(broken)) == read_sticky(None)
+
+
+def test_cooperative_members_tell_their_generation() -> None:
+    assignor = ASSIGNORS[COOPERATIVE]()
+    assignor.on_assignment([partition("t", 5)], 9)
+    assert assignor.user_data() == b"\0\0\0\x09"
