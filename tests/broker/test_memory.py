@@ -157,7 +157,8 @@ def test_frames_that_are_half_there(broker: tuple[OttlaBroker, int]) -> None:
         # One of them has all that it sent, the others share the rest.
         requests, _ = held(process)
         assert half <= requests <= LIMIT_BYTES + half + 8 * MB
-        assert grown_bytes(broker) <= LIMIT_BYTES + half + 32 * MB
+        # Memory that was freed is kept for the next frame; all eight would be 400 MB.
+        assert grown_bytes(broker) <= LIMIT_BYTES + half + 64 * MB
         # What is of an ordinary size is not held up,
         with Wire(process.port) as wire:
             began = time.monotonic()
@@ -186,6 +187,8 @@ def test_answers_that_nobody_takes(broker: tuple[OttlaBroker, int]) -> None:
         for _ in range(30):
             wire = stack.enter_context(Wire(process.port))
             wire.send(wire.encode(fetch_request(0), 11) * 10)
+        while held(process)[1] < LIMIT_BYTES / 2:
+            time.sleep(0.01)
         # Who reads little is not held up at all,
         began = time.monotonic()
         for _ in range(20):
@@ -194,7 +197,7 @@ def test_answers_that_nobody_takes(broker: tuple[OttlaBroker, int]) -> None:
         # and who reads much gets everything.
         with Wire(process.port, WAIT_SECONDS) as reader:
             assert read_all(reader) == [b"%d" % number for number in range(BATCHES)]
-        assert LIMIT_BYTES / 2 <= held(process)[1] <= LIMIT_BYTES + 2 * MB
+        assert held(process)[1] <= LIMIT_BYTES + 2 * MB
         assert grown_bytes(broker) <= 2 * LIMIT_BYTES
 
 
