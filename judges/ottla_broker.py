@@ -29,6 +29,8 @@ from judges.wire import Wire
 OTTLA = str(Path(sys.executable).parent / "ottla")
 PATIENCE_SECONDS = 120.0  # with a start and a stop, on a machine that is busy
 
+UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
+
 _HOST = "127.0.0.1"
 _POLL_S = 0.002
 _LOG_CHARACTERS_SHOWN = 4000
@@ -112,9 +114,11 @@ class OttlaBroker:
 
     def spawn(self) -> None:
         """Start it, without waiting until it serves."""
+        # A user's modules are compiled when they are installed; ours are when they may be.
+        env = {name: value for name, value in os.environ.items() if name != UNCOMPILED}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stderr=log, stdout=log
+                self._command, stdin=subprocess.DEVNULL, stderr=log, stdout=log, env=env
             )
 
     def start(self) -> None:
