@@ -1,0 +1,165 @@
+"""Structured values: JSON, JSON of a class, Avro, Protobuf.
+
+Invariant: a value is written whole or refused: no field is dropped, no number cut to fit; except
+that JSON has no NaN and no infinity, for which null is written. The bytes are the plain form,
+without the prefix of a schema registry. What comes with an extra is imported when it is asked for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from io import BytesIO
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
+from uuid import UUID
+
+import msgspec
+
+from ottla.client.serializers.serde import Serde, check_kind
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    M = TypeVar("M", bound=Message)
+
+T = TypeVar("T")
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""What JSON can say."""
+
+AvroScalar: TypeAlias = (
+    bool | int | float | str | bytes | Decimal | UUID | datetime | date | time | None
+)
+AvroDatum: TypeAlias = "AvroScalar | Sequence[AvroDatum] | Mapping[str, AvroDatum]"
+"""What Avro can say; a record is a mapping."""
+
+
+def json_of(kind: type[T]) -> Serde[T]:
+    """JSON of a class: a msgspec Struct, a dataclass, a pydantic model, a TypedDict, `list[Order]`.
+
+    What is read is checked against the fields and their types.
+    """
+    if hasattr(kind, "model_validate_json"):
+        return cast("Serde[T]", _pydantic(cast("type[_PydanticModel]", kind)))
+    decode = msgspec.json.Decoder(kind).decode
+    encode = msgspec.json.Encoder().encode
+    # `list[Order]` is no class, and has no instances to be told apart.
+    is_class = isinstance(kind, type)  # pyright: ignore[reportUnnecessaryIsInstance]
+    is_record = is_class and (is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+
+    def write(topic: str, value: T) -> bytes:
+        if is_record:
+            check_kind(value, kind)
+        return encode(value)
+
+    def read(topic: str, data: bytes) -> T:
+        return decode(data)
+
+    return Serde(write, read)
+
+
+def _json() -> Serde[Json]:
+    encode: Callable[[Json], bytes] = msgspec.json.Encoder().encode
+    decode: Callable[[bytes], Json] = msgspec.json.Decoder().decode
+
+    def write(topic: str, value: Json) -> bytes:
+        return encode(value)
+
+    def read(topic: str, data: bytes) -> Json:
+        return decode(data)
+
+    return Serde(write, read)
+
+
+JSON: Final = _json()
+"""JSON of any structure: what is read are dicts, lists, strings, numbers and truth."""
+
+
+class _PydanticModel(Protocol):
+    def model_dump_json(self) -> str: ...
+
+    @classmethod
+    def model_validate_json(cls, json_data: bytes) -> "_PydanticModel": ...
+
+
+def _pydantic(kind: type[_PydanticModel]) -> Serde[_PydanticModel]:
+    def write(topic: str, value: _PydanticModel) -> bytes:
+        check_kind(value, kind)
+        return value.model_dump_json().encode()
+
+    def read(topic: str, data: bytes) -> _PydanticModel:
+        return kind.model_validate_json(data)
+
+    return Serde(write, read)
+
+
+def avro(
+    schema: str | Mapping[str, object], *, read_as: str | Mapping[str, object] | None = None
+) -> Serde[AvroDatum]:
+    """Avro's binary form of a schema, which is JSON as text or as Python has it.
+
+    `read_as` is the schema of the reader when it is another than the one that wrote: fields that
+    are new get their default, those that are gone are passed over. Needs
+    `pip install 'ottla[avro]'`.
+    """
+    try:
+        from fastavro import (
+            parse_schema,
+            schemaless_reader,  # pyright: ignore[reportUnknownVariableType]
+            schemaless_writer,  # pyright: ignore[reportUnknownVariableType]
+        )
+        from fastavro.validation import validate
+    except ModuleNotFoundError as missing:
+        raise _extra_missing("avro", missing) from missing
+    written = parse_schema(_schema(schema))
+    wanted = None if read_as is None else parse_schema(_schema(read_as))
+
+    def write(topic: str, value: AvroDatum) -> bytes:
+        # The writer alone would make 1 of 1.5, and of 2**40 an int that no reader takes.
+        validate(value, written, raise_errors=True)
+        out = BytesIO()
+        schemaless_writer(out, written, value, strict_allow_default=True)
+        return out.getvalue()
+
+    def read(topic: str, data: bytes) -> AvroDatum:
+        source = BytesIO(data)
+        datum = cast("AvroDatum", schemaless_reader(source, written, wanted))
+        if left := len(data) - source.tell():
+            raise ValueError(f"{left} bytes follow the datum: it was written with another schema")
+        return datum
+
+    return Serde(write, read)
+
+
+def _schema(given: str | Mapping[str, object]) -> dict[str, object]:
+    if isinstance(given, str):
+        return msgspec.json.decode(given)
+    return dict(given)
+
+
+def protobuf(kind: "type[M]") -> "Serde[M]":
+    """The bytes of a Protobuf message, by the class that protoc made.
+
+    Needs `pip install 'ottla[protobuf]'`.
+    """
+    try:
+        from google.protobuf.message import Message
+    except ModuleNotFoundError as missing:
+        raise _extra_missing("protobuf", missing) from missing
+    if not issubclass(kind, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{kind.__name__} is no class of a Protobuf message")
+
+    def write(topic: str, value: "M") -> bytes:
+        check_kind(value, kind)
+        # Maps in one order always: equal keys are to have equal bytes, or they part.
+        return value.SerializeToString(deterministic=True)
+
+    def read(topic: str, data: bytes) -> "M":
+        return kind.FromString(data)
+
+    return Serde(write, read)
+
+
+def _extra_missing(extra: str, missing: ModuleNotFoundError) -> ModuleNotFoundError:
+    text = f"{extra} needs a library that is not installed: pip install 'ottla[{extra}]'"
+    return ModuleNotFoundError(text, name=missing.name)

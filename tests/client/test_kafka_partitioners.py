@@ -1,0 +1,166 @@
+"""Partitions against Java's own partitioners, which get the same random numbers.
+
+One process of Java answers the questions of a test. The same seed draws the same questions.
+"""
+
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from judges.java import POM, class_path
+from kafka_java import judge_needed
+from ottla.client.partitioners import (
+    KeyPartitioner,
+    Partitions,
+    RoundRobinPartitioner,
+    partition_of_key,
+    weights,
+)
+
+SOURCE = Path(__file__).with_name("PartitionerJudge.java")
+MAIN = "org.apache.kafka.clients.producer.internals.PartitionerJudge"
+
+Ask = Callable[[Sequence[str]], list[str]]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Compiled into a folder: Kafka's package is closed to a source that is run as it is."""
+    with judge_needed():
+        libraries = class_path(POM)
+    folder = tmp_path_factory.mktemp("judge")
+    subprocess.run(["javac", "-cp", libraries, "-d", str(folder), str(SOURCE)], check=True)
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    command = ["java", "-XX:TieredStopAtLevel=1", quiet, "-cp", f"{folder}:{libraries}", MAIN]
+
+    def answers(questions: Sequence[str]) -> list[str]:
+        asked = "".join(question + "\n" for question in questions)
+        done = subprocess.run(
+            command, input=asked, capture_output=True, text=True, timeout=240, check=False
+        )
+        given = done.stdout.splitlines()
+        assert len(given) == len(questions), done.stderr
+        return given
+
+    return answers
+
+
+def listed(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers)) or "-"
+
+
+def test_a_key_goes_where_java_sends_it(ask: Ask) -> None:
+    chance = Random(7)
+    keys = [
+        b"",
+        b"\x00",
+        b"\xff" * 9,
+        *(chance.randbytes(chance.randrange(40)) for _ in range(2000)),
+    ]
+    cases = [(key, chance.choice((1, 2, 3, 7, 12, 1000, 2**31 - 1))) for key in keys]
+    java = ask([f"key {key.hex() or '-'} {count}" for key, count in cases])
+    assert [str(partition_of_key(key, count)) for key, count in cases] == java
+    partitioner = KeyPartitioner(16384, chance.random)
+    assert [
+        str(partitioner.choose("t", key, None, Partitions(count, ()))) for key, count in cases
+    ] == java
+
+
+def test_draws_fall_where_java_s_fall(ask: Ask) -> None:
+    """With and without a leader, a queue, a difference: every random number of the range."""
+    chance = Random(8)
+    cases: list[tuple[int, dict[int, int], tuple[int, ...], int]] = []
+    for _ in range(400):
+        count = chance.randrange(1, 7)
+        available = tuple(sorted(chance.sample(range(count), chance.randrange(count + 1))))
+        swift = [partition for partition in available if chance.random() < 0.8]
+        deepest = chance.choice((0, 1, 4))
+        batches = {partition: chance.randint(0, deepest) for partition in swift}
+        found = weights(batches, count)
+        end = found.sums[-1] if found is not None else len(available) or count
+        cases.append((count, batches, available, end))
+    questions: list[str] = []
+    for count, batches, available, end in cases:
+        absent = [0] * (count - len(batches))  # Java has room for all, and says how many count
+        sizes, ids = [*batches.values(), *absent], [*batches, *absent]
+        questions.append(
+            f"draw {count} {listed(available)} {listed(sizes)} {listed(ids)} {len(batches)} "
+            + listed(range(end))
+        )
+    assert [drawn(*case) for case in cases] == ask(questions)
+    assert sum(weights(batches, count) is not None for count, batches, _, _ in cases) > 100
+
+
+def drawn(count: int, batches: dict[int, int], available: tuple[int, ...], end: int) -> str:
+    chosen: list[int] = []
+    for draw in range(end):
+        chances = iter((0.0, (draw + 0.5) / end))
+        partitioner = KeyPartitioner(1, lambda chances=chances: next(chances))
+        partitions = Partitions(count, available)
+        first = partitioner.choose("t", None, None, partitions)
+        partitioner.waiting("t", batches, count)
+        partitioner.batch_closed("t", first, 1)
+        chosen.append(partitioner.choose("t", None, None, partitions))
+    return listed(chosen)
+
+
+def test_records_without_a_key_switch_when_java_s_do(ask: Ask) -> None:
+    chance = Random(9)
+    cases: list[tuple[int, int, list[int], list[int]]] = []
+    for _ in range(300):
+        count, batch_size = chance.randrange(1, 6), chance.choice((1, 10, 100))
+        draws = [chance.randrange(count) for _ in range(200)]
+        longest = chance.choice((3, 12, 40, 250))
+        sizes = [
+            0 if chance.random() < 0.1 else chance.randint(1, longest) for _ in range(150)
+        ]  # 0: what is open leaves
+        cases.append((count, batch_size, draws, sizes))
+    questions = [
+        f"stick {count} {batch_size} {listed(draws)} {listed(sizes)}"
+        for count, batch_size, draws, sizes in cases
+    ]
+    ours = [listed(stuck(*case)) for case in cases]
+    assert ours == ask(questions)
+    assert sum(len(set(answer.split(","))) > 1 for answer in ours) > 100
+
+
+def stuck(count: int, batch_size: int, draws: list[int], sizes: list[int]) -> list[int]:
+    """The partitions of records by a producer that tells of its batches."""
+    drawing = iter(draws * 10)
+    partitioner = KeyPartitioner(batch_size, lambda: (next(drawing) + 0.5) / count)
+    partitions = Partitions(count, tuple(range(count)))
+    open_bytes = [0] * count
+    chosen: list[int] = []
+
+    def close(partition: int) -> None:
+        size, open_bytes[partition] = open_bytes[partition], 0
+        partitioner.batch_closed("t", partition, size)
+
+    for size in sizes:
+        if size == 0:
+            for partition in range(count):
+                if open_bytes[partition]:
+                    close(partition)
+            continue
+        at = partitioner.choose("t", None, b"", partitions)
+        while open_bytes[at] and open_bytes[at] + size > batch_size:
+            close(at)
+            at = partitioner.choose("t", None, b"", partitions)
+        chosen.append(at)
+        open_bytes[at] += size
+        if open_bytes[at] >= batch_size:
+            close(at)
+    return chosen
+
+
+def test_turns_are_java_s(ask: Ask) -> None:
+    cases = [(1, (0,)), (3, (0, 1, 2)), (4, (1, 3)), (5, ()), (6, (5,))]
+    java = ask([f"turn {count} {listed(available)} 20" for count, available in cases])
+    for (count, available), answer in zip(cases, java, strict=True):
+        partitioner = RoundRobinPartitioner()
+        partitions = Partitions(count, available)
+        chosen = [partitioner.choose("t", b"k", b"v", partitions) for _ in range(20)]
+        assert listed(chosen) == answer

@@ -1,0 +1,200 @@
+"""Partitions are chosen as promised; what Java chooses is in test_kafka_partitioners.py."""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from ottla.client.partitioners import (
+    KeyPartitioner,
+    OwnPartitioner,
+    Partitioner,
+    Partitions,
+    RoundRobinPartitioner,
+    weights,
+)
+from ottla.errors import RequestError
+
+THREE = Partitions(3, (0, 1, 2))
+
+
+def drawing(*chances: float) -> Callable[[], float]:
+    """Chances in their order; one too many is an error."""
+    given = iter(chances)
+    return lambda: next(given)
+
+
+def test_a_key_stays_in_its_partition_whoever_leads() -> None:
+    partitioner = KeyPartitioner(100, drawing())
+    chosen = {
+        partitioner.choose("t", b"tea", None, Partitions(12, available))
+        for available in ((), (3,), tuple(range(12)))
+    }
+    assert len(chosen) == 1
+
+
+def test_an_empty_key_is_a_key() -> None:
+    partitioner = KeyPartitioner(100, drawing())
+    assert partitioner.choose("t", b"", None, Partitions(1000, ())) == 681 % 1000
+
+
+def test_keys_may_be_ignored() -> None:
+    partitioner = KeyPartitioner(100, drawing(0.5), ignore_keys=True)
+    assert {partitioner.choose("t", bytes([key]), None, THREE) for key in range(50)} == {1}
+
+
+def test_records_without_a_key_stay_until_a_batch_s_bytes_were_closed() -> None:
+    partitioner = KeyPartitioner(100, drawing(0.0, 0.9))
+    assert [partitioner.choose("t", None, b"v", THREE) for _ in range(5)] == [0] * 5
+    partitioner.batch_closed("t", 0, 99)
+    assert partitioner.choose("t", None, b"v", THREE) == 0
+    partitioner.batch_closed("t", 0, 1)
+    assert partitioner.choose("t", None, b"v", THREE) == 2
+    partitioner.batch_closed("t", 2, 99)  # counted anew
+    assert partitioner.choose("t", None, b"v", THREE) == 2
+
+
+def test_batches_of_other_partitions_and_topics_do_not_count() -> None:
+    partitioner = KeyPartitioner(100, drawing(0.0))
+    partitioner.choose("t", None, None, THREE)
+    partitioner.batch_closed("t", 1, 1000)
+    partitioner.batch_closed("u", 0, 1000)
+    assert partitioner.choose("t", None, None, THREE) == 0
+
+
+def test_each_topic_has_its_partition() -> None:
+    partitioner = KeyPartitioner(100, drawing(0.0, 0.9))
+    assert partitioner.choose("t", None, None, THREE) == 0
+    assert partitioner.choose("u", None, None, THREE) == 2
+    assert partitioner.choose("t", None, None, THREE) == 0
+
+
+def test_a_batch_size_of_nothing_switches_with_every_batch() -> None:
+    partitioner = KeyPartitioner(0, drawing(0.0, 0.9))
+    partitioner.choose("t", None, None, THREE)
+    partitioner.batch_closed("t", 0, 1)
+    assert partitioner.choose("t", None, None, THREE) == 2
+
+
+def test_a_partition_without_a_leader_is_left_at_once() -> None:
+    partitioner = KeyPartitioner(100, drawing(0.9, 0.9))
+    assert partitioner.choose("t", None, None, THREE) == 2
+    assert partitioner.choose("t", None, None, Partitions(3, (0, 1))) == 1
+
+
+def test_news_of_other_partitions_do_not_move_a_topic() -> None:
+    partitioner = KeyPartitioner(100, drawing(0.0, 0.9))
+    assert partitioner.choose("t", None, None, THREE) == 0
+    partitioner.batch_closed("t", 0, 60)
+    for news in (Partitions(3, (0, 1)), Partitions(5, (0, 1, 2, 3, 4)), Partitions(5, ())):
+        assert partitioner.choose("t", None, None, news) == 0
+    partitioner.batch_closed("t", 0, 60)  # what was counted stays counted
+    assert partitioner.choose("t", None, None, Partitions(5, (0, 1, 2, 3, 4))) == 4
+
+
+def test_without_any_leader_any_partition_may_be_chosen() -> None:
+    partitioner = KeyPartitioner(1, Random(3).random)
+    nobody = Partitions(3, ())
+    chosen: set[int] = set()
+    for _ in range(100):
+        at = partitioner.choose("t", None, None, nobody)
+        chosen.add(at)
+        partitioner.batch_closed("t", at, 1)
+    assert chosen == {0, 1, 2}
+
+
+def test_a_topic_that_was_made_anew_with_fewer_partitions_gets_one_that_it_has() -> None:
+    partitioner = KeyPartitioner(1, drawing(0.9, 0.9, 0.9))
+    assert partitioner.choose("t", None, None, THREE) == 2
+    partitioner.waiting("t", {0: 9, 1: 9, 2: 0}, 3)
+    assert partitioner.choose("t", None, None, Partitions(2, (0, 1))) == 1
+    partitioner.batch_closed("t", 1, 1)
+    assert partitioner.choose("t", None, None, Partitions(2, (0, 1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("batches", "count", "expected"),
+    [
+        ({0: 0, 1: 3, 2: 1}, 3, ((0, 1, 2), (4, 5, 8))),
+        ({0: 2, 1: 2, 2: 2}, 3, None),  # all the same
+        ({0: 2, 2: 2}, 3, ((0, 2), (1, 2))),  # the same, but one is left out
+        ({1: 5}, 3, ((1,), (1,))),
+        ({}, 3, None),
+        ({0: 5}, 1, None),
+    ],
+)
+def test_a_partition_weighs_less_the_more_batches_wait(
+    batches: dict[int, int], count: int, expected: object
+) -> None:
+    assert weights(batches, count) == expected
+
+
+def test_long_queues_get_fewer_records_unless_it_is_turned_off() -> None:
+    for adaptive, shares in ((True, (4, 1, 3)), (False, (1, 1, 1))):
+        partitioner = KeyPartitioner(1, Random(5).random, adaptive=adaptive)
+        chosen: Counter[int] = Counter()
+        for _ in range(8000):
+            at = partitioner.choose("t", None, None, THREE)
+            chosen[at] += 1
+            partitioner.waiting("t", {0: 0, 1: 3, 2: 1}, 3)
+            partitioner.batch_closed("t", at, 1)
+        for partition, share in enumerate(shares):
+            assert chosen[partition] / 8000 == pytest.approx(share / sum(shares), abs=0.03)
+
+
+def test_the_highest_chance_is_the_last_partition() -> None:
+    just_below_one = 1 - 2**-53
+    for count in range(1, 2000):
+        partitions = Partitions(count, tuple(range(count)))
+        partitioner = KeyPartitioner(1, lambda: just_below_one)
+        assert partitioner.choose("t", None, None, partitions) == count - 1
+
+
+def test_turns_are_taken_by_topic_whatever_the_key() -> None:
+    partitioner = RoundRobinPartitioner()
+    taken = [partitioner.choose("t", b"same", None, THREE) for _ in range(4)]
+    assert taken == [0, 1, 2, 0]
+    assert partitioner.choose("u", b"same", None, THREE) == 0
+    assert partitioner.choose("t", None, None, Partitions(3, (2,))) == 2
+
+
+def test_an_own_function_is_asked_with_all_there_is() -> None:
+    def by_value(topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        assert (topic, key, partitions) == ("t", b"k", THREE)
+        return len(value or b"") % partitions.count
+
+    assert OwnPartitioner(by_value).choose("t", b"k", b"four", THREE) == 1
+
+
+@pytest.mark.parametrize("chosen", [-1, 3, 1.0, None, True, "1"])
+def test_a_partition_that_the_topic_has_not_is_refused(chosen: int) -> None:
+    partitioner = OwnPartitioner(lambda topic, key, value, partitions: chosen)
+    with pytest.raises(RequestError, match=r"chose .* for topic 't', which has partitions 0 to 2"):
+        partitioner.choose("t", None, None, THREE)
+
+
+@pytest.mark.parametrize(
+    "partitioner",
+    [
+        KeyPartitioner(10, Random(1).random),
+        RoundRobinPartitioner(),
+        OwnPartitioner(lambda topic, key, value, partitions: partitions.count - 1),
+    ],
+)
+def test_every_partitioner_takes_every_note_and_stays_inside_the_topic(
+    partitioner: Partitioner,
+) -> None:
+    chance = Random(2)
+    for _ in range(500):
+        count = chance.randrange(1, 6)
+        partitions = Partitions(
+            count, tuple(sorted(chance.sample(range(count), chance.randrange(count + 1))))
+        )
+        for _ in range(5):
+            key = chance.choice((None, chance.randbytes(3)))
+            at = partitioner.choose("t", key, None, partitions)
+            assert 0 <= at < count
+            partitioner.batch_closed("t", at, chance.randrange(20))
+            batches = {partition: chance.randrange(3) for partition in partitions.available}
+            partitioner.waiting("t", batches, count)
