@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from broker.disks import HeldDisk
 from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
@@ -82,5 +84,38 @@ def test_the_offsets_topic_is_compressed_as_its_setting_says(tmp_path: Path) -> 
         assert [one.header.compression for one in batches(data)] == [Compression.ZSTD] * 2
         async with broker(tmp_path, *settings) as running:
             assert await committed(await running.client()) == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("place", ["records", "length"])
+def test_a_commit_that_is_damaged_on_the_disk_stops_no_broker(tmp_path: Path, place: str) -> None:
+    """What was committed before and after it counts."""
+
+    async def scenario() -> None:
+        settings = ("offsets.topic.num.partitions=1",)
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            for offset in (3, 5, 7):
+                assert await commit(client, offset) == 0
+        [file] = tmp_path.glob("data/__consumer_offsets-0/*.log")
+        raw = bytearray(file.read_bytes())
+        _, second, third = list(batches(bytes(raw)))
+        start = len(raw) - third.header.size - second.header.size
+        if place == "records":
+            raw[start + second.header.size - 20] ^= 1
+            last = 7
+        else:
+            raw[start + second.header.size + 11] ^= 0x40  # of the last one, in its length
+            last = 5
+        file.write_bytes(raw)
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await find_coordinator(client)
+            assert await committed(client) == last
+            assert await commit(client, 9) == 0
+            assert await committed(client) == 9
 
     run(scenario)

@@ -79,11 +79,28 @@ class PartitionCoordinator:
         self._carry_out(self.groups.lead(epoch, self._clock.now_ms()))
         offset = log.log_start_offset
         while offset < log.next_offset:
-            found = await log.read(offset, log.next_offset, self._rules.load_bytes)
-            for batch in batches(await found.read()):
-                self._replay(batch)
-                offset = batch.header.next_offset
+            try:
+                found = await log.read(offset, log.next_offset, self._rules.load_bytes)
+                for batch in batches(await found.read()):
+                    if batch.crc_ok:
+                        self._replay(batch)
+                    else:
+                        self._pass_over(batch.header.base_offset, batch.header.next_offset)
+                    offset = batch.header.next_offset
+            except RequestError as error:
+                if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                    raise
+                behind = [one.end_offset for one in log.damaged if one.end_offset > offset]
+                self._pass_over(offset, min(behind, default=log.next_offset))
+                offset = min(behind, default=log.next_offset)
         self._carry_out(self.groups.finish_loading(epoch, self._clock.now_ms()))
+
+    def _pass_over(self, start: int, end: int) -> None:
+        """Go on behind what is damaged: groups have what they committed before or after it."""
+        _LOG.error(
+            "commits are lost",
+            {"log": self.partition.log.folder, "from": start, "to": end - 1},
+        )
 
     def _replay(self, batch: Batch) -> None:
         epoch, header = self.partition.leader_epoch, batch.header
