@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 HOT: Final = (PRODUCE, FETCH)
 
 
+PLAIN_BYTES: Final = 16 * 1024
+"""What is written by hand grows by copying, which is the fastest way for few bytes only: a message
+with more than this between its records is left to the compiled writer."""
+
+PARTITIONS_MAX: Final = 126
+"""So many of one topic are plain: their number is one byte where versions are flexible."""
+
+
 class Unplain(Exception):
     """A message has something that is left to the compiled reader or writer."""
 

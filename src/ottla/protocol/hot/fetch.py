@@ -12,7 +12,7 @@ from struct import Struct as Layout
 from typing import Any, Final
 
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.hot import PLAIN_BYTES, UNREAD, UNWRITTEN, Unplain
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -180,8 +180,10 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partitions
                 count = len(partitions) + 1
+                if count > 127 or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 if by_id:
-                    if len(topic.topic_id) != 16 or count > 127:
+                    if len(topic.topic_id) != 16:
                         raise Unplain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:
@@ -230,8 +232,10 @@ def response_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partitions
                 count = len(partitions) + 1
+                if count > 127 or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 if by_id:
-                    if len(topic.topic_id) != 16 or count > 127:
+                    if len(topic.topic_id) != 16:
                         raise Unplain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:

@@ -12,7 +12,7 @@ from struct import Struct as Layout
 from typing import Final
 
 from ottla.ids import ZERO_UUID
-from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.hot import PARTITIONS_MAX, PLAIN_BYTES, UNREAD, UNWRITTEN, Unplain
 from ottla.protocol.hot.old_fetch_answer import (
     LOG_START_SINCE,
     RACKS_SINCE,
@@ -193,6 +193,8 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partitions
                 name = topic.topic.encode()
+                if len(partitions) > PARTITIONS_MAX or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 out += pack_short(len(name)) + name + pack_count(len(partitions))
                 for partition in partitions:
                     if partition.last_fetched_epoch != -1:

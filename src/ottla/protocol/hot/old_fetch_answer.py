@@ -9,7 +9,7 @@ from struct import Struct as Layout
 from typing import Any, Final
 
 from ottla.ids import ZERO_UUID
-from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.hot import PARTITIONS_MAX, PLAIN_BYTES, UNREAD, UNWRITTEN, Unplain
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -62,6 +62,8 @@ def response_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partitions
                 name = topic.topic.encode()
+                if len(partitions) > PARTITIONS_MAX or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 out += pack_short(len(name)) + name + pack_count(len(partitions))
                 for partition in partitions:
                     aborted = partition.aborted_transactions

@@ -11,7 +11,7 @@ from struct import Struct as Layout
 from typing import Any, Final
 
 from ottla.ids import ZERO_UUID
-from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.hot import PARTITIONS_MAX, PLAIN_BYTES, UNREAD, UNWRITTEN, Unplain
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -118,6 +118,8 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partition_data
                 name = topic.name.encode()
+                if len(partitions) > PARTITIONS_MAX or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 out += pack_short(len(name)) + name + pack_count(len(partitions))
                 for partition in partitions:
                     records = partition.records
@@ -151,6 +153,8 @@ def response_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partition_responses
                 name = topic.name.encode()
+                if len(partitions) > PARTITIONS_MAX or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 out += pack_short(len(name)) + name + pack_count(len(partitions))
                 for partition in partitions:
                     if partition.current_leader is not None:

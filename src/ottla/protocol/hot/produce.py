@@ -12,7 +12,7 @@ from struct import Struct as Layout
 from typing import Any, Final
 
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.hot import UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.hot import PLAIN_BYTES, UNREAD, UNWRITTEN, Unplain
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -139,8 +139,10 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partition_data
                 count = len(partitions) + 1
+                if count > 127 or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 if by_id:
-                    if len(topic.topic_id) != 16 or count > 127:
+                    if len(topic.topic_id) != 16:
                         raise Unplain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:
@@ -176,8 +178,10 @@ def response_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partition_responses
                 count = len(partitions) + 1
+                if count > 127 or len(out) > PLAIN_BYTES:
+                    raise Unplain
                 if by_id:
-                    if len(topic.topic_id) != 16 or count > 127:
+                    if len(topic.topic_id) != 16:
                         raise Unplain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:
