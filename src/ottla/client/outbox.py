@@ -154,6 +154,7 @@ class PartitionQueue:
 
     __slots__ = (
         "_begun",
+        "_closed",
         "has_gap",
         "identity",
         "in_flight",
@@ -163,8 +164,9 @@ class PartitionQueue:
         "waiting",
     )
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, closed: Callable[[PendingBatch], None]) -> None:
         self.partition = partition
+        self._closed = closed  # hears of a batch that takes no more records
         self.waiting: deque[PendingBatch] = deque()
         self.in_flight: list[PendingBatch] = []
         self.open: PendingBatch | None = None  # takes more records; the last that waits
@@ -180,6 +182,12 @@ class PartitionQueue:
         self._begun += 1
         self.waiting.append(self.open)
 
+    def close(self) -> None:
+        """Let the open batch take no more records."""
+        batch, self.open = self.open, None
+        if batch is not None:
+            self._closed(batch)
+
     def take_first(self, identity: Identity) -> None:
         """Let the first that waits be on its way, with its place in the sequence of its producer.
 
@@ -187,7 +195,7 @@ class PartitionQueue:
         """
         batch = self.waiting.popleft()
         if batch is self.open:
-            self.open = None
+            self.close()
         if self.identity == NOBODY:
             self.identity = identity
         if batch.sequence == NO_SEQUENCE and self.identity != NOBODY:
@@ -229,6 +237,7 @@ class Outbox:
         level: int | None,
         elapsed_s: Callable[[], float],
         filled: Callable[[], None],
+        closed: Callable[[PendingBatch], None] = lambda batch: None,
     ) -> None:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.memory_left = memory_bytes
@@ -237,6 +246,7 @@ class Outbox:
         self._level = level
         self._elapsed_s = elapsed_s
         self._filled = filled  # called when a batch is ready to leave
+        self._closed = closed
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
@@ -272,7 +282,7 @@ class Outbox:
         if builder.append(timestamp_ms, key, value, headers):
             return Ack(batch, builder.count - 1)
         assert queue is not None
-        queue.open = None
+        queue.close()
         self._filled()
         return None
 
@@ -283,7 +293,9 @@ class Outbox:
             await self._room(memory, timeout_s)
         else:
             self.memory_left -= memory
-        queue = self.queues.setdefault(partition, PartitionQueue(partition))
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition, self._closed)
         if queue.open is not None:  # somebody else was faster
             self._give_back(memory)
             return

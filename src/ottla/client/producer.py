@@ -5,7 +5,7 @@ returned. Leaving the producer's context waits until all records are settled. A 
 and about which nobody asked is told of by the next `flush` or by the end: nothing is lost in
 silence.
 
-The path of a record: a partition is chosen (`_partition`), it joins a batch (`outbox.py`), the
+The path of a record: a partition is chosen (`partitioners.py`), it joins a batch (`outbox.py`), the
 batch is sent (`sender.py`).
 """
 
@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Self
 
+from ottla.client.cluster_view import TopicView
 from ottla.client.connections import Connections
 from ottla.client.metadata import Metadata
 from ottla.client.options import connection_rules, metadata_rules, sender_rules
 from ottla.client.outbox import Ack, Headers, Outbox, PendingBatch
+from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
 from ottla.client.sender import Sender
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.records import Compression, murmur2
+from ottla.records import Compression
 from ottla.settings import compression, producer
 from ottla.settings.config import Config
 from ottla.settings.producer import PRODUCER
@@ -48,6 +50,7 @@ class Producer:
         settings: Mapping[str, object] | None = None,
         /,
         *,
+        partitioner: Partitioner | None = None,
         network: Connector | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
@@ -62,12 +65,23 @@ class Producer:
         self._record_bytes_max = config[producer.MAX_REQUEST_SIZE]
         self._running: _Running | None = None
         self._given_up: list[PendingBatch] = []  # about which nobody asked, when they were
-        self._sticky: dict[str, TopicPartition] = {}
+        self._partitioner: Partitioner = partitioner or KeyPartitioner(
+            config[producer.BATCH_SIZE],
+            self._chance,
+            ignore_keys=config[producer.PARTITIONER_IGNORE_KEYS],
+            adaptive=config[producer.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],
+        )
+        self._choices: dict[str, tuple[TopicView, Partitions]] = {}
 
     async def __aenter__(self) -> Self:
         assert self._running is None, "a producer is started once"
         self._running = _Running(
-            self._config, self._network, self._clock, self._chance, self._note_failed
+            self._config,
+            self._network,
+            self._clock,
+            self._chance,
+            self._note_failed,
+            self._note_closed,
         )
         return self
 
@@ -97,22 +111,23 @@ class Producer:
         running = self._started()
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
-        where = self._partition(running, topic, key, partition)
+        outbox = running.outbox
+        where = self._partition(running, topic, key, value, partition)
         if where is None:
             await running.metadata.topic(topic, self._block_s)
-            where = self._partition(running, topic, key, partition)
-            assert where is not None
-        outbox = running.outbox
+            where = self._chosen(running, topic, key, value, partition)
         ack = outbox.add(where, timestamp_ms, key, value, headers)
         if ack is not None:
             return ack
         size = self._size(key, value, headers)
         deadline_s = self._clock.elapsed_s() + self._block_s
         while ack is None:
-            # A batch is full: the next records without a key go elsewhere.
-            self._sticky.pop(topic, None)
-            await outbox.begin(where, size, max(0.0, deadline_s - self._clock.elapsed_s()))
+            # It is the first of a batch, and that may be elsewhere.
+            where = self._chosen(running, topic, key, value, partition)
             ack = outbox.add(where, timestamp_ms, key, value, headers)
+            if ack is None:
+                await outbox.begin(where, size, max(0.0, deadline_s - self._clock.elapsed_s()))
+                ack = outbox.add(where, timestamp_ms, key, value, headers)
         return ack
 
     async def send_many(
@@ -154,28 +169,42 @@ class Producer:
         return self._running
 
     def _partition(
-        self, running: "_Running", topic: str, key: bytes | None, partition: int | None
+        self,
+        running: "_Running",
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
     ) -> TopicPartition | None:
         """Where a record goes; None while its topic is not known."""
-        if partition is None and key is None:
-            where = self._sticky.get(topic)
-            if where is not None:
-                return where
         known = running.metadata.want(topic)
-        count = 0 if known is None else len(known.partitions)
-        if not count:
+        if known is None or not known.partitions:
             return None
-        if partition is not None:
-            if not 0 <= partition < count:
-                raise RequestError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"{topic} has partitions 0 to {count - 1}, not {partition}",
-                )
-            return TopicPartition(topic, PartitionIndex(partition))
-        if key is not None:
-            return TopicPartition(topic, PartitionIndex((murmur2(key) & 0x7FFF_FFFF) % count))
-        where = TopicPartition(topic, PartitionIndex(int(self._chance() * count)))
-        self._sticky[topic] = where
+        if partition is None:
+            choices = self._choices.get(topic)
+            if choices is None or choices[0] is not known:
+                led = (one.index for one in known.partitions.values() if one.leader >= 0)
+                made = Partitions(len(known.partitions), tuple(sorted(led)))
+                choices = self._choices[topic] = (known, made)
+            partition = self._partitioner.choose(topic, key, value, choices[1])
+        elif partition not in known.partitions:
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic} has partitions 0 to {len(known.partitions) - 1}, not {partition}",
+            )
+        return TopicPartition(topic, PartitionIndex(partition))
+
+    def _chosen(
+        self,
+        running: "_Running",
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+    ) -> TopicPartition:
+        where = self._partition(running, topic, key, value, partition)
+        if where is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} is gone")
         return where
 
     def _size(self, key: bytes | None, value: bytes | None, headers: Headers) -> int:
@@ -188,6 +217,9 @@ class Producer:
                 f"a record of {size} bytes is more than max.request.size={self._record_bytes_max}",
             )
         return size
+
+    def _note_closed(self, batch: PendingBatch) -> None:
+        self._partitioner.batch_closed(*batch.partition, batch.builder.size)
 
     def _note_failed(self, batch: PendingBatch) -> None:
         if not batch.awaited and len(self._given_up) < UNHEARD_MAX:
@@ -204,6 +236,7 @@ class _Running:
         clock: Clock,
         chance: Callable[[], float],
         failed: Callable[[PendingBatch], None],
+        closed: Callable[[PendingBatch], None],
     ) -> None:
         self.connections = Connections(connection_rules(config, chance), network, clock, chance)
         self.metadata = Metadata(
@@ -216,6 +249,7 @@ class _Running:
             level=_level(config),
             elapsed_s=clock.elapsed_s,
             filled=self._poke,
+            closed=closed,
         )
         self.sender = Sender(
             self.outbox,
