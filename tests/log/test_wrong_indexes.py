@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from struct import iter_unpack
 
 import pytest
 
@@ -157,3 +158,23 @@ def test_a_fetch_is_told_of_its_aborted_transactions_whatever_the_index_says() -
                 for one in every:
                     if one.first_offset <= batch.header.base_offset < one.last_offset:
                         assert one in told, (position, bit, offset)
+
+
+def test_an_entry_that_by_chance_fits_another_batch_is_found_out() -> None:
+    """The time that it names is also that of a later batch, behind one that is later still."""
+    stamps = [1020, 1010, 1030, 1050, 1015, 1015, 1055, 1015, 1050, 1070, 1030, 1070]
+    path = f"{FIRST}.timeindex"
+    disk = SimulatedDisk()
+    log = opened(disk, replace(RULES, segment_bytes=100_000)).log
+    finish(log.begin_epoch(LeaderEpoch(0)))
+    for number, timestamp in enumerate(stamps):
+        append(log, b"%03d" % number + bytes(20), timestamp=timestamp)
+    log.roll(0)
+    append(log, b"z", timestamp=1)
+    finish(log.flush())
+    entries = [*iter_unpack(">qi", read_whole(disk, path))]
+    number = entries.index((1030, 2))
+    disk.rot(path, 12 * number + 11, 2 ^ 10)
+    found = finish(log.find_time(1031))
+    assert found is not None
+    assert found.offset == 3

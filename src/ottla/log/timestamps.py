@@ -86,9 +86,16 @@ def check_latest(segment: Segment, read: Read) -> None:
 
 
 def _behind(segment: Segment, entry: TimestampOffset, read: Read) -> Iterator[Head]:
-    """The batches behind an entry of the time index, if it is right about those before."""
+    """The batches behind an entry of the time index, if it is right about those before.
+
+    Another batch may by chance have the same time as the right one: those from the entry before on
+    are looked at too, and none of them may be later.
+    """
     proven = entry.timestamp == NO_TIMESTAMP or segment.times.is_proven
-    for batch in segment.heads_for(entry.offset, segment.size, read):
+    start = entry.offset
+    if not proven:
+        start = min(start, segment.times.lookup(entry.timestamp - 1, read).offset)
+    for batch in segment.heads_for(start, segment.size, read):
         if not proven:
             if batch.max_timestamp > entry.timestamp or batch.base_offset > entry.offset:
                 break
