@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -170,8 +170,10 @@ class OttlaBroker:
 
     def ports(self) -> set[int]:
         """Where it listens."""
-        descriptors = Path(f"/proc/{self.process_id}/fd").iterdir()
-        links = {os.readlink(one) for one in descriptors if one.is_symlink()}
+        links: set[str] = set()
+        for one in Path(f"/proc/{self.process_id}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                links.add(os.readlink(one))
         found: set[int] = set()
         for table in ("tcp", "tcp6"):
             for line in Path(f"/proc/{self.process_id}/net/{table}").read_text().splitlines()[1:]:

@@ -170,8 +170,8 @@ def assert_goes_on(
 
 def test_kafka_serves_what_we_closed(kafka: KafkaBroker, disk: OsDisk, tmp_path: Path) -> None:
     folder = tmp_path / str(CLEAN)
-    log = written(disk, folder).log
-    asyncio.run(log.close())
+    asyncio.run(written(disk, folder).log.close())
+    log = opened(disk, shutil.copytree(folder, tmp_path / "ours"))
     put(kafka, folder, CLEAN)
     assert (kafka.data / CLEAN_SHUTDOWN).exists()  # so it takes our indexes and snapshots as truth
     kafka.start()
@@ -217,6 +217,7 @@ def test_kafka_goes_on_in_a_directory_that_our_broker_had(
     Writer(log, latest.epoch).write(4)
     asyncio.run(logs.close(BrokerEpoch(1)))
     assert (kafka.data / CLEAN_SHUTDOWN).exists()
+    log = opened(disk, shutil.copytree(kafka.data / str(SHARED), tmp_path / "ours"))
     kafka.start()
     told = ask_all(kafka, [SHARED])[SHARED]
     assert told.raw.startswith(before.raw)

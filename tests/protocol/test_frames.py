@@ -288,3 +288,12 @@ def test_the_length_in_front() -> None:
     assert frame_length(258) == b"\0\0\1\2"
     with pytest.raises(struct.error):
         frame_length(2**31)
+
+
+def test_what_is_dropped_takes_no_memory() -> None:
+    framer = Framer()
+    framer.receive(frame_length(10_000_000) + bytes(100_000))
+    assert framer.memory
+    framer.drop()
+    assert not framer.memory
+    assert not framer.partial

@@ -79,6 +79,11 @@ class Framer:
             return 0
         return min((GROWTH - 1) * len(frame), STEP_BYTES, self._frame_length - len(frame))
 
+    def drop(self) -> None:
+        """Forget the frame that is coming, with its memory: the stream is over."""
+        self._frame = None
+        self._scratch_used = 0
+
     def buffer(self) -> memoryview:
         """Memory for the next bytes of the stream, never empty."""
         if self._frame is not None:

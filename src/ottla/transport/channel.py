@@ -245,6 +245,7 @@ class Channel(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
+        self._conversation.framer.drop()
         awaited, self._awaited = self._awaited, deque()
         for one in awaited:
             if not one.answer.done():

@@ -171,6 +171,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._waiting.clear()
         self._holding.let_go()
+        # Now, and not when somebody finds that nobody refers to this any more.
+        self._conversation.framer.drop()
         if self._task is not None:
             self._task.cancel()
         if self._entry is not Entry.REFUSED:
