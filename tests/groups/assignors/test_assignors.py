@@ -24,8 +24,6 @@ from ottla.settings.consumer import PARTITION_ASSIGNMENT_STRATEGY
 SEEDS = st.integers(0, 2**32)
 ANY = st.sampled_from(KINDS)
 ORDERLY = st.sampled_from([kind for kind in KINDS if not kind.disorder])
-# Without racks: a partition without a replica near its reader is tried elsewhere each time.
-STEADY = st.sampled_from([kind for kind in KINDS if not kind.disorder and not kind.racks])
 ALIKE = Kind(alike=True)
 COOPERATIVE = "cooperative-sticky"
 some = settings(max_examples=40)
@@ -153,11 +151,10 @@ def again(each: Round) -> Assignment:
 
 
 @some
-@given(kind=STEADY, seed=SEEDS)
-def test_what_was_left_out_is_assigned_in_the_next_rebalance_and_then_all_stays(
-    kind: Kind, seed: int
-) -> None:
-    for each in history(COOPERATIVE, kind, seed):
+@given(seed=SEEDS)
+def test_what_was_left_out_comes_in_the_next_rebalance_and_then_all_stays(seed: int) -> None:
+    # Where subscriptions differ or racks count, more may move before all is at rest, as in Java.
+    for each in history(COOPERATIVE, ALIKE, seed):
         second = replace(each, assignment=again(each))
         assert owners(second.assignment).keys() == wanted(each)
         assert owners(again(second)) == owners(second.assignment)
