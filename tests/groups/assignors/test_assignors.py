@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groups.assignors.histories import KINDS, Kind, Round, history, partition
+from groups.assignors.histories import KINDS, ROUNDS, Kind, Round, history, partition
 from ottla.groups.assignors.assignor import (
     ASSIGNORS,
     RangeAssignor,
@@ -136,6 +136,25 @@ def could_be_more_even(each: Round) -> bool:
 def test_sticky_is_as_even_as_subscriptions_allow(kind: Kind, seed: int) -> None:
     for each in history("sticky", kind, seed):
         assert not could_be_more_even(each)
+
+
+# In these groups a partition goes back and forth between the same members; Java does not end.
+@pytest.mark.parametrize(
+    ("name", "racks", "seed"),
+    [
+        ("sticky", False, 2171216854),
+        ("sticky", True, 2028670567),
+        ("sticky", True, 2922716317),
+        (COOPERATIVE, True, 237814662),
+    ],
+)
+def test_an_assignment_in_which_partitions_go_in_circles_ends(
+    name: str, racks: bool, seed: int
+) -> None:
+    found = history(name, Kind(alike=False, racks=racks), seed)
+    assert len(found) == ROUNDS
+    if name == "sticky":
+        assert not any(could_be_more_even(each) for each in found)
 
 
 # Sticky.

@@ -42,6 +42,7 @@ class Balancing:
         self._owner_of: dict[TopicPartition, str] = {}
         self._ladder = Ladder(())
         self._movements = Movements()
+        self._may_go_back = True
         self._balanced: bool | None = None  # None: not known since the last move.
 
     def balance(self) -> None:
@@ -142,12 +143,21 @@ class Balancing:
     # Moving.
 
     def _even_out(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Move partitions, again and again, until no move helps; tells whether one was made."""
+        """Move partitions, again and again, until no move helps; tells whether one was made.
+
+        A partition that goes back instead of another one may leave who has little, so that after
+        some passes all is as it was before. Java's assignors then go on for ever. Ours let no more
+        go back: each other move makes it more even, so there is a last one.
+        """
         partitions = list(partitions)
         moved = False
         modified = True
+        seen: set[tuple[str, ...]] = set()
         while modified:
             modified = False
+            owners = tuple(self._owner_of[partition] for partition in partitions)
+            self._may_go_back = self._may_go_back and owners not in seen
+            seen.add(owners)
             for partition in partitions:
                 if self._is_balanced():
                     break
@@ -168,7 +178,9 @@ class Balancing:
         return None
 
     def _move(self, wished: TopicPartition, taker: str) -> None:
-        partition = self._movements.better(wished, self._owner_of[wished], taker)
+        partition = wished
+        if self._may_go_back:
+            partition = self._movements.better(wished, self._owner_of[wished], taker)
         giver = self._owner_of[partition]
         self._movements.note(partition, giver, taker)
         held = self.assigned[giver]
