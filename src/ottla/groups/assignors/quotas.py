@@ -40,9 +40,8 @@ class QuotaFilling:
         self._below.sort(key=text_order)
         self._at_quota.sort(key=text_order)
         left = self._unassigned()
-        if self._racks.members_near:
-            left.sort(key=lambda partition: self._racks.members_near.get(partition, 0))
         if self._racks.of_member:
+            left.sort(key=lambda partition: self._racks.members_near[partition])
             left = [partition for partition in left if not self._give_near(partition)]
         self._deal(left)
 

@@ -22,12 +22,12 @@ def racks_count(member_racks: Collection[str], partition_racks: Collection[froze
 
 @dataclass(frozen=True, slots=True)
 class Racks:
-    """The racks of members and partitions; both are empty where racks do not count."""
+    """The racks of members and partitions; all is empty where racks do not count."""
 
     of_member: Mapping[str, str]
     of_partition: Mapping[TopicPartition, frozenset[str]]
     members_near: Mapping[TopicPartition, int]
-    """How many members are on a rack of the partition; known also where racks do not count."""
+    """How many members are on a rack of the partition."""
 
     def mismatch(self, member_id: str, partition: TopicPartition) -> bool:
         """Tell whether a member has a rack and the partition no replica on it."""
@@ -59,11 +59,11 @@ def racks_of(question: Question) -> Racks:
         for topic, layout in question.topics.items()
         for partition in question.partitions_of(topic)
     }
+    if not racks_count(of_member.values(), of_partition.values()):
+        return Racks({}, {}, {})
     members_on = Counter(of_member.values())
     members_near = {
         partition: sum(members_on[rack] for rack in racks)
         for partition, racks in of_partition.items()
     }
-    if racks_count(of_member.values(), of_partition.values()):
-        return Racks(of_member, of_partition, members_near)
-    return Racks({}, {}, members_near)
+    return Racks(of_member, of_partition, members_near)
