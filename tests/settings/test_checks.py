@@ -375,7 +375,7 @@ def test_a_crowd_of_listeners_is_refused_before_they_are_compared() -> None:
 def test_a_data_directory_is_named_once() -> None:
     (problem,) = broker_problems("log.dirs=/x,/y,/x/")
     assert "log.dirs" in problem
-    assert '"/x/" and "/x", valid: each once' in problem
+    assert '"/x/" and "/x", valid: each directory once' in problem
     assert broker_problems("log.dir=/x/./a,/x//a")
     assert not broker_problems("log.dirs=/x,/y")
     # Kafka takes the same word twice, and warns.

@@ -58,9 +58,14 @@ ROWS = [*BROKER.settings.values(), *TOPIC.settings.values()]
 
 @cache
 def read_somewhere() -> frozenset[tuple[str, str]]:
-    """Module and constant of every setting that the source mentions where it may count."""
+    """Module and constant of every setting that the source mentions where it may count.
+
+    What a client reads is the client's, though a broker has a setting of that name too.
+    """
     found: set[tuple[str, str]] = set()
     for path in SOURCE.rglob("*.py"):
+        if path.is_relative_to(SOURCE / "client"):
+            continue
         if path.parent.name == "settings" and path.name not in DECIDING:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
