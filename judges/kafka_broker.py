@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from judges.alone import ALONE
 from judges.java import java_command
 from judges.wire import Wire
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -47,17 +48,8 @@ _LOG_LINES_SHOWN = 40
 _POLL_S = 0.05
 _PORT_TRIES = 3
 
-# One broker is enough for the internal topics, and nothing waits for company.
 _ALONE: Mapping[str, object] = {
-    "offsets.topic.num.partitions": 1,
-    "offsets.topic.replication.factor": 1,
-    "transaction.state.log.num.partitions": 1,
-    "transaction.state.log.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "share.coordinator.state.topic.replication.factor": 1,
-    "share.coordinator.state.topic.min.isr": 1,
-    "group.initial.rebalance.delay.ms": 0,
-    "auto.create.topics.enable": "false",
+    **ALONE,
     # After a kill the next start waits until the one before it counts as gone, 9 s by default.
     # On a busy machine less would let a broker that lives count as gone.
     "broker.session.timeout.ms": 6000,

@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+from judges.alone import ALONE
 from judges.wire import Wire
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
@@ -34,20 +35,6 @@ UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 _HOST = "127.0.0.1"
 _POLL_S = 0.002
 _LOG_CHARACTERS_SHOWN = 4000
-
-ALONE: Mapping[str, object] = {
-    "node.id": 1,
-    "offsets.topic.num.partitions": 1,
-    "offsets.topic.replication.factor": 1,
-    "transaction.state.log.num.partitions": 1,
-    "transaction.state.log.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "share.coordinator.state.topic.replication.factor": 1,
-    "share.coordinator.state.topic.min.isr": 1,
-    "group.initial.rebalance.delay.ms": 0,
-    "auto.create.topics.enable": "false",
-}
-"""The same as the judge has: one broker is enough, and nothing waits for company."""
 
 
 class OttlaBroker:
@@ -192,7 +179,7 @@ class OttlaBroker:
 @contextmanager
 def ottla_broker(settings: Mapping[str, object] | None = None) -> Generator[OttlaBroker]:
     """One that runs, set up as the judge is, for as long as the `with` lasts."""
-    given = {**ALONE, **(settings or {})}
+    given = {"node.id": 1, **ALONE, **(settings or {})}
     folder = Path(tempfile.mkdtemp(prefix="ottla-"))
     try:
         with OttlaBroker(folder, *(f"{name}={value}" for name, value in given.items())) as broker:

@@ -180,10 +180,8 @@ def test_half_of_a_frame_is_forgotten_with_its_connection(
             for _ in range(40):
                 wire = stack.enter_context(Wire(process.port))
                 wire.socket.sendall(struct.pack(">i", 4 * MB) + bytes(MB // 2))
-            while held(process)[0] == 0:
-                time.sleep(0.01)
-        while held(process)[0]:
-            time.sleep(0.01)
+            wait_until(lambda: held(process)[0] > 0)
+        wait_until(lambda: held(process)[0] == 0)
     # Of 480 half frames that is what a few of them take; peak, with what malloc keeps.
     assert grown_bytes(broker) <= LIMIT_BYTES + 64 * MB
 
@@ -204,8 +202,7 @@ def test_answers_that_nobody_takes(broker: tuple[OttlaBroker, int]) -> None:
         for _ in range(30):
             wire = stack.enter_context(Wire(process.port))
             wire.send(wire.encode(fetch_request(0), 11) * 10)
-        while held(process)[1] < LIMIT_BYTES / 2:
-            time.sleep(0.01)
+        wait_until(lambda: held(process)[1] >= LIMIT_BYTES / 2)
         # Who reads little is not held up at all,
         began = time.monotonic()
         for _ in range(20):

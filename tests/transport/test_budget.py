@@ -52,17 +52,24 @@ def test_what_fits_is_given_and_one_may_go_beyond() -> None:
     assert (budget.held, budget.left) == (60, 40)
 
 
+class EagerFrame(Frame):
+    """Takes what it waits for as soon as it is told."""
+
+    def __init__(self, budget: Budget, claimed: int, told: list[Frame]) -> None:
+        super().__init__(budget, claimed)
+        self._order = told
+
+    def go_on(self) -> None:
+        self._order.append(self)
+        self.grow(150)
+
+
 def test_who_needs_least_goes_on_first() -> None:
     budget = Budget(100)
-    large, second, first = Frame(budget, 150), Frame(budget, 160), Frame(budget, 150)
-    assert large.grow(150)
     told: list[Frame] = []
-
-    def take(one: Frame) -> None:
-        told.append(one)
-        one.grow(150)
-
-    first.go_on, second.go_on = lambda: take(first), lambda: take(second)  # type: ignore[method-assign]
+    large = Frame(budget, 150)
+    second, first = EagerFrame(budget, 160, told), EagerFrame(budget, 150, told)
+    assert large.grow(150)
     assert not second.grow(150)
     assert not first.grow(150)
     large.finish()
