@@ -30,7 +30,7 @@ from ottla.replication.waiting import BytesAwaited
 NO_TRANSACTIONS: Final = "transactions are not served by this broker"
 
 IN_A_THREAD_BYTES: Final = 32 * 1024
-"""From this size on a batch is recompressed beside the event loop: gzip takes a millisecond for it."""
+"""From this size on a batch is recompressed beside the event loop: gzip needs a millisecond."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
