@@ -1,0 +1,111 @@
+"""A broker of a test: it answers what the test says, in the versions that the test allows."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from ottla.client.cluster_view import BrokerView
+from ottla.client.connections import Place
+from ottla.ids import BrokerId
+from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
+from ottla.protocol.conversation import Request, ServerConversation
+from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+
+HOST = "127.0.0.1"
+
+Answers = Mapping[type[Message], Callable[[Any], Message | None]]
+
+
+class ScriptedBroker:
+    """Answers by the class of a request; one without an answer waits for ever.
+
+    `newest` limits an API to a version, or with -1 takes it away. What came is in `asked`.
+    """
+
+    def __init__(
+        self, answers: Answers, *, newest: Mapping[Api, int] | None = None, number: int = 1
+    ) -> None:
+        self.answers: dict[type[Message], Callable[[Any], Message | None]] = {
+            MetadataRequest: self.metadata,
+            **answers,
+        }
+        self.asked: list[Message] = []
+        self.number = number
+        self.others: list[ScriptedBroker] = []
+        self._newest = newest or {}
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, HOST, 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.drop()
+
+    def drop(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    def count(self, kind: type[Message]) -> int:
+        return sum(isinstance(one, kind) for one in self.asked)
+
+    @property
+    def place(self) -> Place:
+        assert self._server is not None
+        return Place(HOST, self._server.sockets[0].getsockname()[1])
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.place.port}"
+
+    def view(self) -> BrokerView:
+        return BrokerView(BrokerId(self.number), *self.place)
+
+    def metadata(self, _: MetadataRequest) -> MetadataResponse:
+        nodes = [
+            MetadataResponseBroker(node_id=one.number, host=HOST, port=one.place.port)
+            for one in (self, *self.others)
+        ]
+        return MetadataResponse(
+            brokers=nodes, cluster_id="scripted", controller_id=self.number, topics=()
+        )
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        conversation = ServerConversation()
+        try:
+            while data := await reader.read(1 << 16):
+                for request in conversation.receive(data):
+                    answer = self._answer(request)
+                    if answer is not None:
+                        writer.writelines(conversation.send(request, answer))
+        except ConnectionError:
+            pass
+
+    def _answer(self, request: Request) -> Message | None:
+        if request.api is API_VERSIONS:
+            return ApiVersionsResponse(error_code=0, api_keys=[*self._offered()])
+        self.asked.append(request.message)
+        answer = self.answers.get(type(request.message))
+        return None if answer is None else answer(request.message)
+
+    def _offered(self) -> list[ApiVersion]:
+        return [
+            ApiVersion(
+                api_key=key,
+                min_version=api.versions.low,
+                max_version=self._newest.get(api, api.versions.high),
+            )
+            for key, api in API_OF_KEY.items()
+            if self._newest.get(api, api.versions.high) >= api.versions.low
+        ]
