@@ -3,6 +3,7 @@
 Invariant: one question at a time is on its way. Whoever needs to know something waits for an
 answer to a question that was asked after the need arose, so that nobody acts on what was already
 wrong; and never longer than its own deadline. What is known ages, and is asked for anew in time.
+Who only suspects that it is wrong makes no more than one question in each pause between retries.
 """
 
 import asyncio
@@ -64,9 +65,11 @@ class Metadata:
         self._changed = changed
         self._used_s: dict[str, float] = {}  # when a topic was last asked for
         self._asked = asyncio.Event()
+        self._hurried = asyncio.Event()  # somebody waits
         self._questions = 0  # begun so far
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # for a question, or a later one
         self._told_s = clock.elapsed_s()
+        self._answered = False
 
     def want(self, topic: str) -> TopicView | None:
         """A topic, if it is known; from now on it is kept up to date."""
@@ -95,6 +98,7 @@ class Metadata:
         waiting = (self._questions + 1, answered)
         self._waiting.append(waiting)
         self._asked.set()
+        self._hurried.set()
         await asyncio.wait((answered,), timeout=timeout_s)
         if not answered.done():
             self._waiting.remove(waiting)
@@ -141,7 +145,10 @@ class Metadata:
             # A question asked twice in a moment has the same answer twice.
             if failures:
                 await self._clock.sleep(self._rules.backoff.pause_s(failures))
+            elif self._answered:
+                await self._until_worth_it()
             self._asked.clear()
+            self._hurried.clear()
             self._questions += 1
             try:
                 await self._ask()
@@ -150,10 +157,18 @@ class Metadata:
                 self.failure = failure
                 self._asked.set()
                 continue
-            failures, self.failure = 0, None
+            failures, self.failure, self._answered = 0, None, True
             self._told_s = self._clock.elapsed_s()
             self._tell()
             self._changed()
+
+    async def _until_worth_it(self) -> None:
+        """Wait a pause after the last answer, unless somebody waits for the next."""
+        pause_s = self._told_s + self._rules.backoff.pause_s(1) - self._clock.elapsed_s()
+        if pause_s > 0 and not self._hurried.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._hurried.wait()
 
     def _tell(self) -> None:
         """Let those go on whose question was answered."""

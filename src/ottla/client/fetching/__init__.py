@@ -1,0 +1,1 @@
+"""Reading partitions: where a consumer is in each, what it fetched, how it asks for more."""

@@ -1,0 +1,197 @@
+"""A consumer's place in one partition: what was handed out, what is here, what is asked for next.
+
+Invariant: position <= fetched. What lies between them is in the chunks, in order and without a gap.
+Whoever moves a cursor drops all that was fetched from the old place, and `moves` has grown, so that
+an answer on its way to the old place is known when it comes. Of a record that the application has
+in its hands, `position` is behind it and `done` is before it.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ottla.client.fetching.chunk import Chunk
+from ottla.client.record import Record
+from ottla.errors import RequestError
+from ottla.ids import BrokerId, TopicPartition
+from ottla.records import Batch
+
+UNKNOWN: Final = -1
+
+EARLIEST_MS: Final = -2
+LATEST_MS: Final = -1
+
+
+class Cursor:
+    """Where a consumer is in a partition."""
+
+    __slots__ = (
+        "_position",
+        "buffered_bytes",
+        "chunks",
+        "done_before",
+        "failure",
+        "fetched",
+        "fetched_epoch",
+        "high_watermark",
+        "in_hand",
+        "is_paused",
+        "last_stable_offset",
+        "left",
+        "left_until",
+        "log_start",
+        "moves",
+        "not_before_s",
+        "partition",
+        "read_from",
+        "read_from_until_s",
+        "seek_ms",
+        "started",
+        "tries",
+        "turns",
+        "valid_under",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition: Final = partition
+        self._position = UNKNOWN
+        self.started = False  # its first place was looked for, or given
+        self.seek_ms: int | None = None  # the place to look for, as a timestamp of ListOffsets
+        self.fetched = UNKNOWN  # the next offset to ask a broker for
+        self.fetched_epoch = UNKNOWN  # of the record before it
+        self.valid_under = UNKNOWN  # the leader's epoch under which that was seen to be so
+        self.moves = 0
+        self.turns = 0  # grows when what was decoded may not be handed out any more
+        self.is_paused = False
+        self.chunks: deque[Chunk] = deque()
+        self.buffered_bytes = 0
+        self.left: Iterator[Record[Any, Any]] | None = None  # decoded and not handed out
+        self.left_until = UNKNOWN  # the offset behind those
+        self.in_hand: Record[Any, Any] | None = None
+        self.done_before: int | None = None  # what was polled since is in the application's hands
+        self.high_watermark = UNKNOWN
+        self.last_stable_offset = UNKNOWN
+        self.log_start = UNKNOWN
+        self.read_from: BrokerId | None = None  # a replica nearby that the leader named
+        self.read_from_until_s = 0.0
+        self.failure: RequestError | None = None  # to be told when records are asked for
+        self.tries = 0
+        self.not_before_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"Cursor({self.partition}, {self.position}, fetched {self.fetched})"
+
+    @property
+    def position(self) -> int:
+        """The offset of the record that is handed out next; UNKNOWN before it was found."""
+        return self._position if self.in_hand is None else self.in_hand.offset + 1
+
+    @property
+    def done(self) -> int:
+        """What is before this the application has done, for it came back for more."""
+        if self.in_hand is not None:
+            return self.in_hand.offset
+        return self._position if self.done_before is None else self.done_before
+
+    @property
+    def is_located(self) -> bool:
+        """Whether there is a place to fetch from."""
+        return self._position >= 0 and self.seek_ms is None
+
+    @property
+    def has_records(self) -> bool:
+        """Whether something that was fetched waits to be handed out."""
+        return bool(self.chunks) or self.left is not None
+
+    def move(self, offset: int, epoch: int = UNKNOWN) -> None:
+        """Go to an offset; what was fetched elsewhere is dropped."""
+        self.drop()
+        self.started = True
+        self.seek_ms = None
+        self._position = self.fetched = offset
+        self.fetched_epoch = epoch
+        self.valid_under = UNKNOWN
+        self.failure = None
+        self.done_before = None
+
+    def move_to_time(self, timestamp_ms: int) -> None:
+        """Go to a time, which somebody has to look up."""
+        self.move(self.position)
+        self.seek_ms = timestamp_ms
+
+    def drop(self) -> None:
+        """Forget what was fetched and not handed out."""
+        self._position = self.fetched = self.position
+        self.in_hand = None
+        self.moves += 1
+        self.turns += 1
+        self.chunks.clear()
+        self.buffered_bytes = 0
+        self.left = None
+
+    def pause(self) -> None:
+        """Hand nothing out for now; what is here stays."""
+        self.is_paused = True
+        self.turns += 1
+
+    def resume(self) -> None:
+        """Hand out again."""
+        self.is_paused = False
+
+    def add(self, chunk: Chunk) -> None:
+        """Take what a fetch from `fetched` brought."""
+        self.fetched = chunk.next_offset
+        self.fetched_epoch = chunk.leader_epoch
+        self.chunks.append(chunk)
+        self.buffered_bytes += chunk.size
+
+    def next_batch(self) -> Batch | None:
+        """The next batch to hand out; None when no more is here. Passes over what nobody sees."""
+        while self.chunks:
+            chunk = self.chunks[0]
+            if chunk.batches:
+                return chunk.batches[0]
+            self._end_chunk()
+        return None
+
+    def open_records(self, records: list[Record[Any, Any]], next_offset: int) -> None:
+        """The next batch was decoded up to an offset: its records are handed out from now on."""
+        self.left = iter(records)
+        self.left_until = next_offset
+
+    def close_records(self) -> bool:
+        """All that was decoded is handed out; tells whether that was the end of a chunk."""
+        self.left = None
+        self.in_hand = None
+        self._position = max(self._position, self.left_until)
+        batches = self.chunks[0].batches
+        if batches[0].header.next_offset <= self._position:
+            batches.popleft()
+        if batches:
+            return False
+        self._end_chunk()
+        return True
+
+    def handed_out(self, next_offset: int) -> None:
+        """Records before an offset were handed out, many at once; they count as in hand."""
+        if self.done_before is None:
+            self.done_before = self._position
+        self._position = next_offset
+
+    def chunk_handed_out(self) -> None:
+        """The first chunk was handed out whole."""
+        self.left = None
+        self.handed_out(max(self._position, self.chunks[0].next_offset))
+        self._end_chunk()
+
+    def came_back(self) -> None:
+        """The application asks for more: what it had is done."""
+        self.done_before = None
+        if self.in_hand is not None:
+            self._position = self.in_hand.offset + 1
+            self.in_hand = None
+
+    def _end_chunk(self) -> None:
+        chunk = self.chunks.popleft()
+        self.buffered_bytes -= chunk.size
+        self._position = max(self._position, chunk.next_offset)

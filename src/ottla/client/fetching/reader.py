@@ -1,0 +1,271 @@
+"""The reader: hands out what was fetched, partition after partition, in the order of each.
+
+Invariant: a record is handed out once, unless the application seeks; none is passed over.
+Partitions take turns, a chunk each: a full one does not starve the others. Asking for more says
+that what was handed out before is done: `done` of a cursor never includes what the application may
+still be working on. One asks at a time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from ottla.client.fetching.cursor import Cursor
+from ottla.client.fetching.decoding import Corrupt, Decoder
+from ottla.client.record import Record
+from ottla.client.serializers import DeserializationFailed
+from ottla.errors import RequestError
+from ottla.ids import TopicPartition
+from ottla.records import Batch, Columns, CorruptRecords, decode
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Reader(Generic[K, V]):
+    """Hands out records of cursors."""
+
+    def __init__(self, decoder: Decoder[K, V], drained: Callable[[], None]) -> None:
+        """`drained` hears when there is room for more."""
+        self.cursors: Final[dict[TopicPartition, Cursor]] = {}
+        self.asks = 0  # so often the application came for more
+        self.failure: RequestError | None = None  # of all; told to who asks
+        self._decoder = decoder
+        self._drained = drained
+        self._ready: dict[TopicPartition, Cursor] = {}  # in turn
+        self._handed: list[Cursor] = []
+        self._arrival: asyncio.Future[None] | None = None
+        self._is_asked = False
+        self._owes_turn = False  # to the event loop: who never waits for it never hears from it
+        self._comers: list[asyncio.Future[None]] = []
+
+    # What others tell.
+
+    def arrived(self, cursor: Cursor) -> None:
+        """A cursor has records, or failed."""
+        self._ready[cursor.partition] = cursor
+        self.wake()
+
+    def fail(self, failure: RequestError) -> None:
+        """Nothing can be read any more, for a reason that the application hears once."""
+        self.failure = failure
+        self.wake()
+
+    def wake(self) -> None:
+        """Let who waits look again."""
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read more partitions."""
+        for one in partitions:
+            self.cursors.setdefault(one, Cursor(one))
+
+    def remove(self, partitions: Collection[TopicPartition]) -> None:
+        """Read some no more: what is here of them is dropped."""
+        for one in partitions:
+            cursor = self.cursors.pop(one, None)
+            self._ready.pop(one, None)
+            if cursor is not None:
+                cursor.drop()
+
+    def resume(self, cursor: Cursor) -> None:
+        """Hand out records of a cursor again."""
+        cursor.resume()
+        if cursor.has_records or cursor.failure is not None:
+            self.arrived(cursor)
+
+    def is_busy_with(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether the application has records of these in its hands, as far as one can tell."""
+        return not self._is_asked and any(one.partition in partitions for one in self._handed)
+
+    async def came_back(self) -> None:
+        """Wait until the application asks for more."""
+        came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._comers.append(came)
+        await came
+
+    # What the application asks for.
+
+    async def records(self) -> AsyncIterator[Record[K, V]]:
+        """One record after the other, without an end."""
+        while True:
+            cursor = self._open_at_once() or await self._next(None)
+            assert cursor is not None
+            turns, left = cursor.turns, cursor.left
+            assert left is not None
+            self._handed.append(cursor)
+            for record in left:
+                cursor.in_hand = record
+                yield record
+                if cursor.turns != turns:
+                    break
+            else:
+                self._close(cursor)
+
+    async def take(
+        self, records_max: int, timeout_s: float, *, one_partition: bool = False
+    ) -> list[Record[K, V]]:
+        """At most so many records that are here, or come in time; none otherwise."""
+        taken: list[Record[K, V]] = []
+        cursor = await self._next(timeout_s)
+        first = cursor
+        while cursor is not None:
+            assert cursor.left is not None
+            run = [*islice(cursor.left, records_max - len(taken))]
+            if run:
+                taken += run
+                cursor.handed_out(run[-1].offset + 1)
+                self._handed.append(cursor)
+            if len(taken) >= records_max:
+                break
+            self._close(cursor)
+            cursor = self._open_next(quiet=bool(taken))
+            if one_partition and cursor is not first:
+                break
+        return taken
+
+    async def take_columns(self, timeout_s: float) -> tuple[TopicPartition, Columns] | None:
+        """A chunk of one partition as columns; None when nothing comes in time."""
+        while True:
+            cursor = await self._next(timeout_s, as_columns=True)
+            if cursor is None:
+                return None
+            columns = self._columns(cursor)
+            self._handed.append(cursor)
+            self._turn(cursor)
+            if columns.rows:
+                return cursor.partition, columns
+
+    # How it comes about.
+
+    async def _next(self, timeout_s: float | None, *, as_columns: bool = False) -> Cursor | None:
+        """The cursor whose turn it is, with something to hand out; None when it takes too long."""
+        if self._is_asked:
+            raise RuntimeError("a consumer serves one task at a time, and another one waits")
+        self._is_asked = True
+        self._settle()
+        try:
+            self._owes_turn = False
+            await asyncio.sleep(0)
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    cursor = self._open_next(as_columns=as_columns)
+                    if cursor is not None:
+                        return cursor
+                    self._arrival = asyncio.get_running_loop().create_future()
+                    await self._arrival
+        except TimeoutError:
+            return None
+        finally:
+            self._is_asked = False
+            self._arrival = None
+
+    def _open_at_once(self) -> Cursor | None:
+        """The cursor whose turn it is, if that needs no wait."""
+        if self._owes_turn or self._is_asked:
+            return None
+        self._settle()
+        return self._open_next()
+
+    def _settle(self) -> None:
+        """The application came back: what it had is done."""
+        self.asks += 1
+        for cursor in self._handed:
+            cursor.came_back()
+        self._handed.clear()
+        comers, self._comers = self._comers, []
+        for comer in comers:
+            if not comer.done():
+                comer.set_result(None)
+
+    def _open_next(self, *, as_columns: bool = False, quiet: bool = False) -> Cursor | None:
+        """The next cursor with records; failures are raised, or left for later when quiet."""
+        if self.failure is not None and not quiet:
+            failure, self.failure = self.failure, None
+            raise failure
+        for where in [*self._ready]:
+            cursor = self._ready[where]
+            if cursor.is_paused:
+                continue
+            try:
+                if self._has_more(cursor, as_columns=as_columns):
+                    return cursor
+            except RequestError:
+                if quiet:
+                    return None
+                raise
+            if cursor.failure is not None:
+                if quiet:
+                    return None
+                failure, cursor.failure = cursor.failure, None
+                del self._ready[where]
+                self._drained()
+                raise failure
+            del self._ready[where]
+        return None
+
+    def _has_more(self, cursor: Cursor, *, as_columns: bool) -> bool:
+        """Whether a cursor has something to hand out, which is then open."""
+        if cursor.left is not None:
+            return True
+        while (batch := cursor.next_batch()) is not None:
+            if as_columns:
+                return True
+            records, error = self._decoder.records(cursor.partition, batch, cursor.position)
+            if error is not None and not records:
+                raise error
+            until = _until(batch, error)
+            cursor.open_records(records, until)
+            if records:
+                return True
+            self._close(cursor)
+        return False
+
+    def _close(self, cursor: Cursor) -> None:
+        if cursor.close_records():
+            self._turn(cursor)
+
+    def _turn(self, cursor: Cursor) -> None:
+        """A chunk is handed out: it is the others' turn, and there is room for another."""
+        if self._ready.pop(cursor.partition, None) is not None:
+            self._ready[cursor.partition] = cursor
+        self._owes_turn = True
+        self._drained()
+
+    def _columns(self, cursor: Cursor) -> Columns:
+        """The first chunk of a cursor, or what comes before its first damaged batch."""
+        batches = [*cursor.chunks[0].batches]
+        try:
+            columns = self._decode(batches, cursor.position)
+        except CorruptRecords:
+            good: list[Batch] = []
+            for batch in batches:
+                try:
+                    self._decode([batch], cursor.position)
+                except CorruptRecords as error:
+                    break_at, why = batch.header, str(error)
+                    if not good:
+                        offset, after = break_at.base_offset, break_at.next_offset
+                        raise Corrupt(cursor.partition, offset, after, why) from error
+                    cursor.left = None
+                    columns = self._decode(good, cursor.position)
+                    for _ in good:
+                        cursor.chunks[0].batches.popleft()
+                    cursor.handed_out(good[-1].header.next_offset)
+                    return columns
+                good.append(batch)
+            raise
+        cursor.chunk_handed_out()
+        return columns
+
+    def _decode(self, batches: Iterable[Batch], from_offset: int) -> Columns:
+        return decode(batches, from_offset=from_offset, check_crc=self._decoder.checks_crc)
+
+
+def _until(batch: Batch, error: RequestError | None) -> int:
+    """Where what was decoded of a batch ends."""
+    if isinstance(error, DeserializationFailed):
+        return error.offset
+    return int(batch.header.next_offset)
