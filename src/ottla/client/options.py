@@ -11,6 +11,7 @@ from typing import Final
 from ottla.client.backoff import Backoff
 from ottla.client.connections import ConnectionRules, Place
 from ottla.client.delivery import SenderRules
+from ottla.client.membership.rules import GroupRules
 from ottla.client.metadata import MetadataRules
 from ottla.errors import OttlaError
 from ottla.settings import connection, consumer, producer
@@ -96,4 +97,24 @@ def sender_rules(config: Config, chance: Callable[[], float]) -> SenderRules:
         delivery_timeout_s=delivery_timeout_ms(config) / 1000,
         retries=config[connection.RETRIES],
         backoff=retry_backoff(config, chance),
+    )
+
+
+def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
+    """How a consumer is a member of its group; it has a group.id."""
+    group_id = config[consumer.GROUP_ID]
+    assert group_id is not None
+    return GroupRules(
+        group_id=group_id,
+        instance_id=config[consumer.GROUP_INSTANCE_ID],
+        is_modern=config[consumer.GROUP_PROTOCOL].lower() == "consumer",
+        rack=config[consumer.CLIENT_RACK] or None,
+        session_timeout_s=config[consumer.SESSION_TIMEOUT_MS] / 1000,
+        heartbeat_interval_s=config[consumer.HEARTBEAT_INTERVAL_MS] / 1000,
+        poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        backoff=retry_backoff(config, chance),
+        assignors=tuple(config[consumer.PARTITION_ASSIGNMENT_STRATEGY]),
+        remote_assignor=config[consumer.GROUP_REMOTE_ASSIGNOR],
+        is_read_committed=config[consumer.ISOLATION_LEVEL] == "read_committed",
     )

@@ -1,0 +1,187 @@
+"""Offsets of a group on the wire: the requests that keep and ask for them, and what answers say.
+
+Invariant: a topic is named by its id from the version on that wants ids, and by its name before.
+One whose id is not known keeps the whole request in the last version that takes names. An answer
+is read by the same ids as its request was written.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.client.membership.owner import GroupMember
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+
+BY_ID: Final = 10
+"""The version of both requests from which topics are named by their ids."""
+
+_BY_GROUP: Final = 8  # the version from which several groups can be asked about at once
+_NO_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """How far a group has read: the offset of the next record, and a note."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    """Of the record before, to find out about truncation; -1: not known."""
+
+
+class FetchedOffsets(NamedTuple):
+    """What an answer says of a group."""
+
+    error: ErrorCode  # of all of it
+    committed: Mapping[TopicPartition, OffsetAndMetadata | None]
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+def version_for(newest: int, topics: Iterable[str], ids: Mapping[str, Uuid]) -> int:
+    """The version in which topics can be named; `newest` is what both ends speak."""
+    named = all(ids.get(topic, ZERO_UUID) != ZERO_UUID for topic in topics)
+    return newest if named else min(newest, BY_ID - 1)
+
+
+def commit_request(
+    member: GroupMember,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ids: Mapping[str, Uuid],
+) -> OffsetCommitRequest:
+    """The request that keeps offsets."""
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, partition), one in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                committed_metadata=one.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=partitions
+            )
+            for topic, partitions in topics.items()
+        ],
+    )
+
+
+def commit_errors(
+    answer: OffsetCommitResponse, ids: Mapping[str, Uuid]
+) -> dict[TopicPartition, ErrorCode]:
+    """What became of each partition, NONE when its offset is kept."""
+    names = _names(ids)
+    return {
+        _partition(topic.name, topic.topic_id, names, one.partition_index): ErrorCode.of(
+            one.error_code
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def fetch_request(
+    member: GroupMember,
+    partitions: Iterable[TopicPartition],
+    ids: Mapping[str, Uuid],
+    *,
+    is_stable: bool,
+    version: int,
+) -> OffsetFetchRequest:
+    """The request that asks for offsets; only members of KIP-848 say who they are."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    if version < _BY_GROUP:
+        return OffsetFetchRequest(
+            group_id=member.group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=topic, partition_indexes=found)
+                for topic, found in topics.items()
+            ],
+            require_stable=is_stable,
+        )
+    says_who = member.is_modern and member.is_member
+    group = OffsetFetchRequestGroup(
+        group_id=member.group_id,
+        member_id=member.member_id if says_who else None,
+        member_epoch=member.generation if says_who else -1,
+        topics=[
+            OffsetFetchRequestTopics(
+                name=topic, topic_id=ids.get(topic, ZERO_UUID), partition_indexes=found
+            )
+            for topic, found in topics.items()
+        ],
+    )
+    return OffsetFetchRequest(groups=[group], require_stable=is_stable)
+
+
+def fetched(answer: OffsetFetchResponse, ids: Mapping[str, Uuid]) -> FetchedOffsets:
+    """What an answer says, in whichever version it came."""
+    names = _names(ids)
+    ones: list[tuple[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]
+    ones = [
+        (_partition(topic.name, ZERO_UUID, names, one.partition_index), one)
+        for topic in answer.topics
+        for one in topic.partitions
+    ]
+    error = ErrorCode.of(answer.error_code)
+    for group in answer.groups:
+        error = ErrorCode.of(group.error_code)
+        ones += [
+            (_partition(topic.name, topic.topic_id, names, one.partition_index), one)
+            for topic in group.topics
+            for one in topic.partitions
+        ]
+    return FetchedOffsets(
+        error,
+        {where: _committed(one) for where, one in ones if not one.error_code},
+        {where: ErrorCode.of(one.error_code) for where, one in ones if one.error_code},
+    )
+
+
+def _committed(
+    one: OffsetFetchResponsePartition | OffsetFetchResponsePartitions,
+) -> OffsetAndMetadata | None:
+    if one.committed_offset == _NO_OFFSET:
+        return None
+    return OffsetAndMetadata(one.committed_offset, one.metadata or "", one.committed_leader_epoch)
+
+
+def _names(ids: Mapping[str, Uuid]) -> dict[Uuid, str]:
+    return {uuid: topic for topic, uuid in ids.items()}
+
+
+def _partition(
+    name: str, topic_id: Uuid, names: Mapping[Uuid, str], partition: int
+) -> TopicPartition:
+    if topic_id != ZERO_UUID:
+        name = names.get(topic_id, name)
+    if not name:
+        raise RequestError(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"the coordinator answered about topic {topic_id}"
+        )
+    return TopicPartition(name, PartitionIndex(partition))
