@@ -11,14 +11,19 @@ from typing import Final
 from ottla.client.backoff import Backoff
 from ottla.client.connections import ConnectionRules, Place
 from ottla.client.delivery import SenderRules
+from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS
+from ottla.client.fetching.fetcher import FetchRules
 from ottla.client.membership.rules import GroupRules
 from ottla.client.metadata import MetadataRules
+from ottla.client.participation import ParticipationRules
+from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.settings import connection, consumer, producer
 from ottla.settings.config import Config
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.derived import delivery_timeout_ms, idempotence
 from ottla.settings.producer import PRODUCER
+from ottla.settings.valid import BY_DURATION, duration_ms
 
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 DEFAULT_PORT: Final = 9092
@@ -117,4 +122,42 @@ def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
         assignors=tuple(config[consumer.PARTITION_ASSIGNMENT_STRATEGY]),
         remote_assignor=config[consumer.GROUP_REMOTE_ASSIGNOR],
         is_read_committed=config[consumer.ISOLATION_LEVEL] == "read_committed",
+    )
+
+
+def fetch_rules(config: Config, chance: Callable[[], float]) -> FetchRules:
+    """How a consumer fetches."""
+    return FetchRules(
+        backoff=retry_backoff(config, chance),
+        min_bytes=config[consumer.FETCH_MIN_BYTES],
+        max_wait_ms=config[consumer.FETCH_MAX_WAIT_MS],
+        bytes_max=config[consumer.FETCH_MAX_BYTES],
+        partition_bytes_max=config[consumer.MAX_PARTITION_FETCH_BYTES],
+        isolation_level=int(config[consumer.ISOLATION_LEVEL] == "read_committed"),
+        rack=config[consumer.CLIENT_RACK],
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        nearby_s=config[connection.METADATA_MAX_AGE_MS] / 1000,
+    )
+
+
+def reset_ms(config: Config, clock: Clock) -> Callable[[], int] | None:
+    """Where to begin without an offset, as a timestamp of ListOffsets; None: nowhere."""
+    where = config[consumer.AUTO_OFFSET_RESET].lower()
+    if where == "none":
+        return None
+    if where.startswith(BY_DURATION):
+        ago_ms = duration_ms(where.removeprefix(BY_DURATION))
+        return lambda: clock.now_ms() - ago_ms
+    fixed_ms = EARLIEST_MS if where == "earliest" else LATEST_MS
+    return lambda: fixed_ms
+
+
+def participation_rules(config: Config) -> ParticipationRules:
+    """How a consumer takes part in its group."""
+    commits = config[consumer.ENABLE_AUTO_COMMIT]
+    return ParticipationRules(
+        auto_commit_s=config[consumer.AUTO_COMMIT_INTERVAL_MS] / 1000 if commits else None,
+        poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
+        commit_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        excludes_internal=config[consumer.EXCLUDE_INTERNAL_TOPICS],
     )

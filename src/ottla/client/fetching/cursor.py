@@ -43,6 +43,7 @@ class Cursor:
         "moves",
         "not_before_s",
         "partition",
+        "position_epoch",
         "read_from",
         "read_from_until_s",
         "seek_ms",
@@ -63,6 +64,7 @@ class Cursor:
         self.moves = 0
         self.turns = 0  # grows when what was decoded may not be handed out any more
         self.is_paused = False
+        self.position_epoch = UNKNOWN  # of the record before the position
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
         self.left: Iterator[Record[Any, Any]] | None = None  # decoded and not handed out
@@ -109,10 +111,9 @@ class Cursor:
         self.started = True
         self.seek_ms = None
         self._position = self.fetched = offset
-        self.fetched_epoch = epoch
+        self.fetched_epoch = self.position_epoch = epoch
         self.valid_under = UNKNOWN
         self.failure = None
-        self.done_before = None
 
     def move_to_time(self, timestamp_ms: int) -> None:
         """Go to a time, which somebody has to look up."""
@@ -121,8 +122,8 @@ class Cursor:
 
     def drop(self) -> None:
         """Forget what was fetched and not handed out."""
-        self._position = self.fetched = self.position
-        self.in_hand = None
+        self.came_back()
+        self.fetched = self._position
         self.moves += 1
         self.turns += 1
         self.chunks.clear()
@@ -161,8 +162,8 @@ class Cursor:
 
     def close_records(self) -> bool:
         """All that was decoded is handed out; tells whether that was the end of a chunk."""
+        self.came_back()
         self.left = None
-        self.in_hand = None
         self._position = max(self._position, self.left_until)
         batches = self.chunks[0].batches
         if batches[0].header.next_offset <= self._position:
@@ -172,16 +173,18 @@ class Cursor:
         self._end_chunk()
         return True
 
-    def handed_out(self, next_offset: int) -> None:
+    def handed_out(self, next_offset: int, epoch: int) -> None:
         """Records before an offset were handed out, many at once; they count as in hand."""
         if self.done_before is None:
             self.done_before = self._position
         self._position = next_offset
+        self.position_epoch = epoch
 
     def chunk_handed_out(self) -> None:
         """The first chunk was handed out whole."""
         self.left = None
-        self.handed_out(max(self._position, self.chunks[0].next_offset))
+        chunk = self.chunks[0]
+        self.handed_out(max(self._position, chunk.next_offset), chunk.leader_epoch)
         self._end_chunk()
 
     def came_back(self) -> None:
@@ -189,6 +192,7 @@ class Cursor:
         self.done_before = None
         if self.in_hand is not None:
             self._position = self.in_hand.offset + 1
+            self.position_epoch = self.in_hand.leader_epoch
             self.in_hand = None
 
     def _end_chunk(self) -> None:

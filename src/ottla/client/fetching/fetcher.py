@@ -215,10 +215,12 @@ class Fetcher:
         flight: Flight,
         answer: "asyncio.Future[Message]",
     ) -> None:
-        if answer.cancelled() or self._lookout.is_closed:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if self._lookout.is_closed:
             return
         del self._flights[broker]
-        error = answer.exception()
         if error is not None:
             assert isinstance(error, RequestError)
             session.begin_anew()

@@ -36,7 +36,7 @@ class Reader(Generic[K, V]):
         self._ready: dict[TopicPartition, Cursor] = {}  # in turn
         self._handed: list[Cursor] = []
         self._arrival: asyncio.Future[None] | None = None
-        self._is_asked = False
+        self.is_asked = False  # somebody waits for records
         self._owes_turn = False  # to the event loop: who never waits for it never hears from it
         self._comers: list[asyncio.Future[None]] = []
 
@@ -76,9 +76,14 @@ class Reader(Generic[K, V]):
         if cursor.has_records or cursor.failure is not None:
             self.arrived(cursor)
 
+    @property
+    def in_hand(self) -> Record[K, V] | None:
+        """The record that was handed out last, when they are handed out one by one."""
+        return self._handed[-1].in_hand if self._handed else None
+
     def is_busy_with(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether the application has records of these in its hands, as far as one can tell."""
-        return not self._is_asked and any(one.partition in partitions for one in self._handed)
+        return not self.is_asked and any(one.partition in partitions for one in self._handed)
 
     async def came_back(self) -> None:
         """Wait until the application asks for more."""
@@ -116,7 +121,7 @@ class Reader(Generic[K, V]):
             run = [*islice(cursor.left, records_max - len(taken))]
             if run:
                 taken += run
-                cursor.handed_out(run[-1].offset + 1)
+                cursor.handed_out(run[-1].offset + 1, run[-1].leader_epoch)
                 self._handed.append(cursor)
             if len(taken) >= records_max:
                 break
@@ -142,9 +147,9 @@ class Reader(Generic[K, V]):
 
     async def _next(self, timeout_s: float | None, *, as_columns: bool = False) -> Cursor | None:
         """The cursor whose turn it is, with something to hand out; None when it takes too long."""
-        if self._is_asked:
+        if self.is_asked:
             raise RuntimeError("a consumer serves one task at a time, and another one waits")
-        self._is_asked = True
+        self.is_asked = True
         self._settle()
         try:
             self._owes_turn = False
@@ -159,12 +164,12 @@ class Reader(Generic[K, V]):
         except TimeoutError:
             return None
         finally:
-            self._is_asked = False
+            self.is_asked = False
             self._arrival = None
 
     def _open_at_once(self) -> Cursor | None:
         """The cursor whose turn it is, if that needs no wait."""
-        if self._owes_turn or self._is_asked:
+        if self._owes_turn or self.is_asked:
             return None
         self._settle()
         return self._open_next()
@@ -253,7 +258,8 @@ class Reader(Generic[K, V]):
                     columns = self._decode(good, cursor.position)
                     for _ in good:
                         cursor.chunks[0].batches.popleft()
-                    cursor.handed_out(good[-1].header.next_offset)
+                    last = good[-1].header
+                    cursor.handed_out(last.next_offset, last.leader_epoch)
                     return columns
                 good.append(batch)
             raise

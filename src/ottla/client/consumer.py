@@ -1,0 +1,327 @@
+"""The consumer: records of topics, one by one, many at a time or as columns.
+
+Invariant: what it hands out of a partition is in order and without a gap, from where its group, the
+settings or a seek say. What it commits by itself the application has done. Leaving its context
+commits, gives the partitions back and leaves nothing behind.
+
+The path of a record: it is fetched (`fetching/fetcher.py`), decoded (`fetching/decoding.py`) and
+handed out (`fetching/reader.py`); which partitions, the group decides (`participation.py`).
+"""
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, Self, TypeVar
+
+from ottla.client.consumption import Consumption, partition_of
+from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
+from ottla.client.fetching.decoding import Decoder
+from ottla.client.fetching.offsets import FoundOffset
+from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.client.membership.owner import GroupMember
+from ottla.client.participation import Callback, Subscription
+from ottla.client.record import Record
+from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
+from ottla.clock import Clock, SystemClock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.settings import connection, consumer
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.resolution import client_config
+from ottla.transport.channel import Disconnected
+from ottla.transport.network import Connector, TcpNetwork
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+POLL_S: Final = 1.0
+NEVER_STARTED: Final = "the consumer was not started: use `async with`"
+
+
+class Consumer(Generic[K, V]):
+    """Reads records; `async with` starts it, and ends it with its place kept."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        *topics: str,
+        key_deserializer: Serde[K] | Deserializer[K] | None = None,
+        value_deserializer: Serde[V] | Deserializer[V] | None = None,
+        bad_record: Callable[[DeserializationFailed], object] | None = None,
+        network: Connector | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        **arguments: object,
+    ) -> None:
+        """Take settings by Kafka's names, as `{"group.id": "g"}`, or as `group_id="g"`.
+
+        With topics it subscribes to them. A key or value that cannot be deserialized is raised to
+        who asks for it; with `bad_record` that is called instead and the record is skipped.
+        """
+        self._config = config = client_config(CONSUMER, settings, **arguments)
+        self._network = network or TcpNetwork()
+        self._clock = clock or SystemClock()
+        self._chance = chance or random.random
+        self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
+        self._poll_records = config[consumer.MAX_POLL_RECORDS]
+        self._decoder: Decoder[K, V] = Decoder(
+            None if key_deserializer is None else deserializer_of(key_deserializer),
+            None if value_deserializer is None else deserializer_of(value_deserializer),
+            config[consumer.CHECK_CRCS],
+            bad_record,
+        )
+        self._subscription = Subscription(frozenset(topics)) if topics else None
+        self._running: Consumption[K, V] | None = None
+        if topics:
+            self._needs_group()
+
+    async def __aenter__(self) -> Self:
+        assert self._running is None, "a consumer is started once"
+        self._running = Consumption(
+            self._config, self._decoder, self._network, self._clock, self._chance
+        )
+        if self._subscription is not None:
+            self._running.subscribe(self._subscription)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(is_done=kind is None)
+
+    async def close(self, *, is_done: bool = True) -> None:
+        """Commit, give the partitions back and end; `is_done`: what was handed out counts too."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.close(is_done=is_done)
+
+    # What to read.
+
+    def subscribe(
+        self,
+        *topics: str,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        """Share topics, by name or by a pattern of whole names, with the others of the group."""
+        self._needs_group()
+        if bool(topics) is (pattern is not None):
+            raise ValueError("subscribe to topics or to a pattern")
+        compiled = re.compile(pattern) if pattern is not None else None
+        wanted = Subscription(frozenset(topics), compiled, on_assigned, on_revoked, on_lost)
+        self._subscription = wanted
+        if self._running is not None:
+            self._running.subscribe(wanted)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or read no partition any more."""
+        self._subscription = None
+        await self._started().unsubscribe()
+
+    def assign(self, *partitions: tuple[str, int]) -> None:
+        """Read these partitions, whoever else reads them; those that were read before are kept."""
+        running = self._started()
+        if running.participation is not None:
+            raise RuntimeError("a consumer that has subscribed is given its partitions")
+        wanted = {partition_of(one) for one in partitions}
+        for one in wanted:
+            running.reading.metadata.want(one.topic)
+        running.reading.reader.remove(running.reading.reader.cursors.keys() - wanted)
+        running.reading.add(wanted)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(self._started().reading.reader.cursors)
+
+    async def partitions(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic."""
+        known = await self._started().reading.metadata.topic(topic, self._timeout_s)
+        return [TopicPartition(topic, PartitionIndex(index)) for index in sorted(known.partitions)]
+
+    # Records.
+
+    def __aiter__(self) -> AsyncIterator[Record[K, V]]:
+        return self._started().reading.reader.records()
+
+    async def poll(
+        self, timeout_s: float = POLL_S, *, max_records: int | None = None
+    ) -> list[Record[K, V]]:
+        """The records that are here, or that come in time; none is an empty list."""
+        records_max = self._poll_records if max_records is None else max_records
+        return await self._started().reading.reader.take(records_max, timeout_s)
+
+    async def batches(self) -> AsyncIterator[list[Record[K, V]]]:
+        """Lists of records, each of one partition, without an end."""
+        reader = self._started().reading.reader
+        while True:
+            batch = await reader.take(self._poll_records, POLL_S, one_partition=True)
+            if batch:
+                yield batch
+
+    async def poll_arrow(self, timeout_s: float = POLL_S) -> Any:
+        """Records of one partition as an Arrow record batch; None when none come in time.
+
+        Its columns are topic, partition, offset, timestamp, key, value and headers; keys and values
+        are bytes as they are in the topic.
+        """
+        taken = await self._started().reading.reader.take_columns(timeout_s)
+        if taken is None:
+            return None
+        from ottla.client.arrow import consumed
+
+        return consumed(*taken)
+
+    async def arrow(self) -> AsyncIterator[Any]:
+        """Arrow record batches, each of one partition, without an end."""
+        while True:
+            batch = await self.poll_arrow()
+            if batch is not None:
+                yield batch
+
+    # Where to read.
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Go on at an offset."""
+        if offset < 0:
+            raise ValueError(f"an offset is 0 or more, and not {offset}")
+        self._cursor(partition).move(offset)
+        self._started().reading.poke()
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Go on at the first record; without partitions in all that are read."""
+        self._seek_to_time(partitions, EARLIEST_MS)
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Go on with what is written from now on; without partitions in all that are read."""
+        self._seek_to_time(partitions, LATEST_MS)
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: tuple[str, int]) -> None:
+        """Go on at the first record from a time on, or at the end when there is none."""
+        if timestamp_ms < 0:
+            raise ValueError(f"a time is given in milliseconds since 1970, and not {timestamp_ms}")
+        self._seek_to_time(partitions, timestamp_ms)
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Hand nothing of these out until they are resumed."""
+        for one in partitions:
+            self._cursor(one).pause()
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        """Hand these out again."""
+        for one in partitions:
+            self._started().reading.reader.resume(self._cursor(one))
+        self._started().reading.poke()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        cursors = self._started().reading.reader.cursors
+        return frozenset(one for one, cursor in cursors.items() if cursor.is_paused)
+
+    async def position(self, partition: tuple[str, int], timeout_s: float | None = None) -> int:
+        """The offset of the record that comes next."""
+        reading = self._started().reading
+        return await reading.position(partition_of(partition), self._seconds(timeout_s))
+
+    def lag(self, partition: tuple[str, int]) -> int | None:
+        """How far the place is behind the end, as the broker told last; None before it did."""
+        return self._started().reading.lag(partition_of(partition))
+
+    async def beginning_offsets(
+        self, *partitions: tuple[str, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return await self._ends(partitions, EARLIEST_MS, timeout_s)
+
+    async def end_offsets(
+        self, *partitions: tuple[str, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that can be read, of each partition."""
+        return await self._ends(partitions, LATEST_MS, timeout_s)
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[tuple[str, int], int], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """The first record from a time on, of each partition; None where there is none."""
+        named = {partition_of(one): time_ms for one, time_ms in times_ms.items()}
+        return await self._started().reading.offsets(named, self._seconds(timeout_s))
+
+    # How far the group is.
+
+    async def commit(
+        self,
+        offsets: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None" = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Keep offsets for the group; without any, all that was handed out counts as done."""
+        running = self._started()
+        await running.commits_of().commit(running.offsets(offsets), self._seconds(timeout_s))
+
+    def commit_soon(
+        self,
+        offsets: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None" = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> asyncio.Task[None]:
+        """Begin to keep offsets and go on; the task tells what became of it."""
+        running = self._started()
+        doing = running.commits_of().commit(running.offsets(offsets), self._seconds(timeout_s))
+        return running.start(doing)
+
+    @asynccontextmanager
+    async def committing(self) -> AsyncGenerator[None]:
+        """Commit what was handed out so far when the block succeeds; nothing when it does not."""
+        running = self._started()
+        offsets = running.offsets(None)
+        yield
+        await running.commits_of().commit(offsets, self._timeout_s)
+
+    async def committed(
+        self, *partitions: tuple[str, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has kept of each partition."""
+        wanted = [partition_of(one) for one in partitions]
+        commits = self._started().commits_of()
+        return await commits.committed(wanted, self._seconds(timeout_s))
+
+    @property
+    def group_member(self) -> GroupMember:
+        """Who this consumer is to its group, for offsets inside a transaction."""
+        return self._started().group_member()
+
+    # Behind all that.
+
+    def _started(self) -> Consumption[K, V]:
+        if self._running is None:
+            raise Disconnected(NEVER_STARTED)
+        return self._running
+
+    def _seconds(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
+
+    def _needs_group(self) -> None:
+        if self._config[consumer.GROUP_ID] is None:
+            raise RequestError(
+                ErrorCode.INVALID_GROUP_ID, "to subscribe, a consumer needs a group.id"
+            )
+
+    def _cursor(self, partition: tuple[str, int]) -> Cursor:
+        return self._started().reading.cursor(partition_of(partition))
+
+    def _seek_to_time(self, partitions: Iterable[tuple[str, int]], timestamp_ms: int) -> None:
+        reading = self._started().reading
+        for one in [*partitions] or [*reading.reader.cursors]:
+            self._cursor(one).move_to_time(timestamp_ms)
+        reading.poke()
+
+    async def _ends(
+        self, partitions: Iterable[tuple[str, int]], timestamp_ms: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        named = {partition_of(one): timestamp_ms for one in partitions}
+        found = await self._started().reading.offsets(named, self._seconds(timeout_s))
+        return {where: one.offset for where, one in found.items() if one is not None}

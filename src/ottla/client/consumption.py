@@ -1,0 +1,196 @@
+"""The parts of a consumer that runs, and how they belong together.
+
+Invariant: it has either subscribed, and is given partitions, or it was assigned some; never both.
+Offsets are committed as the member that it is, and without a group not at all. After `close` no
+task and no connection of it is left.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from ottla.client.connections import Connections
+from ottla.client.fetching.decoding import Decoder
+from ottla.client.fetching.locator import Committed
+from ottla.client.fetching.reading import Reading
+from ottla.client.membership.commits import Commits
+from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.client.membership.owner import GroupMember, Membership
+from ottla.client.metadata import Metadata
+from ottla.client.options import (
+    connection_rules,
+    fetch_rules,
+    group_rules,
+    metadata_rules,
+    participation_rules,
+    reset_ms,
+)
+from ottla.client.participation import Participation, Subscription
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.settings import connection, consumer
+from ottla.settings.config import Config
+from ottla.transport.network import Connector
+
+membership_of: Any = None
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Consumption(Generic[K, V]):
+    """Everything that a consumer has while it runs."""
+
+    def __init__(
+        self,
+        config: Config,
+        decoder: Decoder[K, V],
+        network: Connector,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self.participation: Participation | None = None
+        self._config = config
+        self._clock = clock
+        self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
+        rules = connection_rules(config, chance)
+        has_group = config[consumer.GROUP_ID] is not None
+        connections = Connections(rules, network, clock, chance)
+        self.reading: Final[Reading[K, V]] = Reading(
+            connections,
+            lambda learnt: Metadata(connections, metadata_rules(config, chance), clock, learnt),
+            decoder,
+            fetch_rules(config, chance),
+            clock,
+            reset_ms=reset_ms(config, clock),
+            committed=self._committed if has_group else None,
+            learnt=self._learnt,
+        )
+        self._group = group_rules(config, chance) if has_group else None
+        self._coordinator: GroupCoordinator | None = None
+        self._commits: Commits | None = None
+        if self._group is not None:
+            self._coordinator = GroupCoordinator(
+                self._group.group_id,
+                self.reading.metadata,
+                rules,
+                self._group.backoff,
+                network,
+                clock,
+                chance,
+            )
+            self._commits = Commits(
+                self._coordinator, self.reading.metadata, self._group, clock, self._membership
+            )
+        self._member: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # The group.
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Take part in the group, or want something else there."""
+        if self.participation is not None:
+            self.participation.resubscribe(subscription)
+            return
+        if self.reading.reader.cursors:
+            raise RuntimeError("a consumer that was assigned partitions cannot subscribe")
+        assert self._group is not None
+        assert self._coordinator is not None
+        rules = participation_rules(self._config)
+        self.participation = part = Participation(
+            subscription, self.reading, self.commits_of(), rules, self._clock
+        )
+        membership = membership_of(
+            self._group, self._coordinator, self.reading.metadata, part, self._clock
+        )
+        self._member = asyncio.get_running_loop().create_task(part.run(membership))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, and read nothing any more."""
+        await self._leave(is_done=True)
+        self.reading.reader.remove([*self.reading.reader.cursors])
+
+    def commits_of(self) -> Commits:
+        """What keeps offsets; RequestError without a group."""
+        if self._commits is None:
+            raise RequestError(
+                ErrorCode.INVALID_GROUP_ID, "to keep offsets, a consumer needs a group.id"
+            )
+        return self._commits
+
+    def group_member(self) -> GroupMember:
+        """Who this is to its group."""
+        membership = self._membership()
+        if membership is not None:
+            return membership.identity
+        self.commits_of()
+        assert self._group is not None
+        return self._group.nobody
+
+    def offsets(
+        self, given: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None"
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is to be committed; without any, all that was handed out."""
+        if given is None:
+            return self.reading.offsets_of(self.reading.reader.cursors, all_handed_out=True)
+        return {
+            partition_of(where): OffsetAndMetadata(one) if isinstance(one, int) else one
+            for where, one in given.items()
+        }
+
+    def start(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside, which `close` waits for."""
+        task = asyncio.get_running_loop().create_task(doing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self, *, is_done: bool) -> None:
+        """End all of it."""
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._leave(is_done=is_done)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            if self._coordinator is not None:
+                await self._coordinator.close()
+            await self.reading.close()
+
+    async def _leave(self, *, is_done: bool) -> None:
+        part, self.participation = self.participation, None
+        member, self._member = self._member, None
+        if part is None or member is None:
+            return
+        try:
+            await part.leave(is_done=is_done)
+        finally:
+            member.cancel()
+            await asyncio.gather(member, return_exceptions=True)
+
+    def _membership(self) -> Membership | None:
+        return None if self.participation is None else self.participation.membership
+
+    def _learnt(self) -> None:
+        if self.participation is not None:
+            self.participation.learnt()
+
+    async def _committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | RequestError | None]:
+        wanted = [*partitions]
+        try:
+            found = await self.commits_of().committed(wanted, self._timeout_s)
+        except RequestError as error:
+            return dict.fromkeys(wanted, error)
+        return {
+            where: None if one is None else Committed(one.offset, one.leader_epoch)
+            for where, one in found.items()
+        }
+
+
+def partition_of(pair: tuple[str, int]) -> TopicPartition:
+    """A topic and a number as what they are."""
+    topic, index = pair
+    return TopicPartition(topic, PartitionIndex(index))

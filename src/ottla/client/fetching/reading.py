@@ -1,0 +1,173 @@
+"""What a consumer reads with: its connections, metadata, places, fetches, and what it hands out.
+
+Invariant: the parts are made together and end together; after `close` no task and no connection of
+them is left. What moves a place or learns of a leader wakes the locator and the fetcher.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+
+from ottla.client.connections import Connections
+from ottla.client.fetching.cursor import UNKNOWN, Cursor
+from ottla.client.fetching.decoding import Decoder
+from ottla.client.fetching.fetcher import Fetcher, FetchRules
+from ottla.client.fetching.locator import Committed, Locator
+from ottla.client.fetching.offsets import FoundOffset, OffsetsByTime
+from ottla.client.fetching.reader import Reader
+from ottla.client.leaders import Leaders
+from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.client.metadata import Metadata
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
+from ottla.transport.channel import TimedOut
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Reading(Generic[K, V]):
+    """The parts of a consumer that reads."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        metadata: Callable[[Callable[[], None]], Metadata],
+        decoder: Decoder[K, V],
+        rules: FetchRules,
+        clock: Clock,
+        *,
+        reset_ms: Callable[[], int] | None,
+        committed: Callable[
+            [Iterable[TopicPartition]],
+            Awaitable[Mapping[TopicPartition, Committed | RequestError | None]],
+        ]
+        | None,
+        learnt: Callable[[], None],
+    ) -> None:
+        """`learnt` hears of news of the cluster."""
+        self.connections: Final = connections
+        self.metadata: Final = metadata(self._learnt)
+        self.leaders: Final = Leaders(
+            self.metadata, connections, clock, rules.backoff, rules.request_timeout_s
+        )
+        self.reader: Final = Reader(decoder, self.poke)
+        self._isolation_level = rules.isolation_level
+        self._heard = learnt
+        self._located: list[asyncio.Future[None]] = []
+        self._locator = Locator(
+            self.reader.cursors,
+            self.metadata,
+            self.leaders,
+            clock,
+            rules.backoff,
+            reset_ms=reset_ms,
+            isolation_level=rules.isolation_level,
+            committed=committed,
+            located=self._note_located,
+        )
+        self._fetcher = Fetcher(
+            self.reader.cursors,
+            self.metadata,
+            connections,
+            rules,
+            clock,
+            arrived=self.reader.arrived,
+            strayed=self._locator.stray,
+        )
+        self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
+
+    async def close(self) -> None:
+        """End all of it."""
+        await self._locator.close()
+        await self._fetcher.close()
+        self._asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._asking
+        await self.connections.close()
+
+    def poke(self) -> None:
+        """Something changed: look what is to be found and fetched."""
+        self._locator.poke()
+        self._fetcher.poke()
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read more partitions."""
+        self.reader.add(partitions)
+        self.poke()
+
+    def cursor(self, partition: TopicPartition) -> Cursor:
+        """The place in a partition; RequestError when it is not read here."""
+        cursor = self.reader.cursors.get(partition)
+        if cursor is None:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"{partition} is not assigned to this consumer"
+            )
+        return cursor
+
+    async def position(self, partition: TopicPartition, timeout_s: float) -> int:
+        """The offset of the record that comes next, found first if need be."""
+        cursor = self.cursor(partition)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not cursor.is_located:
+                    if cursor.failure is not None:
+                        failure, cursor.failure = cursor.failure, None
+                        raise failure
+                    located: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._located.append(located)
+                    self._locator.poke()
+                    await located
+        except TimeoutError as error:
+            raise self.metadata.failure or TimedOut(
+                f"the position in {partition} is not known after {timeout_s:g} s"
+            ) from error
+        return cursor.position
+
+    async def offsets(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """The first offset from a time on, of each partition; raises the first error."""
+        question = OffsetsByTime(times_ms, self._isolation_level)
+        told = await self.leaders.ask(times_ms, question, timeout_s)
+        found: dict[TopicPartition, FoundOffset | None] = {}
+        for where, outcome in told.items():
+            if isinstance(outcome, RequestError):
+                raise outcome
+            found[where] = outcome
+        return found
+
+    def offsets_of(
+        self, partitions: Iterable[TopicPartition], *, all_handed_out: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far the application is: with all that was handed out, or with what is done."""
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for one in partitions:
+            cursor = self.reader.cursors.get(one)
+            if cursor is not None and cursor.is_located:
+                offset = cursor.position if all_handed_out else cursor.done
+                offsets[one] = OffsetAndMetadata(offset, leader_epoch=cursor.position_epoch)
+        return offsets
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie between the place and the end, as the last answer told it."""
+        cursor = self.cursor(partition)
+        end = cursor.last_stable_offset if self._isolation_level else cursor.high_watermark
+        if end == UNKNOWN or not cursor.is_located:
+            return None
+        return max(0, end - cursor.position)
+
+    def _learnt(self) -> None:
+        self.poke()
+        self._heard()
+
+    def _note_located(self, cursor: Cursor) -> None:
+        waiting, self._located = self._located, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+        if cursor.failure is not None:
+            self.reader.arrived(cursor)
+        self._fetcher.poke()

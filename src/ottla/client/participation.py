@@ -1,0 +1,252 @@
+"""A consumer's part in its group: what it wants, what it got, and how far it is.
+
+Invariant: of what the application still works on nothing is committed by itself, and a partition is
+not given up while the application has its records in its hands, unless it takes longer than
+max.poll.interval.ms. What is given up is committed first; what is lost is not. The application's
+callbacks hear of every partition that comes or goes, with the reason, one after the other.
+"""
+
+import asyncio
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from ottla.client.fetching.reading import Reading
+from ottla.client.membership.commits import Commits
+from ottla.client.membership.owner import Membership, Rebalance
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
+
+ALIVE_S: Final = 1.0
+"""So often it is looked whether the application goes on."""
+
+LAST_COMMIT_S: Final = 5.0
+
+Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], Awaitable[None] | None]
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a consumer wants to read, and who hears of partitions that come and go."""
+
+    names: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+    on_assigned: Callback | None = None
+    on_revoked: Callback | None = None
+    on_lost: Callback | None = None
+    """Without it `on_revoked` hears of what was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipationRules:
+    """What the settings say."""
+
+    auto_commit_s: float | None
+    poll_interval_s: float
+    commit_timeout_s: float
+    excludes_internal: bool
+
+
+class Participation:
+    """The owner of the partitions that a group gives; `run` is its life."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        reading: Reading[Any, Any],
+        commits: Commits,
+        rules: ParticipationRules,
+        clock: Clock,
+    ) -> None:
+        self.subscription = subscription
+        self.membership: Membership | None = None
+        self._reading = reading
+        self._reader = reading.reader
+        self._commits = commits
+        self._rules = rules
+        self._clock = clock
+        self._wanted: frozenset[str] = frozenset()
+        self._kept: dict[TopicPartition, int] = {}  # what was committed last
+        self._resolve()
+
+    # What the group asks.
+
+    def topics(self) -> frozenset[str]:
+        """What is subscribed to now."""
+        return self._wanted
+
+    def pattern(self) -> str | None:
+        """No pattern is left to the broker: those of Python are resolved here."""
+        return None
+
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(self._reader.cursors)
+
+    async def revoke(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        """Finish with partitions, commit, and give them up."""
+        for one in partitions & self.owned():
+            self._reader.cursors[one].pause()
+        if self._reader.is_busy_with(partitions):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._rules.poll_interval_s):
+                    await self._reader.came_back()
+        try:
+            if self._rules.auto_commit_s is not None:
+                await self._commit_quietly(partitions, self._rules.commit_timeout_s)
+            await self._tell(self.subscription.on_revoked, partitions, why)
+        finally:
+            self._drop(partitions)
+
+    async def lose(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        """Partitions are gone already."""
+        self._drop(partitions)
+        await self._tell(self.subscription.on_lost or self.subscription.on_revoked, partitions, why)
+
+    async def assign(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        """Read more partitions; the application may seek before the first record comes."""
+        self._reader.add(partitions)
+        await self._tell(self.subscription.on_assigned, partitions, why)
+        self._reading.poke()
+
+    # What the consumer asks.
+
+    def resubscribe(self, subscription: Subscription) -> None:
+        """Want something else."""
+        self.subscription = subscription
+        if self._resolve() and self.membership is not None:
+            self.membership.rejoin("the subscription changed")
+
+    def learnt(self) -> None:
+        """There is news of the cluster: a topic may fit the pattern, or have more partitions."""
+        if self.membership is None:
+            return
+        if self._resolve():
+            self.membership.rejoin("topics that fit the pattern came or went")
+        else:
+            self.membership.metadata_changed()
+
+    async def run(self, membership: Membership) -> None:
+        """Be a member, as long as the group and the application go on."""
+        self.membership = membership
+        minding = asyncio.create_task(self._mind(membership))
+        committing = asyncio.create_task(self._commit_from_time_to_time())
+        try:
+            await membership.run()
+        except RequestError as error:
+            self._reader.fail(error)
+        finally:
+            await _ended(minding, committing)
+
+    async def leave(self, *, is_done: bool) -> None:
+        """Commit and give all up; `is_done` when what was handed out is done."""
+        membership = self.membership
+        owned = self.owned()
+        if self._rules.auto_commit_s is not None and owned:
+            await self._commit_quietly(owned, LAST_COMMIT_S, all_handed_out=is_done)
+        if owned:
+            why = Rebalance("the consumer is closed")
+            try:
+                await self._tell(self.subscription.on_revoked, owned, why)
+            finally:
+                self._drop(owned)
+        if membership is not None:
+            await membership.leave(LAST_COMMIT_S)
+
+    # What it does by itself.
+
+    async def _mind(self, membership: Membership) -> None:
+        """Tell the group that the application goes on, as long as it does."""
+        before: object = None
+        while True:
+            reader = self._reader
+            now = (reader.asks, reader.in_hand)
+            if reader.is_asked or now != before:
+                membership.polled()
+            before = now
+            await self._clock.sleep(min(ALIVE_S, self._rules.poll_interval_s / 3))
+
+    async def _commit_from_time_to_time(self) -> None:
+        if self._rules.auto_commit_s is None:
+            return
+        while True:
+            await self._clock.sleep(self._rules.auto_commit_s)
+            await self._commit_quietly(self.owned(), self._rules.commit_timeout_s)
+
+    async def _commit_quietly(
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout_s: float,
+        *,
+        all_handed_out: bool = False,
+    ) -> None:
+        """Commit what changed; a failure is logged, because nobody waits for it."""
+        offsets = self._reading.offsets_of(partitions, all_handed_out=all_handed_out)
+        changed = {
+            where: one for where, one in offsets.items() if self._kept.get(where) != one.offset
+        }
+        if not changed:
+            return
+        try:
+            await self._commits.commit(changed, timeout_s)
+        except RequestError as error:
+            _log.warning("offsets were not committed: %s", error)
+        else:
+            self._kept |= {where: one.offset for where, one in changed.items()}
+
+    async def _tell(
+        self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
+    ) -> None:
+        if callback is None or not partitions:
+            return
+        try:
+            told = callback(partitions, why)
+            if inspect.isawaitable(told):
+                await told
+        # The callback is anybody's, and so is what it raises: who asks for records hears of it.
+        except Exception as error:
+            failure = RequestError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"a rebalance callback failed: {type(error).__name__}: {error}",
+            )
+            failure.__cause__ = error
+            self._reader.fail(failure)
+
+    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
+        self._reader.remove(partitions)
+        for one in partitions:
+            self._kept.pop(one, None)
+
+    def _resolve(self) -> bool:
+        """Find out which topics are wanted; tells whether they are others than before."""
+        metadata, pattern = self._reading.metadata, self.subscription.pattern
+        before = self._wanted
+        if pattern is None:
+            metadata.all_topics = False
+            self._wanted = self.subscription.names
+        else:
+            metadata.all_topics = True
+            self._wanted = frozenset(
+                name
+                for name, topic in metadata.view.topics.items()
+                if pattern.fullmatch(name)
+                and not (topic.is_internal and self._rules.excludes_internal)
+            )
+        for topic in self._wanted - before:
+            metadata.want(topic)
+        for topic in before - self._wanted:
+            metadata.forget(topic)
+        return self._wanted != before
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,408 @@
+"""What a consumer does, whoever the broker is: scenarios that our broker and Kafka's both judge."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+import pytest
+
+from ottla.client.consumer import Consumer
+from ottla.client.fetching.locator import NoPlace
+from ottla.client.producer import Producer
+from ottla.client.record import Record
+from ottla.client.serializers import INT, JSON, STRING, DeserializationFailed, Json
+from ottla.errors import ErrorCode, RequestError
+from ottla.records import TimestampType
+
+FAST: dict[str, object] = {
+    "retry.backoff.ms": 10,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+}
+FROM_START: dict[str, object] = {"auto.offset.reset": "earliest"}
+_names = itertools.count()
+
+Scenario: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Of a broker's address and the name of a topic that nobody else has."""
+
+
+def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await scenario
+            await asyncio.sleep(0)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+
+    asyncio.run(bounded())
+
+
+def new_topic(name: str) -> str:
+    return f"{name}-{next(_names)}"
+
+
+def consumer(servers: str, **arguments: object) -> Consumer[bytes, bytes]:
+    named = {name.replace("_", "."): value for name, value in arguments.items()}
+    return Consumer({**FAST, **FROM_START, "bootstrap.servers": servers, **named})
+
+
+async def write(
+    servers: str, topic: str, count: int, *, partition: int = 0, start: int = 0, **settings: object
+) -> None:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    async with Producer({**FAST, "bootstrap.servers": servers, **named}) as producer:
+        for n in range(start, start + count):
+            await producer.send(topic, b"%d" % n, partition=partition, timestamp_ms=1000 + n)
+
+
+async def take(ours: Consumer[Any, Any], count: int) -> list[Record[Any, Any]]:
+    """The next records, one by one."""
+    taken: list[Record[Any, Any]] = []
+    async for record in ours:
+        taken.append(record)
+        if len(taken) == count:
+            break
+    return taken
+
+
+def numbers(records: list[Record[Any, Any]]) -> list[int]:
+    return [int(record.value) for record in records]
+
+
+# Records.
+
+
+async def a_record_comes_whole(servers: str, topic: str) -> None:
+    async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
+        await producer.send(
+            topic, b"v", key=b"k", partition=0, headers=[("h", b"1"), ("n", None)], timestamp_ms=5
+        )
+        await producer.send(topic, None, partition=0, timestamp_ms=6)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        first, second = await take(ours, 2)
+    assert first[:8] == (
+        *(topic, 0, 0, 5, TimestampType.CREATE_TIME, b"k", b"v"),
+        (("h", b"1"), ("n", None)),
+    )
+    assert first.leader_epoch >= 0
+    assert first.place == (topic, 0)
+    assert (second.offset, second.key, second.value, second.headers) == (1, None, None, ())
+
+
+async def every_compression_is_read(servers: str, topic: str) -> None:
+    for index, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        start = index * 100
+        await write(servers, topic, 100, start=start, compression_type=codec, batch_size=500)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        assert numbers(await take(ours, 500)) == [*range(500)]
+
+
+async def poll_gives_what_is_here_and_no_more_than_asked(servers: str, topic: str) -> None:
+    await write(servers, topic, 1200, batch_size=1000)
+    async with consumer(servers, max_poll_records=500) as ours:
+        ours.assign((topic, 0))
+        found: list[Record[bytes, bytes]] = []
+        while len(found) < 1200:
+            polled = await ours.poll(10, max_records=7 if len(found) < 100 else None)
+            assert 0 < len(polled) <= (7 if len(found) < 100 else 500)
+            found += polled
+        assert numbers(found) == [*range(1200)]
+        assert await ours.poll(0.05) == []
+
+
+async def batches_are_of_one_partition_each(servers: str, topic: str) -> None:
+    for partition in range(3):
+        await write(servers, topic, 200, partition=partition)
+    async with consumer(servers) as ours:
+        ours.assign(*((topic, partition) for partition in range(3)))
+        found: dict[int, list[Record[bytes, bytes]]] = {0: [], 1: [], 2: []}
+        async for batch in ours.batches():
+            assert len({record.partition for record in batch}) == 1
+            found[batch[0].partition] += batch
+            if sum(map(len, found.values())) == 600:
+                break
+        assert all(numbers(records) == [*range(200)] for records in found.values())
+
+
+async def who_stops_and_goes_on_misses_nothing(servers: str, topic: str) -> None:
+    await write(servers, topic, 1000, batch_size=300)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        found: list[int] = []
+        while len(found) < 1000:
+            found += numbers(await take(ours, 13))
+            found += numbers(await ours.poll(5, max_records=11))
+            arrow = await ours.poll_arrow(0.05)
+            if arrow is not None:
+                found += [int(value) for value in arrow.column("value").to_pylist()]
+        assert found == [*range(1000)]
+        assert await ours.position((topic, 0)) == 1000
+
+
+async def columns_are_the_records(servers: str, topic: str) -> None:
+    async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
+        for n in range(500):
+            key = None if n % 3 else b"k%d" % n
+            headers = [("h", b"%d" % n)] * (n % 3)
+            await producer.send(
+                topic, b"%d" % n, key=key, partition=0, headers=headers, timestamp_ms=n
+            )
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        records = await take(ours, 500)
+        ours.seek((topic, 0), 10)
+        rows: list[dict[str, Any]] = []
+        async for batch in ours.arrow():
+            rows += batch.to_pylist()
+            if len(rows) == 490:
+                break
+        assert await ours.position((topic, 0)) == 500
+    for row, record in zip(rows, records[10:], strict=True):
+        assert (row["topic"], row["partition"], row["offset"]) == (topic, 0, record.offset)
+        assert (row["key"], row["value"]) == (record.key, record.value)
+        assert row["timestamp"].timestamp() * 1000 == record.timestamp_ms
+        assert [(one["key"], one["value"]) for one in row["headers"]] == [*record.headers]
+
+
+async def keys_and_values_are_deserialized(servers: str, topic: str) -> None:
+    async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
+        await producer.send(topic, b'{"a": [1, null]}', key="é".encode(), partition=0)
+        await producer.send(topic, None, partition=0)
+    ours: Consumer[str, Json] = Consumer(
+        {**FAST, **FROM_START, "bootstrap.servers": servers},
+        key_deserializer=STRING,
+        value_deserializer=JSON,
+    )
+    async with ours:
+        ours.assign((topic, 0))
+        first, second = await take(ours, 2)
+    assert (first.key, first.value) == ("é", {"a": [1, None]})
+    assert (second.key, second.value) == (None, None)
+
+
+async def a_bad_record_stops_and_can_be_skipped(servers: str, topic: str) -> None:
+    async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
+        for value in (b"\0\0\0\1", b"\0\0\0\2", b"bad", b"\0\0\0\4"):
+            await producer.send(topic, value, partition=0)
+    settings = {**FAST, **FROM_START, "bootstrap.servers": servers}
+    async with Consumer(settings, value_deserializer=INT) as ours:
+        ours.assign((topic, 0))
+        assert [record.value for record in await take(ours, 2)] == [1, 2]
+        for _ in range(2):  # it stays until the application decides
+            with pytest.raises(DeserializationFailed) as caught:
+                await ours.poll(5)
+            assert (caught.value.topic, caught.value.partition) == (topic, 0)
+            assert (caught.value.offset, caught.value.data) == (2, b"bad")
+        assert await ours.position((topic, 0)) == 2
+        ours.seek((topic, 0), caught.value.offset + 1)
+        assert [record.value for record in await take(ours, 1)] == [4]
+    told: list[int] = []
+    skipping = Consumer(
+        settings, value_deserializer=INT, bad_record=lambda bad: told.append(bad.offset)
+    )
+    async with skipping:
+        skipping.assign((topic, 0))
+        assert [record.value for record in await take(skipping, 3)] == [1, 2, 4]
+    assert told == [2]
+
+
+# Places.
+
+
+async def seeks_go_where_they_say(servers: str, topic: str) -> None:
+    await write(servers, topic, 1000, batch_size=500)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        assert numbers(await take(ours, 3)) == [0, 1, 2]
+        ours.seek((topic, 0), 500)
+        assert numbers(await take(ours, 2)) == [500, 501]
+        assert await ours.position((topic, 0)) == 502
+        lag = ours.lag((topic, 0))
+        assert lag == 498
+        ours.seek_to_beginning()
+        assert numbers(await take(ours, 2)) == [0, 1]
+        ours.seek_to_time(1000 + 700, (topic, 0))
+        assert numbers(await take(ours, 1)) == [700]
+        ours.seek_to_time(1000 + 5000)
+        assert await ours.position((topic, 0)) == 1000
+        ours.seek_to_end((topic, 0))
+        assert await ours.poll(0.05) == []
+        await write(servers, topic, 1, start=1000)
+        assert numbers(await take(ours, 1)) == [1000]
+        with pytest.raises(ValueError, match="0 or more"):
+            ours.seek((topic, 0), -1)
+        with pytest.raises(RequestError, match="not assigned"):
+            ours.seek((topic, 5), 1)
+
+
+async def a_seek_in_the_middle_of_a_loop_is_heard(servers: str, topic: str) -> None:
+    await write(servers, topic, 300)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        found: list[int] = []
+        async for record in ours:
+            found.append(record.offset)
+            if len(found) == 5:
+                ours.seek((topic, 0), 200)
+            if len(found) == 8:
+                break
+        assert found == [0, 1, 2, 3, 4, 200, 201, 202]
+
+
+async def paused_partitions_rest_and_lose_nothing(servers: str, topic: str) -> None:
+    for partition in range(2):
+        await write(servers, topic, 300, partition=partition)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0), (topic, 1))
+        found: dict[int, list[Record[bytes, bytes]]] = {0: [], 1: []}
+        async for record in ours:
+            found[record.partition].append(record)
+            if len(found[0]) == 10 and not ours.paused:
+                ours.pause((topic, 0))
+                assert ours.paused == {(topic, 0)}
+            if len(found[1]) == 300:
+                break
+        if not ours.paused:  # the other partition was handed out first, as a whole
+            return
+        assert len(found[0]) == 10
+        assert await ours.poll(0.1) == []
+        ours.resume((topic, 0))
+        found[0] += await take(ours, 290)
+        assert numbers(found[0]) == [*range(300)]
+
+
+async def ends_and_times_are_told(servers: str, topic: str) -> None:
+    await write(servers, topic, 10)
+    one = (topic, 0)
+    async with consumer(servers) as ours:
+        assert await ours.beginning_offsets(one) == {one: 0}
+        assert await ours.end_offsets(one) == {one: 10}
+        found = await ours.offsets_for_times({one: 1004, (topic, 1): 1})
+        at = found[ours_partition(one)]
+        assert at is not None
+        assert (at.offset, at.timestamp_ms) == (4, 1004)
+        assert found[ours_partition((topic, 1))] is None
+        assert [one.partition for one in await ours.partitions(topic)] == [0, 1, 2]
+        with pytest.raises(RequestError):
+            await ours.end_offsets((topic, 77), timeout_s=0.3)
+
+
+def ours_partition(pair: tuple[str, int]) -> Any:
+    return pair  # they are equal, and hash alike
+
+
+async def without_a_place_one_is_told(servers: str, topic: str) -> None:
+    await write(servers, topic, 10)
+    async with consumer(servers, auto_offset_reset="none") as ours:
+        ours.assign((topic, 0))
+        with pytest.raises(NoPlace, match="no offset was given") as caught:
+            await ours.poll(5)
+        assert "auto.offset.reset" in caught.value.hint
+        ours.seek((topic, 0), 3)
+        assert numbers(await take(ours, 7)) == [*range(3, 10)]
+        ours.seek((topic, 0), 99)
+        with pytest.raises(NoPlace, match="99 is out of range"):
+            await ours.poll(5)
+        ours.seek((topic, 0), 9)
+        assert numbers(await take(ours, 1)) == [9]
+
+
+async def a_place_out_of_range_is_reset(servers: str, topic: str) -> None:
+    await write(servers, topic, 10)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        ours.seek((topic, 0), 99)
+        assert numbers(await take(ours, 10)) == [*range(10)]
+    async with consumer(servers, auto_offset_reset="latest") as ours:
+        ours.assign((topic, 0))
+        assert await ours.position((topic, 0)) == 10
+    async with consumer(servers, auto_offset_reset="by_duration:PT1H") as ours:
+        ours.assign((topic, 0))  # the records say that they are from 1970
+        assert await ours.position((topic, 0)) == 10
+
+
+# Offsets of a group, without being its member.
+
+
+async def offsets_are_kept_and_found_again(servers: str, topic: str) -> None:
+    await write(servers, topic, 100)
+    one = (topic, 0)
+    async with consumer(servers, group_id=topic, enable_auto_commit=False) as ours:
+        ours.assign(one)
+        await take(ours, 5)
+        assert (await ours.committed(one))[ours_partition(one)] is None
+        await ours.commit()
+        kept = (await ours.committed(one))[ours_partition(one)]
+        assert kept is not None
+        assert kept.offset == 5
+        await take(ours, 5)
+        await ours.commit_soon()
+        with pytest.raises(ZeroDivisionError):
+            async with ours.committing():
+                raise ZeroDivisionError
+        await take(ours, 1)
+    async with consumer(servers, group_id=topic, enable_auto_commit=False) as ours:
+        ours.assign(one)
+        async for record in ours:
+            assert record.offset == 10
+            break
+        async with ours.committing():
+            pass
+        await ours.commit({one: 42})
+    async with consumer(servers, group_id=topic) as ours:
+        ours.assign(one)
+        assert await ours.position(one) == 42
+    async with consumer(servers) as ours:
+        with pytest.raises(RequestError, match=r"group\.id") as caught:
+            await ours.commit()
+        assert caught.value.code is ErrorCode.INVALID_GROUP_ID
+
+
+# Who asks.
+
+
+async def one_asks_at_a_time(servers: str, topic: str) -> None:
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        waiting = asyncio.create_task(ours.poll(0.5))
+        await asyncio.sleep(0.05)
+        with pytest.raises(RuntimeError, match="one task at a time"):
+            await ours.poll(0.1)
+        assert await waiting == []
+
+
+async def who_gives_up_waiting_leaves_nothing_behind(servers: str, topic: str) -> None:
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        for _ in range(5):
+            waiting = asyncio.create_task(ours.poll(30))
+            await asyncio.sleep(0.02)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        await write(servers, topic, 3)
+        assert numbers(await take(ours, 3)) == [0, 1, 2]
+
+
+ANYWHERE: list[Scenario] = [
+    a_record_comes_whole,
+    every_compression_is_read,
+    poll_gives_what_is_here_and_no_more_than_asked,
+    batches_are_of_one_partition_each,
+    who_stops_and_goes_on_misses_nothing,
+    columns_are_the_records,
+    keys_and_values_are_deserialized,
+    a_bad_record_stops_and_can_be_skipped,
+    seeks_go_where_they_say,
+    a_seek_in_the_middle_of_a_loop_is_heard,
+    paused_partitions_rest_and_lose_nothing,
+    ends_and_times_are_told,
+    without_a_place_one_is_told,
+    a_place_out_of_range_is_reset,
+    offsets_are_kept_and_found_again,
+    one_asks_at_a_time,
+    who_gives_up_waiting_leaves_nothing_behind,
+]

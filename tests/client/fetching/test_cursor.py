@@ -1,0 +1,121 @@
+"""Cursors: what is handed out, what is done, and what a move drops."""
+
+from collections import deque
+from itertools import islice
+
+from client.fetching.test_chunk import batch
+from ottla.client.fetching.chunk import Chunk, chunk_of
+from ottla.client.fetching.cursor import UNKNOWN, Cursor
+from ottla.client.record import Record
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.records import TimestampType
+
+PLACE = TopicPartition("t", PartitionIndex(0))
+
+
+def record(offset: int) -> Record[bytes, bytes]:
+    return Record("t", 0, offset, 0, TimestampType.CREATE_TIME, None, b"", (), 7)
+
+
+def chunk(base: int, count: int) -> Chunk:
+    made = chunk_of(batch(base, count), base, None)
+    assert made is not None
+    return made
+
+
+def at(offset: int) -> Cursor:
+    cursor = Cursor(PLACE)
+    cursor.move(offset)
+    return cursor
+
+
+def opened(cursor: Cursor, count: int) -> None:
+    first = cursor.next_batch()
+    assert first is not None
+    base = int(first.header.base_offset)
+    cursor.open_records([record(base + n) for n in range(count)], base + count)
+
+
+def test_of_a_record_in_hand_the_position_is_behind_it_and_done_before_it() -> None:
+    cursor = at(10)
+    cursor.add(chunk(10, 3))
+    opened(cursor, 3)
+    assert (cursor.position, cursor.done) == (10, 10)
+    assert cursor.left is not None
+    cursor.in_hand = next(cursor.left)
+    assert (cursor.position, cursor.done) == (11, 10)
+    cursor.in_hand = next(cursor.left)
+    assert (cursor.position, cursor.done) == (12, 11)
+    cursor.came_back()
+    assert (cursor.position, cursor.done, cursor.position_epoch) == (12, 12, 7)
+    [*cursor.left]
+    assert cursor.close_records()  # it was the last of its chunk
+    assert (cursor.position, cursor.done, cursor.buffered_bytes) == (13, 13, 0)
+    assert not cursor.has_records
+
+
+def test_what_was_polled_is_done_when_the_application_comes_back() -> None:
+    cursor = at(0)
+    cursor.add(chunk(0, 5))
+    opened(cursor, 5)
+    assert cursor.left is not None
+    for _ in range(2):
+        run = [*islice(cursor.left, 2)]
+        cursor.handed_out(run[-1].offset + 1, 7)
+    assert (cursor.position, cursor.done) == (4, 0)
+    cursor.came_back()
+    assert (cursor.position, cursor.done) == (4, 4)
+    cursor.chunk_handed_out()
+    assert (cursor.position, cursor.done) == (5, 4)
+
+
+def test_a_move_drops_what_was_fetched_and_is_known() -> None:
+    cursor = at(0)
+    cursor.add(chunk(0, 5))
+    opened(cursor, 5)
+    assert cursor.left is not None
+    cursor.in_hand = next(cursor.left)
+    moves, turns = cursor.moves, cursor.turns
+    cursor.move(70, 3)
+    assert (cursor.position, cursor.done, cursor.fetched, cursor.fetched_epoch) == (70, 70, 70, 3)
+    assert cursor.valid_under == UNKNOWN
+    assert not cursor.has_records
+    assert cursor.buffered_bytes == 0
+    assert cursor.moves > moves
+    assert cursor.turns > turns
+    assert cursor.is_located
+    cursor.move_to_time(5)
+    assert not cursor.is_located
+    assert cursor.position == 70
+
+
+def test_what_nobody_sees_is_passed_over() -> None:
+    cursor = at(0)
+    cursor.add(Chunk(deque(), 100, 8, 1))
+    cursor.add(chunk(8, 1))
+    assert cursor.buffered_bytes > 100
+    found = cursor.next_batch()
+    assert found is not None
+    assert found.header.base_offset == 8
+    assert (cursor.position, cursor.done) == (8, 8)
+
+
+def test_a_batch_that_was_read_in_part_stays() -> None:
+    cursor = at(0)
+    cursor.add(chunk(0, 5))
+    cursor.open_records([record(0), record(1)], 2)  # the third cannot be read
+    assert cursor.left is not None
+    [*cursor.left]
+    assert not cursor.close_records()
+    assert cursor.position == 2
+    assert cursor.next_batch() is not None
+
+
+def test_a_pause_ends_the_turn_and_keeps_what_is_here() -> None:
+    cursor = at(0)
+    cursor.add(chunk(0, 5))
+    turns, moves = cursor.turns, cursor.moves
+    cursor.pause()
+    assert cursor.turns > turns
+    assert cursor.moves == moves
+    assert cursor.has_records

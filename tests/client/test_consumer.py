@@ -1,0 +1,15 @@
+"""The consumer against our own broker, which lives in the same event loop."""
+
+import pytest
+
+from client.consuming import ANYWHERE, Scenario, new_topic, run
+from ottla.testing import Cluster
+
+
+@pytest.mark.parametrize("scenario", ANYWHERE, ids=lambda scenario: scenario.__name__)
+def test_what_holds_anywhere_holds_here(scenario: Scenario) -> None:
+    async def with_a_broker() -> None:
+        async with Cluster(settings={"num.partitions": 3}) as cluster:
+            await scenario(cluster.bootstrap_servers, new_topic("t"))
+
+    run(with_a_broker())
