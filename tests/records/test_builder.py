@@ -1,5 +1,7 @@
 """The builder: a batch a record at a time."""
 
+from typing import Any
+
 import pytest
 
 from ottla.records.batch import HEADER_SIZE, Batch, batches
@@ -58,6 +60,36 @@ def test_a_full_builder_says_so_and_goes_on() -> None:
     assert 0 < appended == builder.count
     assert builder.append(0, None, None)
     assert len(builder.build()) == builder.size <= 200
+
+
+def test_a_run_of_values_is_what_they_would_be_one_by_one() -> None:
+    values = [b"0", None, b"2" * 300, b""] * 20
+    for key in (None, b"key"):
+        run, single = BatchBuilder(3000), BatchBuilder(3000)
+        at = 0
+        while at < len(values):
+            count = run.extend(7, key, values, at)
+            for value in values[at : at + count]:
+                assert single.append(7, key, value)
+            assert run.build() == single.build()
+            at += count
+            if at < len(values):
+                assert not single.append(7, key, values[at])
+                assert run.extend(7, key, values, at) == 0
+                run, single = BatchBuilder(3000), BatchBuilder(3000)
+        assert run.extend(7, key, values, len(values)) == 0
+        with pytest.raises(ValueError, match="from 0"):
+            run.extend(7, key, values, -1)
+        with pytest.raises(OverflowError):
+            run.extend(1 << 63, key, values)
+
+
+def test_a_run_that_breaks_off_keeps_what_came_before() -> None:
+    values: list[Any] = [b"a", b"b", "no bytes", b"c"]
+    builder = BatchBuilder(3000)
+    with pytest.raises(TypeError):
+        builder.extend(7, None, values)
+    assert [record.value for record in Batch(builder.build()).records()] == [b"a", b"b"]
 
 
 def test_the_same_builder_builds_again() -> None:

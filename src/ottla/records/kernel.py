@@ -1420,50 +1420,74 @@ class RecordAppender:
         """Append a record; False when it does not fit any more."""
         if not cython.compiled and not -(1 << 63) <= timestamp < 1 << 63:
             raise OverflowError("a timestamp has at most 64 bits")
-        key_bytes: bytes | None = _as_bytes(key)
-        value_bytes: bytes | None = _as_bytes(value)
-        key_size: cython.longlong = -1 if key_bytes is None else len(key_bytes)
-        value_size: cython.longlong = -1 if value_bytes is None else len(value_bytes)
         pairs: list | None = _header_pairs(headers) if headers else None
-        first: cython.bint = self.count == 0
-        timestamp_zigzag: cython.ulonglong = 0
-        if not first:
-            timestamp_zigzag = _zigzag(_minus(timestamp, self.base_timestamp))
-        body: cython.longlong = 1 + _uvarint_size(timestamp_zigzag)
-        body += _uvarint_size(_zigzag(self.count))
-        body += _uvarint_size(_zigzag(key_size)) + (key_size if key_size > 0 else 0)
-        body += _uvarint_size(_zigzag(value_size)) + (value_size if value_size > 0 else 0)
-        body += 1 if pairs is None else _pairs_size(pairs)
-        total: cython.longlong = body + _uvarint_size(_zigzag(body))
-        pos: cython.Py_ssize_t = self.size
-        if pos + total > self.limit and not first:
-            return False
-        if pos + total > INT32_MAX:
-            raise ValueError("a batch has less than 2 GiB")
-        _reserve(self.buffer, pos + total)
-        out: cython.p_uchar = _pointer(self.buffer)
-        pos = _put_uvarint(out, pos, _zigzag(body))
-        out[pos] = 0
-        pos = _put_uvarint(out, pos + 1, timestamp_zigzag)
-        pos = _put_uvarint(out, pos, _zigzag(self.count))
-        pos = _put_bytes(out, pos, key_bytes)
-        pos = _put_bytes(out, pos, value_bytes)
-        if pairs is None:
-            out[pos] = 0
-            pos += 1
-        else:
-            pos = _put_pairs(out, pos, pairs)
-        self.size = pos
-        self.count += 1
-        if first:
-            self.base_timestamp = timestamp
-        if first or timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        return True
+        return _append(self, timestamp, _as_bytes(key), _as_bytes(value), pairs)
+
+    def extend(self, timestamp: cython.longlong, key, values: list, start: cython.Py_ssize_t = 0):
+        """Append a record with this key for each value from `start` on; how many fitted."""
+        if not cython.compiled and not -(1 << 63) <= timestamp < 1 << 63:
+            raise OverflowError("a timestamp has at most 64 bits")
+        if start < 0:
+            raise ValueError("values are counted from 0")
+        key_bytes: bytes | None = _as_bytes(key)
+        index: cython.Py_ssize_t = start
+        while index < len(values):
+            if not _append(self, timestamp, key_bytes, _as_bytes(values[index]), None):
+                break
+            index += 1
+        return index - start
 
     def encoded(self):
         """The batch so far, with room for its header in front; a copy."""
         return self.buffer[: self.size]
+
+
+@cython.cfunc
+def _append(
+    appender: RecordAppender,
+    timestamp: cython.longlong,
+    key_bytes: bytes | None,
+    value_bytes: bytes | None,
+    pairs: list | None,
+) -> cython.bint:
+    """Append a record; False, and nothing is changed, when it does not fit any more."""
+    key_size: cython.longlong = -1 if key_bytes is None else len(key_bytes)
+    value_size: cython.longlong = -1 if value_bytes is None else len(value_bytes)
+    first: cython.bint = appender.count == 0
+    timestamp_zigzag: cython.ulonglong = 0
+    if not first:
+        timestamp_zigzag = _zigzag(_minus(timestamp, appender.base_timestamp))
+    body: cython.longlong = 1 + _uvarint_size(timestamp_zigzag)
+    body += _uvarint_size(_zigzag(appender.count))
+    body += _uvarint_size(_zigzag(key_size)) + (key_size if key_size > 0 else 0)
+    body += _uvarint_size(_zigzag(value_size)) + (value_size if value_size > 0 else 0)
+    body += 1 if pairs is None else _pairs_size(pairs)
+    total: cython.longlong = body + _uvarint_size(_zigzag(body))
+    pos: cython.Py_ssize_t = appender.size
+    if pos + total > appender.limit and not first:
+        return False
+    if pos + total > INT32_MAX:
+        raise ValueError("a batch has less than 2 GiB")
+    _reserve(appender.buffer, pos + total)
+    out: cython.p_uchar = _pointer(appender.buffer)
+    pos = _put_uvarint(out, pos, _zigzag(body))
+    out[pos] = 0
+    pos = _put_uvarint(out, pos + 1, timestamp_zigzag)
+    pos = _put_uvarint(out, pos, _zigzag(appender.count))
+    pos = _put_bytes(out, pos, key_bytes)
+    pos = _put_bytes(out, pos, value_bytes)
+    if pairs is None:
+        out[pos] = 0
+        pos += 1
+    else:
+        pos = _put_pairs(out, pos, pairs)
+    appender.size = pos
+    appender.count += 1
+    if first:
+        appender.base_timestamp = timestamp
+    if first or timestamp > appender.max_timestamp:
+        appender.max_timestamp = timestamp
+    return True
 
 
 @cython.cfunc

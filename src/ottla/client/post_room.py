@@ -1,0 +1,93 @@
+"""The post room of a producer: the outbox, the sender, and what they need to reach the brokers.
+
+Invariant: it works from when it is made until it is closed; closed, it has no task and no
+connection, and every record is settled.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ottla.client.connections import Connections
+from ottla.client.identity import IdempotentPapers, NoPapers, Papers
+from ottla.client.load import Load
+from ottla.client.metadata import Metadata
+from ottla.client.options import connection_rules, metadata_rules, outbox_rules, sender_rules
+from ottla.client.outbox import Outbox, OutboxNews
+from ottla.client.partitioners import Partitioner
+from ottla.client.pending_batch import PendingBatch
+from ottla.client.routes import Routes
+from ottla.client.sender import Sender
+from ottla.clock import Clock
+from ottla.settings import producer
+from ottla.settings.config import Config
+from ottla.transport.channel import Disconnected
+from ottla.transport.network import Connector
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a client takes from outside."""
+
+    network: Connector
+    clock: Clock
+    chance: Callable[[], float]
+
+
+class PostRoom:
+    """The parts of a producer that runs."""
+
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        partitioner: Partitioner,
+        failed: Callable[[PendingBatch], None],
+    ) -> None:
+        clock, chance = world.clock, world.chance
+        self.connections = Connections(
+            connection_rules(config, chance), world.network, clock, chance
+        )
+        self.metadata = Metadata(
+            self.connections, metadata_rules(config, chance), clock, self._poke
+        )
+        self.routes = Routes(self.metadata, partitioner)
+
+        def closed(batch: PendingBatch) -> None:
+            partitioner.batch_closed(*batch.partition, batch.builder.size)
+
+        rules = sender_rules(config, chance)
+        self.outbox = Outbox(outbox_rules(config), clock.elapsed_s, OutboxNews(self._poke, closed))
+        papers: Papers = NoPapers()
+        if rules.is_idempotent:
+            papers = IdempotentPapers(self.metadata, clock, rules.backoff, rules.request_timeout_s)
+        self.sender = Sender(
+            self.outbox,
+            self.metadata,
+            self.connections,
+            papers,
+            rules,
+            clock,
+            _load(config, partitioner),
+            failed,
+        )
+        self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
+
+    def _poke(self) -> None:
+        self.sender.poke()
+
+    async def close(self) -> None:
+        """End at once: what is not settled fails."""
+        await self.sender.close(Disconnected("the producer was closed before this was written"))
+        self._asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._asking
+        await self.connections.close()
+
+
+def _load(config: Config, partitioner: Partitioner) -> Load | None:
+    if not config[producer.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE]:
+        return None
+    timeout_s = config[producer.PARTITIONER_AVAILABILITY_TIMEOUT_MS] / 1000
+    return Load(partitioner.waiting, timeout_s)

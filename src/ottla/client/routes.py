@@ -1,0 +1,81 @@
+"""Routes: to which partition of its topic a record goes.
+
+Invariant: a record goes to a partition that its topic has. What is known of a topic's partitions is
+put together once for each answer of the cluster, so that a record costs one question to the
+partitioner and nothing more.
+"""
+
+from typing import NamedTuple
+
+from ottla.client.cluster_view import TopicView
+from ottla.client.metadata import Metadata
+from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+
+
+class _Topic(NamedTuple):
+    """What a choice needs, as long as the cluster tells nothing else."""
+
+    view: TopicView
+    choices: Partitions
+    places: dict[int, TopicPartition]
+
+
+class Routes:
+    """Asks the partitioner."""
+
+    def __init__(self, metadata: Metadata, partitioner: Partitioner) -> None:
+        self._metadata = metadata
+        self._partitioner = partitioner
+        self._topics: dict[str, _Topic] = {}
+        # By key it chooses the same again until a batch is full, or the cluster changes.
+        self._is_steady = isinstance(partitioner, KeyPartitioner)
+
+    def is_steady(self, partition: int | None) -> bool:
+        """Whether records of one key go where the one before went, until its batch is full."""
+        return self._is_steady or partition is not None
+
+    def find(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> TopicPartition | None:
+        """Where a record goes; None while its topic is not known."""
+        view = self._metadata.view.topics.get(topic)
+        known = self._topics.get(topic)
+        if known is None or known.view is not view:
+            if view is None or not view.partitions:
+                return None
+            known = self._topics[topic] = _known(view)
+        if partition is None:
+            partition = self._partitioner.choose(topic, key, value, known.choices)
+        place = known.places.get(partition)
+        if place is None:
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic} has partitions 0 to {len(known.places) - 1}, not {partition}",
+            )
+        return place
+
+    async def found(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timeout_s: float,
+    ) -> TopicPartition:
+        """Where a record goes, when its topic is known; RequestError if it does not become so."""
+        self._metadata.want(topic)
+        place = self.find(topic, key, value, partition)
+        while place is None:
+            await self._metadata.topic(topic, timeout_s)
+            place = self.find(topic, key, value, partition)
+        return place
+
+
+def _known(view: TopicView) -> _Topic:
+    led = (one.index for one in view.partitions.values() if one.leader >= 0)
+    places = {
+        index: TopicPartition(view.name, PartitionIndex(index)) for index in sorted(view.partitions)
+    }
+    return _Topic(view, Partitions(len(view.partitions), tuple(sorted(led))), places)
