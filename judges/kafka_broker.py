@@ -7,7 +7,7 @@ it. It listens on loopback alone, on ports that were free.
     with KafkaBroker({"log.cleaner.backoff.ms": 100}) as kafka:
         produce_to(kafka.bootstrap)
         kafka.kill()  # as kill -9 does; `kafka.data` is what is left
-        kafka.start()  # the same data, other ports
+        kafka.start()  # the same data; other ports, unless it keeps_ports
         kafka.stop()  # cleanly
 
 The broker is a child in the group of processes that started it, so that ^C ends both.
@@ -70,7 +70,10 @@ class KafkaBroker:
         *,
         jvm: tuple[str, ...] = SMALL_JVM,
         timeout_s: float = 60,
+        keeps_ports: bool = False,
     ) -> None:
+        self._keeps_ports = keeps_ports
+        self._ports: list[int] = []
         self.settings = {**_ALONE, **(settings or {})}
         self.timeout_s = timeout_s  # for a start, and for a clean stop
         self.port = 0
@@ -174,7 +177,9 @@ class KafkaBroker:
             raise KafkaFailed(f"Kafka did not format its folder.\n{done.stdout}{done.stderr}")
 
     def _write_properties(self) -> None:
-        self.port, controller = _free_ports(2)
+        if not self._ports or not self._keeps_ports:
+            self._ports = _free_ports(2)
+        self.port, controller = self._ports
         listeners = f"PLAINTEXT://{_HOST}:{self.port},CONTROLLER://{_HOST}:{controller}"
         settings: dict[str, object] = {
             "process.roles": "broker,controller",

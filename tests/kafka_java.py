@@ -34,9 +34,11 @@ def run_java(main_class: str, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 @contextmanager
-def kafka_broker(settings: Mapping[str, object] | None = None) -> Generator[KafkaBroker]:
+def kafka_broker(
+    settings: Mapping[str, object] | None = None, *, keeps_ports: bool = False
+) -> Generator[KafkaBroker]:
     """A running broker of Kafka's, for as long as the `with` lasts."""
     with judge_needed():
-        broker = KafkaBroker(settings)
+        broker = KafkaBroker(settings, keeps_ports=keeps_ports)
     with broker:
         yield broker

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.client.backoff import Backoff
-from ottla.client.outbox import PendingBatch
+from ottla.client.pending_batch import PendingBatch
 from ottla.ids import Uuid
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -24,6 +24,7 @@ class SenderRules:
     """0, 1 or -1 for all."""
 
     is_idempotent: bool
+    is_transactional: bool
     linger_s: float
     in_flight_max: int
     request_bytes_max: int
@@ -34,15 +35,20 @@ class SenderRules:
 
 
 def produce_request(
-    batches: Iterable[PendingBatch], ids: Mapping[str, Uuid], rules: SenderRules
+    batches: Iterable[PendingBatch],
+    ids: Mapping[str, Uuid],
+    rules: SenderRules,
+    transactional_id: str | None,
 ) -> ProduceRequest:
     """The request that carries batches, at most one of each partition."""
     topics: dict[str, list[PartitionProduceData]] = {}
     for batch in batches:
         topic, partition = batch.partition
-        data = PartitionProduceData(index=partition, records=batch.bytes_to_send())
+        records = batch.bytes_to_send(transactional=transactional_id is not None)
+        data = PartitionProduceData(index=partition, records=records)
         topics.setdefault(topic, []).append(data)
     return ProduceRequest(
+        transactional_id=transactional_id,
         acks=rules.acks,
         timeout_ms=int(rules.request_timeout_s * 1000),
         topic_data=[

@@ -15,10 +15,12 @@ from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS
 from ottla.client.fetching.fetcher import FetchRules
 from ottla.client.membership.rules import GroupRules
 from ottla.client.metadata import MetadataRules
+from ottla.client.outbox import OutboxRules
 from ottla.client.participation import ParticipationRules
 from ottla.clock import Clock
 from ottla.errors import OttlaError
-from ottla.settings import connection, consumer, producer
+from ottla.records import Compression
+from ottla.settings import compression, connection, consumer, producer
 from ottla.settings.config import Config
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.derived import delivery_timeout_ms, idempotence
@@ -90,11 +92,31 @@ def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataRules
     )
 
 
+def outbox_rules(config: Config) -> OutboxRules:
+    """How records are put together."""
+    return OutboxRules(
+        batch_bytes=config[producer.BATCH_SIZE],
+        memory_bytes=config[producer.BUFFER_MEMORY],
+        compression=Compression[config[producer.COMPRESSION_TYPE].upper()],
+        level=_level(config),
+    )
+
+
+def _level(config: Config) -> int | None:
+    """The level of the codec that is used, if it was given."""
+    for setting in compression.LEVELS:
+        _, codec, _ = setting.name.split(".")
+        if codec == config[producer.COMPRESSION_TYPE] and config.is_set(setting):
+            return config[setting]
+    return None
+
+
 def sender_rules(config: Config, chance: Callable[[], float]) -> SenderRules:
     """How records are sent."""
     return SenderRules(
         acks=ACKS[config[producer.ACKS]],
         is_idempotent=idempotence(config),
+        is_transactional=config[producer.TRANSACTIONAL_ID] is not None,
         linger_s=config[producer.LINGER_MS] / 1000,
         in_flight_max=config[producer.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION],
         request_bytes_max=config[producer.MAX_REQUEST_SIZE],

@@ -200,6 +200,11 @@ Choice: TypeAlias = Callable[[str, bytes | None, bytes | None, Partitions], int]
 """From topic, key, value and the topic's partitions to one of them."""
 
 
+def partitioner_of(given: Partitioner | Choice) -> Partitioner:
+    """What a producer asks, of what it was given."""
+    return OwnPartitioner(given) if callable(given) else given
+
+
 class OwnPartitioner(_Deaf):
     """A function of one's own."""
 

@@ -5,33 +5,37 @@ returned. Leaving the producer's context waits until all records are settled. A 
 and about which nobody asked is told of by the next `flush` or by the end: nothing is lost in
 silence.
 
-The path of a record: a partition is chosen (`partitioners.py`), it joins a batch (`outbox.py`), the
-batch is sent (`sender.py`).
+The path of a record: it is serialized (`serializers/`), a partition is chosen (`routes.py`,
+`partitioners.py`), it joins a batch (`outbox.py`), the batch is sent (`sender.py`).
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from ottla.client.cluster_view import TopicView
-from ottla.client.connections import Connections
-from ottla.client.metadata import Metadata
-from ottla.client.options import connection_rules, metadata_rules, sender_rules
-from ottla.client.outbox import Ack, Headers, Outbox, PendingBatch
-from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
-from ottla.client.sender import Sender
+from ottla.client.outbox import Headers
+from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
+from ottla.client.pending_batch import Ack, PendingBatch
+from ottla.client.post_room import PostRoom, World
+from ottla.client.producer_metrics import ProducerMetrics
+from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import PartitionIndex, TopicPartition
-from ottla.records import Compression
-from ottla.settings import compression, producer
-from ottla.settings.config import Config
+from ottla.settings import producer
 from ottla.settings.producer import PRODUCER
 from ottla.settings.resolution import client_config
 from ottla.transport.channel import Disconnected, TimedOut
 from ottla.transport.network import Connector, TcpNetwork
+
+if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=bytes)
+    V = TypeVarWithDefault("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 RECORD_OVERHEAD_BYTES: Final = 61 + 26
 """What a batch's header and the lengths in a record take at most."""
@@ -42,15 +46,20 @@ UNHEARD_MAX: Final = 1000
 NEVER_STARTED: Final = "the producer was not started: use `async with`"
 
 
-class Producer:
-    """Writes records; `async with` starts it, and ends it when all of them are settled."""
+class Producer(Generic[K, V]):
+    """Writes records; `async with` starts it, and ends it when all of them are settled.
+
+    Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
+    """
 
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
         /,
         *,
-        partitioner: Partitioner | None = None,
+        key_serializer: Serde[K] | Serializer[K] | None = None,
+        value_serializer: Serde[V] | Serializer[V] | None = None,
+        partitioner: Partitioner | Choice | None = None,
         network: Connector | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
@@ -58,31 +67,28 @@ class Producer:
     ) -> None:
         """Take settings by Kafka's names, as `{"linger.ms": 5}`, or as `linger_ms=5`."""
         self._config = config = client_config(PRODUCER, settings, **arguments)
-        self._network = network or TcpNetwork()
+        self._key = None if key_serializer is None else serializer_of(key_serializer)
+        self._value = None if value_serializer is None else serializer_of(value_serializer)
         self._clock = clock or SystemClock()
-        self._chance = chance or random.random
+        self._world = World(network or TcpNetwork(), self._clock, chance or random.random)
         self._block_s = config[producer.MAX_BLOCK_MS] / 1000
         self._record_bytes_max = config[producer.MAX_REQUEST_SIZE]
-        self._running: _Running | None = None
+        self._running: PostRoom | None = None
         self._given_up: list[PendingBatch] = []  # about which nobody asked, when they were
-        self._partitioner: Partitioner = partitioner or KeyPartitioner(
-            config[producer.BATCH_SIZE],
-            self._chance,
-            ignore_keys=config[producer.PARTITIONER_IGNORE_KEYS],
-            adaptive=config[producer.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],
+        self._partitioner: Partitioner = (
+            KeyPartitioner(
+                config[producer.BATCH_SIZE],
+                self._world.chance,
+                ignore_keys=config[producer.PARTITIONER_IGNORE_KEYS],
+                adaptive=config[producer.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],
+            )
+            if partitioner is None
+            else partitioner_of(partitioner)
         )
-        self._choices: dict[str, tuple[TopicView, Partitions]] = {}
 
     async def __aenter__(self) -> Self:
         assert self._running is None, "a producer is started once"
-        self._running = _Running(
-            self._config,
-            self._network,
-            self._clock,
-            self._chance,
-            self._note_failed,
-            self._note_closed,
-        )
+        self._running = PostRoom(self._config, self._world, self._partitioner, self._note_failed)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -97,9 +103,9 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None = None,
+        value: V | None = None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         partition: int | None = None,
         headers: Headers = (),
         timestamp_ms: int | None = None,
@@ -108,33 +114,64 @@ class Producer:
 
         RequestError when the topic cannot be written to, or the record is too large.
         """
-        running = self._started()
+        running = self._running
+        if running is None:
+            raise Disconnected(NEVER_STARTED)
+        # Without serializers they are bytes; the batch refuses everything else.
+        key_data: Any = key
+        value_data: Any = value
+        if self._key is not None:
+            key_data = serialize(self._key, topic, "key", key)
+        if self._value is not None:
+            value_data = serialize(self._value, topic, "value", value)
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
-        outbox = running.outbox
-        where = self._partition(running, topic, key, value, partition)
-        if where is None:
-            await running.metadata.topic(topic, self._block_s)
-            where = self._chosen(running, topic, key, value, partition)
-        ack = outbox.add(where, timestamp_ms, key, value, headers)
-        if ack is not None:
-            return ack
-        size = self._size(key, value, headers)
-        deadline_s = self._clock.elapsed_s() + self._block_s
-        while ack is None:
-            # It is the first of a batch, and that may be elsewhere.
-            where = self._chosen(running, topic, key, value, partition)
-            ack = outbox.add(where, timestamp_ms, key, value, headers)
-            if ack is None:
-                await outbox.begin(where, size, max(0.0, deadline_s - self._clock.elapsed_s()))
-                ack = outbox.add(where, timestamp_ms, key, value, headers)
-        return ack
+        where = running.routes.find(topic, key_data, value_data, partition)
+        if where is not None:
+            ack = running.outbox.add(where, timestamp_ms, key_data, value_data, headers)
+            if ack is not None:
+                return ack
+        return await self._begin_with(
+            running, topic, key_data, value_data, partition, headers, timestamp_ms
+        )
 
     async def send_many(
-        self, topic: str, values: Iterable[bytes | None], *, key: bytes | None = None
+        self,
+        topic: str,
+        values: Iterable[V | None],
+        *,
+        key: K | None = None,
+        partition: int | None = None,
     ) -> list[Ack]:
-        """Put many records of one topic into the outbox."""
-        return [await self.send(topic, value, key=key) for value in values]
+        """Put many records of one topic into the outbox, all with one key; faster than one by one.
+
+        When a value cannot be serialized nothing is sent.
+        """
+        running = self._started()
+        key_data: Any = key
+        data: list[Any] = [*values]
+        if self._key is not None:
+            key_data = serialize(self._key, topic, "key", key)
+        if (serializer := self._value) is not None:
+            data = [serialize(serializer, topic, "value", value) for value in data]
+        acks: list[Ack] = []
+        while len(acks) < len(data):
+            value, now_ms = data[len(acks)], self._clock.now_ms()
+            where = running.routes.find(topic, key_data, value, partition)
+            if where is not None:
+                if running.routes.is_steady(partition):
+                    acks += running.outbox.extend(where, now_ms, key_data, data, len(acks))
+                    if len(acks) == len(data):
+                        break
+                    value = data[len(acks)]
+                ack = running.outbox.add(where, now_ms, key_data, value, ())
+                if ack is not None:
+                    acks.append(ack)
+                    continue
+            acks.append(
+                await self._begin_with(running, topic, key_data, value, partition, (), now_ms)
+            )
+        return acks
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all records sent so far are settled.
@@ -163,49 +200,49 @@ class Producer:
         known = await self._started().metadata.topic(topic, self._block_s)
         return sorted(known.partitions)
 
-    def _started(self) -> "_Running":
+    def metrics(self) -> ProducerMetrics:
+        """What it has done so far, in numbers."""
+        running = self._started()
+        outbox = running.outbox
+        return running.sender.counts.snapshot(
+            memory=outbox.rules.memory_bytes,
+            memory_left=outbox.memory_left,
+            waiting=outbox.waiting_calls,
+        )
+
+    def _started(self) -> PostRoom:
         if self._running is None:
             raise Disconnected(NEVER_STARTED)
         return self._running
 
-    def _partition(
+    async def _begin_with(
         self,
-        running: "_Running",
+        running: PostRoom,
         topic: str,
         key: bytes | None,
         value: bytes | None,
         partition: int | None,
-    ) -> TopicPartition | None:
-        """Where a record goes; None while its topic is not known."""
-        known = running.metadata.want(topic)
-        if known is None or not known.partitions:
-            return None
-        if partition is None:
-            choices = self._choices.get(topic)
-            if choices is None or choices[0] is not known:
-                led = (one.index for one in known.partitions.values() if one.leader >= 0)
-                made = Partitions(len(known.partitions), tuple(sorted(led)))
-                choices = self._choices[topic] = (known, made)
-            partition = self._partitioner.choose(topic, key, value, choices[1])
-        elif partition not in known.partitions:
-            raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{topic} has partitions 0 to {len(known.partitions) - 1}, not {partition}",
-            )
-        return TopicPartition(topic, PartitionIndex(partition))
-
-    def _chosen(
-        self,
-        running: "_Running",
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        partition: int | None,
-    ) -> TopicPartition:
-        where = self._partition(running, topic, key, value, partition)
-        if where is None:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} is gone")
-        return where
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> Ack:
+        """Put a record into the outbox for which there is no batch with room, or no topic yet."""
+        size = self._size(key, value, headers)
+        deadline_s = self._clock.elapsed_s() + self._block_s
+        # Whoever sends without a pause lets others have a turn here, the sender among them: full
+        # batches leave while the next ones are filled.
+        await asyncio.sleep(0)
+        while True:
+            # It is the first of a batch, and that may be elsewhere than was thought before.
+            left_s = max(0.0, deadline_s - self._clock.elapsed_s())
+            where = await running.routes.found(topic, key, value, partition, left_s)
+            ack = running.outbox.add(where, timestamp_ms, key, value, headers)
+            if ack is not None:
+                return ack
+            left_s = max(0.0, deadline_s - self._clock.elapsed_s())
+            running.outbox.begin(where, await running.outbox.reserve(size, left_s))
+            ack = running.outbox.add(where, timestamp_ms, key, value, headers)
+            if ack is not None:
+                return ack
 
     def _size(self, key: bytes | None, value: bytes | None, headers: Headers) -> int:
         """What a record takes at most in a batch of its own."""
@@ -218,64 +255,6 @@ class Producer:
             )
         return size
 
-    def _note_closed(self, batch: PendingBatch) -> None:
-        self._partitioner.batch_closed(*batch.partition, batch.builder.size)
-
     def _note_failed(self, batch: PendingBatch) -> None:
         if not batch.awaited and len(self._given_up) < UNHEARD_MAX:
             self._given_up.append(batch)
-
-
-class _Running:
-    """The parts of a producer that runs."""
-
-    def __init__(
-        self,
-        config: Config,
-        network: Connector,
-        clock: Clock,
-        chance: Callable[[], float],
-        failed: Callable[[PendingBatch], None],
-        closed: Callable[[PendingBatch], None],
-    ) -> None:
-        self.connections = Connections(connection_rules(config, chance), network, clock, chance)
-        self.metadata = Metadata(
-            self.connections, metadata_rules(config, chance), clock, self._poke
-        )
-        self.outbox = Outbox(
-            batch_bytes=config[producer.BATCH_SIZE],
-            memory_bytes=config[producer.BUFFER_MEMORY],
-            compression=Compression[config[producer.COMPRESSION_TYPE].upper()],
-            level=_level(config),
-            elapsed_s=clock.elapsed_s,
-            filled=self._poke,
-            closed=closed,
-        )
-        self.sender = Sender(
-            self.outbox,
-            self.metadata,
-            self.connections,
-            sender_rules(config, chance),
-            clock,
-            failed,
-        )
-        self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
-
-    def _poke(self) -> None:
-        self.sender.poke()
-
-    async def close(self) -> None:
-        await self.sender.close(Disconnected("the producer was closed before this was written"))
-        self._asking.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._asking
-        await self.connections.close()
-
-
-def _level(config: Config) -> int | None:
-    """The level of the codec that is used, if it was given."""
-    for setting in compression.LEVELS:
-        _, codec, _ = setting.name.split(".")
-        if codec == config[producer.COMPRESSION_TYPE] and config.is_set(setting):
-            return config[setting]
-    return None

@@ -3,7 +3,8 @@
 Invariant: the batches of a partition are appended in their order. A batch that is sent again goes
 alone, and the idempotent producer's brokers drop what they have already. A batch ends with the
 broker's word, with an error that does not pass, or with its delivery timeout; nothing is given up
-before, whatever happens to connections and leaders.
+before, whatever happens to connections and leaders. Only a transaction that cannot be committed
+takes all of its batches with it.
 
 It has no task of its own: `poke` lets it look once, soon, at what can be sent.
 """
@@ -17,27 +18,24 @@ from typing import Any, Final, TypeAlias
 from ottla.client.cluster_view import BrokerView
 from ottla.client.connections import Connections
 from ottla.client.delivery import SenderRules, produce_request
-from ottla.client.identity import NOBODY, new_identity
+from ottla.client.identity import Papers
+from ottla.client.load import Load
 from ottla.client.metadata import Metadata
-from ottla.client.outbox import NO_OFFSET, Outbox, PartitionQueue, PendingBatch
+from ottla.client.outbox import Outbox
+from ottla.client.partition_queue import PartitionQueue
+from ottla.client.pending_batch import NO_OFFSET, PendingBatch
+from ottla.client.producer_metrics import ProducerCounts
+from ottla.client.verdicts import Verdict, verdict
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.message import Message
-from ottla.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceResponse,
-)
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from ottla.records import NO_TIMESTAMP
 from ottla.transport.channel import Channel, TimedOut
 
-PARTITION_IN_FLIGHT_MAX: Final = 5
-"""A broker remembers so many batches of a producer, and knows those again."""
-
 _BY_ID: Final = 13  # the version of Produce from which topics are named by their ids
-_MISSED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-
 
 Taken: TypeAlias = list[tuple[PartitionQueue, PendingBatch]]
 """What one request carries."""
@@ -51,20 +49,24 @@ class Sender:
         outbox: Outbox,
         metadata: Metadata,
         connections: Connections,
+        papers: Papers,
         rules: SenderRules,
         clock: Clock,
+        load: Load | None,
         failed: Callable[[PendingBatch], None],
     ) -> None:
+        self.counts = ProducerCounts()
         self._outbox = outbox
         self._metadata = metadata
         self._connections = connections
+        self._papers = papers
         self._rules = rules
         self._clock = clock
+        self._load = load  # None when nobody wants to know
         self._failed = failed  # hears of batches that were given up
         self._loop = asyncio.get_running_loop()
-        self._identity = NOBODY
         self._in_flight: dict[BrokerId, int] = {}
-        self._tasks: dict[object, asyncio.Task[None]] = {}  # connecting, and getting an identity
+        self._tasks: dict[object, asyncio.Task[None]] = {}  # connecting, and getting papers
         self._timer: asyncio.TimerHandle | None = None
         self._is_poked = False
         self._hurried = 0  # who wants nothing to linger
@@ -107,27 +109,40 @@ class Sender:
         self._is_poked = False
         if self._is_closed:
             return
+        if self._papers.failure is not None:
+            self._give_up_waiting(self._papers.failure)
         now_s = self._clock.elapsed_s()
-        next_s = inf
+        linger_s = self._linger_s()
+        next_s, lacking = inf, False
         ready: dict[BrokerId, list[PartitionQueue]] = {}
         for queue in self._outbox.queues.values():
             self._expire(queue, now_s)
-            if not queue.waiting:
+            if not queue.waiting or self._papers.failure is not None:
                 continue
-            due_s = self._due_s(queue)
+            next_s = min(next_s, queue.waiting[0].began_s + self._rules.delivery_timeout_s)
+            due_s = queue.due_s(linger_s)
             if due_s > now_s:
                 next_s = min(next_s, due_s)
-            elif self._may_send(queue):
-                leader = self._metadata.view.leader(*queue.partition)
-                if leader is None:
-                    self._metadata.want(queue.partition.topic)
-                    self._metadata.expire()
+                continue
+            leader = self._metadata.view.leader(*queue.partition)
+            if leader is None:
+                self._metadata.want(queue.partition.topic)
+                self._metadata.expire()
+                continue
+            queues = ready.setdefault(leader.leader, [])
+            if queue.may_send(self._rules):
+                if self._papers.admit(queue.partition):
+                    queues.append(queue)
                 else:
-                    ready.setdefault(leader.leader, []).append(queue)
-            next_s = min(next_s, queue.waiting[0].began_s + self._rules.delivery_timeout_s)
-        if ready and self._has_identity():
-            for broker, queues in ready.items():
-                self._send_to(self._metadata.view.brokers[broker], queues)
+                    lacking = True
+        if lacking:
+            self._start("papers", self._obtain())
+        for broker, queues in ready.items():
+            takes = self._send_to(self._metadata.view.brokers[broker], queues)
+            if self._load is not None:
+                self._load.asked(broker, now_s, takes=takes)
+        if self._load is not None:
+            self._load.look(self._outbox.queues, self._metadata.view)
         self._look_again_at(next_s)
 
     def _look_again_at(self, when_s: float) -> None:
@@ -140,33 +155,9 @@ class Sender:
                 max(0.0, when_s - self._clock.elapsed_s()), self.poke
             )
 
-    def _due_s(self, queue: PartitionQueue) -> float:
-        """When the first batch of a queue is to leave."""
-        batch = queue.waiting[0]
-        if batch.tries:
-            return batch.not_before_s
-        is_full = batch is not queue.open
-        if is_full or self._hurried or self._outbox.is_short:
-            return 0.0
-        return batch.began_s + self._rules.linger_s
-
-    def _may_send(self, queue: PartitionQueue) -> bool:
-        """Whether the next batch of a queue can leave without getting before another."""
-        on_their_way = queue.in_flight
-        if not on_their_way:
-            # Of what may have been appended the broker is asked first, under its old number.
-            if queue.has_gap and not queue.waiting[0].is_unsure:
-                queue.begin_anew()
-            return True
-        if not self._rules.is_idempotent:
-            return self._rules.in_flight_max > 1
-        # Of what is sent again nobody knows whether it is there: the next waits for it.
-        return (
-            len(on_their_way) < PARTITION_IN_FLIGHT_MAX
-            and not queue.has_gap
-            and not queue.waiting[0].tries
-            and not any(batch.tries > 1 for batch in on_their_way)
-        )
+    def _linger_s(self) -> float:
+        """How long batches wait for more records; not at all when somebody waits for them."""
+        return -inf if self._hurried or self._outbox.waiting_calls else self._rules.linger_s
 
     def _expire(self, queue: PartitionQueue, now_s: float) -> None:
         limit_s = self._rules.delivery_timeout_s
@@ -179,48 +170,64 @@ class Sender:
 
     # Sending.
 
-    def _send_to(self, broker: BrokerView, queues: list[PartitionQueue]) -> None:
+    def _send_to(self, broker: BrokerView, queues: list[PartitionQueue]) -> bool:
+        """Send what there is for a broker; whether it takes anything now."""
         channel = self._connections.open_to(broker)
         if channel is None:
             self._start(broker.id, self._connect(broker))
-            return
-        limit = self._rules.in_flight_max
-        left = [*queues]
-        while left and self._in_flight.get(broker.id, 0) < limit and not channel.is_full:
+            return False
+        takes = False
+        left: list[PartitionQueue] = queues
+        while self._in_flight.get(broker.id, 0) < self._rules.in_flight_max and not channel.is_full:
+            takes = True
+            if not left:
+                break
             self._send_one(broker.id, channel, left)
             left = [
-                one for one in left if one.waiting and self._due_s(one) <= 0 and self._may_send(one)
+                one
+                for one in left
+                if one.waiting and one.due_s(self._linger_s()) <= 0 and one.may_send(self._rules)
             ]
+        return takes
 
     def _send_one(self, broker: BrokerId, channel: Channel, queues: list[PartitionQueue]) -> None:
         """Send the first batches of queues in one request, as many as it takes."""
         taken: Taken = []
         size = 0
+        now_s = self._clock.elapsed_s()
         for queue in queues:
             batch = queue.waiting[0]
             if taken and size + batch.builder.size > self._rules.request_bytes_max:
                 continue
-            queue.take_first(self._identity)
+            queue.take_first(self._papers.identity)
             taken.append((queue, batch))
             size += batch.builder.size
+            if batch.tries == 1:
+                self.counts.queue_ms.add((now_s - batch.began_s) * 1000)
+            else:
+                self.counts.retries += batch.builder.count
         topics = self._metadata.view.topics
         ids = {queue.partition.topic: topics[queue.partition.topic].id for queue, _ in taken}
-        version = channel.version(PRODUCE)
-        if version >= _BY_ID and ZERO_UUID in ids.values():
-            version = _BY_ID - 1
-        request = produce_request((batch for _, batch in taken), ids, self._rules)
         self._in_flight[broker] = self._in_flight.get(broker, 0) + 1
+        self.counts.in_flight += 1
+        self.counts.request_records.add(sum(batch.builder.count for _, batch in taken))
         try:
+            version = min(channel.version(PRODUCE), self._papers.produce_version_max)
+            if version >= _BY_ID and ZERO_UUID in ids.values():
+                version = _BY_ID - 1
+            request = produce_request(
+                (batch for _, batch in taken), ids, self._rules, self._papers.transactional_id
+            )
             if self._rules.acks:
                 answer = channel.send(request, self._rules.request_timeout_s, version=version)
                 names = {topic_id: topic for topic, topic_id in ids.items()}
-                answer.add_done_callback(partial(self._answered, broker, taken, names))
+                answer.add_done_callback(partial(self._answered, broker, taken, names, now_s))
                 return
             channel.send_unanswered(request)
         except RequestError as error:
             self._lost(broker, taken, error, unsure=False)
             return
-        self._in_flight[broker] -= 1
+        self._request_ended(broker, now_s)
         for queue, batch in taken:
             self._settle(queue, batch, NO_OFFSET, NO_TIMESTAMP)
 
@@ -229,6 +236,7 @@ class Sender:
         broker: BrokerId,
         taken: Taken,
         names: dict[Uuid, str],
+        sent_s: float,
         answer: "asyncio.Future[Message]",
     ) -> None:
         error = answer.exception()
@@ -240,7 +248,7 @@ class Sender:
             return
         message = answer.result()
         assert isinstance(message, ProduceResponse)
-        self._in_flight[broker] -= 1
+        self._request_ended(broker, sent_s)
         told = {
             TopicPartition(
                 topic.name or names.get(topic.topic_id, ""), PartitionIndex(one.index)
@@ -268,9 +276,6 @@ class Sender:
         if told is not None and code is ErrorCode.NONE:
             self._settle(queue, batch, told.base_offset, told.log_append_time_ms)
             return
-        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self._settle(queue, batch, NO_OFFSET, NO_TIMESTAMP)
-            return
         text = None if told is None else told.error_message
         error = RequestError(code, text and f"{queue.partition}: {text}")
         if code.refresh_metadata:
@@ -281,32 +286,38 @@ class Sender:
                 )
             else:
                 self._metadata.expire()
-        if code in _MISSED and batch.sequence >= 0:
-            # Behind one that is sent again it is only too early; the first itself is not missed
-            # by any, so that the broker's sequence has a gap, or has been forgotten.
-            first = min(one.order for one in (*queue.in_flight, *queue.waiting))
-            if batch.order == first:
+        first, transactional = queue.is_first(batch), self._rules.is_transactional
+        match verdict(code, batch, is_first=first, transactional=transactional):
+            case Verdict.HAD_ALREADY:
+                self._settle(queue, batch, NO_OFFSET, NO_TIMESTAMP)
+            case Verdict.AGAIN:
+                self._retry(queue, batch, error)
+            case Verdict.AGAIN_ANEW:
                 queue.has_gap, batch.is_unsure = True, False
-        elif not code.retriable:
-            self._give_up(queue, batch, error)
-            return
-        self._retry(queue, batch, error)
+                self._retry(queue, batch, error)
+            case Verdict.SPLIT:
+                self.counts.splits += 1
+                queue.split(batch)
+            case Verdict.NEVER:
+                self._give_up(queue, batch, error)
 
-    def _lost(
-        self,
-        broker: BrokerId,
-        taken: Taken,
-        error: RequestError,
-        *,
-        unsure: bool,
-    ) -> None:
+    def _lost(self, broker: BrokerId, taken: Taken, error: RequestError, *, unsure: bool) -> None:
         """A request has no answer; whether it was served nobody knows."""
-        self._in_flight[broker] -= 1
+        self._request_ended(broker, None)
         self._metadata.expire()
         for queue, batch in taken:
             batch.is_unsure = batch.is_unsure or unsure
-            self._retry(queue, batch, error)
+            if error.retriable:
+                self._retry(queue, batch, error)
+            else:
+                self._give_up(queue, batch, error)
         self.poke()
+
+    def _request_ended(self, broker: BrokerId, sent_s: float | None) -> None:
+        self._in_flight[broker] -= 1
+        self.counts.in_flight -= 1
+        if sent_s is not None:
+            self.counts.latency_ms.add((self._clock.elapsed_s() - sent_s) * 1000)
 
     # Ending.
 
@@ -322,22 +333,26 @@ class Sender:
     def _settle(
         self, queue: PartitionQueue, batch: PendingBatch, base_offset: int, time_ms: int
     ) -> None:
-        queue.in_flight.remove(batch)
+        queue.remove(batch)
         batch.settle(base_offset, time_ms)
-        self._outbox.settled(batch)
+        self._outbox.give_back(batch.memory)
+        self.counts.records += batch.builder.count
+        self.counts.batch_bytes.add(batch.builder.size)
 
     def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: RequestError) -> None:
-        if batch in queue.in_flight:
-            queue.in_flight.remove(batch)
-        else:
-            queue.waiting.remove(batch)
-            if batch is queue.open:
-                queue.open = None
+        queue.remove(batch)
         if batch.sequence >= 0:
             queue.has_gap = True
         batch.fail(error)
-        self._outbox.settled(batch)
+        self._outbox.give_back(batch.memory)
+        self.counts.errors += batch.builder.count
+        self._papers.lost(error, numbered=batch.sequence >= 0)
         self._failed(batch)
+
+    def _give_up_waiting(self, error: RequestError) -> None:
+        for queue in self._outbox.queues.values():
+            for batch in [*queue.waiting]:
+                self._give_up(queue, batch, error)
 
     # What takes a while.
 
@@ -359,19 +374,8 @@ class Sender:
         except RequestError:
             self._metadata.expire()
 
-    def _has_identity(self) -> bool:
-        if not self._rules.is_idempotent or self._identity != NOBODY:
-            return True
-        self._start("identity", self._get_identity())
-        return False
-
-    async def _get_identity(self) -> None:
-        rules = self._rules
+    async def _obtain(self) -> None:
         try:
-            self._identity = await new_identity(
-                self._metadata, self._clock, rules.backoff, rules.request_timeout_s
-            )
+            await self._papers.obtain()
         except RequestError as error:
-            for queue in self._outbox.queues.values():
-                for batch in [*queue.waiting]:
-                    self._give_up(queue, batch, error)
+            self._give_up_waiting(error)

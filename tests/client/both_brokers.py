@@ -1,0 +1,135 @@
+"""One suite, two judges: a test that is given a `Ground` runs against Ottla and against Kafka.
+
+Ottla's broker lives in the test's own event loop, Kafka's in a process that the tests of a file
+share; so every test has topics of its own.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from judges.kafka_broker import KafkaBroker
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.testing import Cluster
+from ottla.transport.channel import Channel, open_channel
+from ottla.transport.network import TcpNetwork
+
+_NUMBERS = count()
+
+
+class Ground:
+    """A running broker, be it whose it is."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        stop: Callable[[], Awaitable[None]],
+        start: Callable[[], Awaitable[None]],
+        restarts: int,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.stop = stop
+        self.start = start
+        self.restarts = restarts  # as many as a test can wait for
+
+    async def topic(self, partitions: int = 1, settings: Mapping[str, object] | None = None) -> str:
+        """A new topic."""
+        name = f"topic-{next(_NUMBERS)}"
+        configs = [
+            CreatableTopicConfig(name=one, value=str(value))
+            for one, value in (settings or {}).items()
+        ]
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            assignments=[],
+            configs=configs,
+        )
+        async with self.channel() as channel:
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+            answer = await channel.ask(request, CreateTopicsResponse, 30)
+        assert [one.error_code for one in answer.topics] == [0]
+        return name
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncGenerator[Channel]:
+        """A connection to it."""
+        host, port = self.bootstrap.split(":")
+        channel = await open_channel(
+            TcpNetwork(),
+            host,
+            int(port),
+            client_id="ground",
+            software=("ground", "1"),
+            setup_timeout_s=30,
+            request_timeout_s=30,
+            ended=lambda: None,
+        )
+        try:
+            yield channel
+        finally:
+            channel.close()
+
+    async def read(self, topic: str, partitions: int = 1, **settings: Any) -> list[list[Any]]:
+        """The records of each partition, as another client reads them."""
+        consumer: Any = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap, auto_offset_reset="earliest", **settings
+        )
+        await consumer.start()
+        try:
+            ones = [TopicPartition(topic, index) for index in range(partitions)]
+            consumer.assign(ones)
+            ends = await consumer.end_offsets(ones)
+            found: dict[TopicPartition, list[Any]] = {one: [] for one in ones}
+            for one in ones:
+                while await consumer.position(one) < ends[one]:
+                    for place, records in (await consumer.getmany(timeout_ms=200)).items():
+                        found[place] += records
+            return [found[one] for one in ones]
+        finally:
+            await consumer.stop()
+
+
+@asynccontextmanager
+async def ottla_ground() -> AsyncGenerator[Ground]:
+    """Our broker, for as long as the `async with` lasts."""
+    async with Cluster() as cluster:
+        broker = cluster.brokers[0]
+        yield Ground(cluster.bootstrap_servers, broker.stop, broker.start, 3)
+
+
+@asynccontextmanager
+async def kafka_ground(kafka: KafkaBroker) -> AsyncGenerator[Ground]:
+    """Kafka's, which was running before and is afterwards."""
+
+    async def stop() -> None:
+        await asyncio.to_thread(kafka.kill)
+
+    async def start() -> None:
+        await asyncio.to_thread(kafka.start)
+
+    yield Ground(kafka.bootstrap, stop, start, 1)
+    if not kafka.running:
+        await start()
+
+
+def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+    """Run a scenario to its end; nothing of the client is left then."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await scenario
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+
+    asyncio.run(bounded())
