@@ -18,6 +18,7 @@ from ottla.client.metadata import MetadataRules
 from ottla.client.outbox import OutboxRules
 from ottla.client.participation import ParticipationRules
 from ottla.clock import Clock
+from ottla.client.patience import Patience
 from ottla.errors import OttlaError
 from ottla.records import Compression
 from ottla.settings import compression, connection, consumer, producer
@@ -29,6 +30,9 @@ from ottla.settings.valid import BY_DURATION, duration_ms
 
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 DEFAULT_PORT: Final = 9092
+
+ADMIN_IDLE_S: Final = 300.0
+"""An administrator forgets a topic that it was not asked about for so long."""
 
 
 class BadAddress(OttlaError):
@@ -82,7 +86,7 @@ def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataRules
     elif config.table is CONSUMER:
         creates = config[consumer.ALLOW_AUTO_CREATE_TOPICS]
     else:
-        creates = False
+        creates, idle_s = False, ADMIN_IDLE_S
     return MetadataRules(
         backoff=retry_backoff(config, chance),
         max_age_s=config[connection.METADATA_MAX_AGE_MS] / 1000,
@@ -182,4 +186,11 @@ def participation_rules(config: Config) -> ParticipationRules:
         poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
         commit_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         excludes_internal=config[consumer.EXCLUDE_INTERNAL_TOPICS],
+def patience(config: Config, chance: Callable[[], float]) -> Patience:
+    """How long a call is tried."""
+    return Patience(
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        call_timeout_s=config[connection.DEFAULT_API_TIMEOUT_MS] / 1000,
+        retries=config[connection.RETRIES],
+        backoff=retry_backoff(config, chance),
     )

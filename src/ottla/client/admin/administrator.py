@@ -1,0 +1,107 @@
+"""The administrator: asks and changes what a cluster is made of.
+
+Invariant: a call ends within its timeout, `default.api.timeout.ms` if it names none, with what it
+was made for or with a RequestError. A call about one thing raises its error; one about many
+returns what became of each. What a broker does not offer is NotSupported. Leaving the
+administrator's context leaves nothing behind.
+
+The path of a call: it becomes a question (the module of its noun), which is led to the brokers that
+can answer (`routes.py`) and asked until they have (`asking.py`).
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Self
+
+from ottla.client.admin.asking import Asking
+from ottla.client.admin.cluster import ClusterCalls
+from ottla.client.admin.configs import ConfigCalls
+from ottla.client.admin.group_offsets import GroupOffsetCalls
+from ottla.client.admin.groups import GroupCalls
+from ottla.client.admin.topics import TopicCalls
+from ottla.client.connections import Connections
+from ottla.client.coordinators import Coordinators
+from ottla.client.metadata import Metadata
+from ottla.client.options import connection_rules, metadata_rules, patience, retry_backoff
+from ottla.clock import Clock, SystemClock
+from ottla.settings import connection
+from ottla.settings.admin import ADMIN
+from ottla.settings.config import Config
+from ottla.settings.resolution import client_config
+from ottla.transport.network import Connector, TcpNetwork
+
+
+class Admin(
+    TopicCalls,
+    ConfigCalls,
+    GroupCalls,
+    GroupOffsetCalls,
+    ClusterCalls,
+):
+    """Administers a cluster; `async with` starts it and ends it."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        *,
+        network: Connector | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        random_bytes: Callable[[int], bytes] | None = None,
+        **arguments: object,
+    ) -> None:
+        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`."""
+        self._config = client_config(ADMIN, settings, **arguments)
+        self._network = network or TcpNetwork()
+        self._clock = clock or SystemClock()
+        self._chance = chance or random.random
+        self._random_bytes = random_bytes or os.urandom
+        self._running: _Running | None = None
+
+    async def __aenter__(self) -> Self:
+        assert self._running is None, "an administrator is started once"
+        self._running = _Running(self._config, self._network, self._clock, self._chance)
+        self._started = self._running.asking
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End: calls that are under way fail."""
+        running, self._running, self._started = self._running, None, None
+        if running is not None:
+            await running.close()
+
+
+class _Running:
+    """The parts of an administrator that runs."""
+
+    def __init__(
+        self, config: Config, network: Connector, clock: Clock, chance: Callable[[], float]
+    ) -> None:
+        self._connections = Connections(connection_rules(config, chance), network, clock, chance)
+        metadata = Metadata(
+            self._connections, metadata_rules(config, chance), clock, changed=lambda: None
+        )
+        coordinators = Coordinators(
+            metadata,
+            self._connections,
+            clock,
+            retry_backoff(config, chance),
+            config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        )
+        self.asking = Asking(
+            metadata, self._connections, coordinators, clock, patience(config, chance)
+        )
+        self._learning = asyncio.get_running_loop().create_task(metadata.run())
+
+    async def close(self) -> None:
+        self._learning.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._learning
+        await self._connections.close()

@@ -1,0 +1,329 @@
+"""Asking: a question about many things goes to the brokers that can answer, until all have.
+
+Invariant: each thing ends with a value or an error, whatever happens to the others. What passes is
+asked again after a pause, of whoever is to be asked then, until the call's deadline; the error at
+the deadline is the last one that was told. No wait is longer than what is left of the call.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ottla.client.admin.outcomes import Listing, Outcomes
+from ottla.client.admin.routes import (
+    Route,
+    ToAny,
+    ToBroker,
+    ToCoordinator,
+    ToLeaders,
+    Whom,
+    to_controller,
+)
+from ottla.client.cluster_view import BrokerView
+from ottla.client.connections import Connections
+from ottla.client.coordinators import CoordinatorKind, Coordinators
+from ottla.client.metadata import Metadata
+from ottla.client.patience import Patience
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId
+from ottla.protocol.message import Message
+from ottla.protocol.schema import VERSION_MAX
+from ottla.protocol.writer import Unwritable
+from ottla.transport.channel import Channel, Disconnected, NotSupported, TimedOut
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+UNSURE: Final = "an earlier try of this call got no answer, and may have been carried out"
+
+
+class Terms(NamedTuple):
+    """On what terms a request is written."""
+
+    version: int
+    timeout_ms: int
+    """What the broker may take for it."""
+
+
+@dataclass(frozen=True)  # slots and type arguments do not go together before Python 3.12
+class Question(Generic[K, M, V]):
+    """How things are asked about, and how the answer is read.
+
+    A read that raises a RequestError refuses all that was asked for in the request.
+    """
+
+    request: Callable[[Sequence[K], Terms], Message]
+    answer: type[M]
+    read: Callable[[Sequence[K], M], Mapping[K, V | RequestError]]
+    since: int = 0
+    """The first version that can carry it."""
+
+    newest: int = VERSION_MAX
+    """The last version that it is written in."""
+
+    batched_since: int = 0
+    """The first version with many things in a request; before, each has its own."""
+
+
+class Asking:
+    """Who asks."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: Connections,
+        coordinators: Coordinators,
+        clock: Clock,
+        patience: Patience,
+    ) -> None:
+        self._metadata = metadata
+        self._connections = connections
+        self._coordinators = coordinators
+        self._clock = clock
+        self._patience = patience
+
+    # Whom.
+
+    @property
+    def to_any(self) -> ToAny:
+        """Any broker."""
+        return ToAny()
+
+    @property
+    def to_controller(self) -> ToBroker[object]:
+        """The controller."""
+        return to_controller(self._metadata)
+
+    def to_broker(self, broker_id: Callable[[K], int | None]) -> ToBroker[K]:
+        """The broker that a thing names, or any if it names none."""
+
+        def whom(key: K, _: object) -> BrokerId | None:
+            number = broker_id(key)
+            return None if number is None else BrokerId(number)
+
+        return ToBroker(self._metadata, whom)
+
+    @property
+    def to_brokers(self) -> ToBroker[int]:
+        """The brokers that are asked about themselves."""
+        return ToBroker(self._metadata, lambda number, _: BrokerId(number))
+
+    def to_coordinator(self, kind: CoordinatorKind) -> ToCoordinator:
+        """The coordinator of a group or a transactional id."""
+        return ToCoordinator(self._coordinators, kind)
+
+    @property
+    def to_leaders(self) -> ToLeaders:
+        """The leaders of partitions."""
+        return ToLeaders(self._metadata)
+
+    # How long.
+
+    def deadline_s(self, timeout_s: float | None) -> float:
+        """When a call that begins now ends."""
+        limit_s = self._patience.call_timeout_s if timeout_s is None else timeout_s
+        return self._clock.elapsed_s() + limit_s
+
+    def left_s(self, deadline_s: float) -> float:
+        """How long a call may still take."""
+        return max(0.0, deadline_s - self._clock.elapsed_s())
+
+    # What.
+
+    async def many(
+        self,
+        route: Route[K],
+        keys: Iterable[K],
+        question: Question[K, M, V],
+        timeout_s: float | None = None,
+    ) -> Outcomes[K, V]:
+        """Ask about things by their keys; each has its own outcome."""
+        deadline_s = self.deadline_s(timeout_s)
+        wanted = [*dict.fromkeys(keys)]
+        told: dict[K, V | RequestError] = {}
+        unsure: set[K] = set()
+        left: list[K] = wanted
+        tries = 0
+        while left:
+            tries += 1
+            told |= await self._round(route, left, question, deadline_s, unsure)
+            left = [key for key in left if _again(route, told[key], tries)]
+            pause_s = self._patience.backoff.pause_s(tries)
+            if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
+                break
+            for key in left:
+                route.wrong(key)
+            if left:
+                await self._clock.sleep(pause_s)
+        for error in {id(told[key]): told[key] for key in unsure}.values():
+            if isinstance(error, RequestError) and not isinstance(error, Disconnected | TimedOut):
+                error.add_note(UNSURE)
+        return Outcomes({key: told[key] for key in wanted})
+
+    async def one(
+        self,
+        route: Route[None],
+        request: Callable[[Terms], Message],
+        answer: type[M],
+        read: Callable[[M], V],
+        timeout_s: float | None = None,
+        *,
+        since: int = 0,
+    ) -> V:
+        """Ask one question as a whole; what is wrong is raised."""
+        question = Question[None, M, V](
+            request=lambda _, terms: request(terms),
+            answer=answer,
+            read=lambda _, message: {None: read(message)},
+            since=since,
+        )
+        return (await self.many(route, (None,), question, timeout_s))[None]
+
+    async def listing(
+        self,
+        request: Callable[[Terms], Message],
+        answer: type[M],
+        read: Callable[[M], tuple[T, ...]],
+        timeout_s: float | None = None,
+        *,
+        since: int = 0,
+    ) -> Listing[T]:
+        """Ask every broker for what it has."""
+        deadline_s = self.deadline_s(timeout_s)
+        brokers = await self.brokers(self.left_s(deadline_s))
+        question = Question[int, M, tuple[T, ...]](
+            request=lambda _, terms: request(terms),
+            answer=answer,
+            read=lambda keys, message: {key: read(message) for key in keys},
+            since=since,
+        )
+        told = await self.many(self.to_brokers, brokers, question, self.left_s(deadline_s))
+        found = (one for ones in told.succeeded.values() for one in ones)
+        return Listing(tuple(found), told.failed)
+
+    async def brokers(self, timeout_s: float) -> tuple[int, ...]:
+        """The ids of all brokers that live."""
+        view = await self._metadata.refreshed(timeout_s)
+        return tuple(sorted(view.brokers))
+
+    async def _round(
+        self,
+        route: Route[K],
+        keys: Sequence[K],
+        question: Question[K, M, V],
+        deadline_s: float,
+        unsure: set[K],
+    ) -> dict[K, V | RequestError]:
+        """Ask once about all that is left, all brokers at the same time."""
+        try:
+            whom = await route.brokers(keys, self.left_s(deadline_s))
+        except RequestError as error:
+            return dict.fromkeys(keys, error)
+        errors, groups = _grouped(keys, whom)
+        told: dict[K, V | RequestError] = {**errors}
+        async with asyncio.TaskGroup() as group:
+            asked = [
+                group.create_task(self._ask(broker, ones, question, deadline_s, unsure))
+                for broker, ones in groups.items()
+            ]
+        for task in asked:
+            told |= task.result()
+        return told
+
+    async def _ask(
+        self,
+        broker: BrokerView | None,
+        keys: list[K],
+        question: Question[K, M, V],
+        deadline_s: float,
+        unsure: set[K],
+    ) -> dict[K, V | RequestError]:
+        """Ask one broker once."""
+        is_sent = False
+        whom = str(broker or "any broker")
+        try:
+            async with asyncio.timeout(self.left_s(deadline_s)):
+                channel = await self._channel(broker)
+                whom = channel.address
+                terms = self._terms(channel, question, deadline_s)
+                is_batched = terms.version >= question.batched_since
+                parts = [keys] if is_batched else [[key] for key in keys]
+                answers = [
+                    channel.send(
+                        question.request(part, terms),
+                        self._patience.request_timeout_s,
+                        version=terms.version,
+                    )
+                    for part in parts
+                ]
+                is_sent = True
+                messages = await asyncio.gather(*answers)
+        except TimeoutError:
+            failure: RequestError = self._metadata.failure or TimedOut(f"{whom}: no answer in time")
+        except Unwritable as error:
+            failure = RequestError(ErrorCode.INVALID_REQUEST, f"{whom} cannot be asked: {error}")
+        except RequestError as error:
+            failure = error
+        else:
+            told: dict[K, V | RequestError] = {}
+            for part, message in zip(parts, messages, strict=True):
+                told |= _read(question, part, message, whom)
+            return told
+        if is_sent and isinstance(failure, Disconnected | TimedOut):
+            unsure.update(keys)
+        return dict.fromkeys(keys, failure)
+
+    async def _channel(self, broker: BrokerView | None) -> Channel:
+        if broker is None:
+            return await self._metadata.any_channel()
+        return await self._connections.to(broker)
+
+    def _terms(self, channel: Channel, question: Question[K, M, V], deadline_s: float) -> Terms:
+        api = question.answer.API
+        assert api is not None
+        version = min(channel.version(api), question.newest)
+        oldest = channel.versions[api.key].low
+        if version < max(question.since, oldest):
+            raise NotSupported(
+                f"{api.name} as it is asked for needs version {question.since} or later; "
+                f"the broker at {channel.address} has {channel.versions[api.key]}"
+            )
+        timeout_s = min(self._patience.request_timeout_s, self.left_s(deadline_s))
+        return Terms(version, int(timeout_s * 1000))
+
+
+def _again(route: Route[K], told: object, tries: int) -> bool:
+    return isinstance(told, RequestError) and route.passes(told, tries)
+
+
+def _read(
+    question: Question[K, M, V], keys: Sequence[K], message: Message, whom: str
+) -> dict[K, V | RequestError]:
+    assert isinstance(message, question.answer)
+    try:
+        told = question.read(keys, message)
+    except RequestError as error:
+        return dict.fromkeys(keys, error)
+    return {key: told[key] if key in told else _silent(whom, key) for key in keys}
+
+
+def _silent(whom: str, key: object) -> RequestError:
+    return RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{whom} said nothing of {key}")
+
+
+def _grouped(
+    keys: Sequence[K], whom: Sequence[Whom]
+) -> tuple[dict[K, RequestError], dict[BrokerView | None, list[K]]]:
+    """What has an error already, and who is asked about the rest."""
+    errors: dict[K, RequestError] = {}
+    groups: dict[BrokerView | None, list[K]] = {}
+    for key, broker in zip(keys, whom, strict=True):
+        if isinstance(broker, RequestError):
+            errors[key] = broker
+        else:
+            groups.setdefault(broker, []).append(key)
+    return errors, groups

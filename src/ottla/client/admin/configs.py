@@ -1,0 +1,351 @@
+"""Settings of topics, brokers, groups and client metrics: described, changed, listed.
+
+Invariant: a change names what it does to each setting; a setting that is not named stays.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ottla.client.admin.asking import Question
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.outcomes import Outcomes, check, refused
+from ottla.client.admin.routes import ToBroker
+from ottla.errors import RequestError
+from ottla.protocol.messages.alter_configs import AlterableConfig as Replacement
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_KINDS_SINCE: Final = 1  # the version of ListConfigResources that tells more than client metrics
+_DOCUMENTATION_SINCE: Final = 3
+
+
+class ConfigKind(IntEnum):
+    """What has settings; the number is the wire's."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConfigKind":
+        return cls.UNKNOWN
+
+
+class ConfigSource(IntEnum):
+    """Where a value is from; the number is the wire's."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    FILE = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConfigSource":
+        return cls.UNKNOWN
+
+
+class ConfigType(IntEnum):
+    """What kind of value a setting has; the number is the wire's."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConfigType":
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """Something that has settings."""
+
+    kind: ConfigKind
+    name: str
+
+    def __post_init__(self) -> None:
+        is_broker = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
+        if is_broker and self.name and not self.name.isdecimal():
+            raise ValueError(f"a broker is named by its number, not {self.name!r}")
+
+    @classmethod
+    def topic(cls, name: str) -> "ConfigResource":
+        """A topic."""
+        return cls(ConfigKind.TOPIC, name)
+
+    @classmethod
+    def broker(cls, broker_id: int | None) -> "ConfigResource":
+        """One broker, or with None what all of them share."""
+        return cls(ConfigKind.BROKER, "" if broker_id is None else str(broker_id))
+
+    @classmethod
+    def broker_logger(cls, broker_id: int) -> "ConfigResource":
+        """The loggers of a broker, whose settings are their levels."""
+        return cls(ConfigKind.BROKER_LOGGER, str(broker_id))
+
+    @classmethod
+    def group(cls, name: str) -> "ConfigResource":
+        """A group."""
+        return cls(ConfigKind.GROUP, name)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> "ConfigResource":
+        """A subscription to the metrics of clients."""
+        return cls(ConfigKind.CLIENT_METRICS, name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower()} {self.name or 'defaults'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A place where a value may be given, in the order in which they count."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A setting and its value."""
+
+    name: str
+    value: str | None
+    """None for a secret, too."""
+
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: ConfigType
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody gave it."""
+        return self.source is ConfigSource.DEFAULT
+
+
+class ConfigAction(IntEnum):
+    """What is done to a setting; the number is the wire's."""
+
+    SET = 0
+    UNSET = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A change of one setting; APPEND and SUBTRACT are for settings that are lists."""
+
+    name: str
+    value: str | None
+    action: ConfigAction = ConfigAction.SET
+
+
+class ConfigCalls(Calls):
+    """The calls on settings."""
+
+    async def describe_configs(
+        self,
+        resources: ConfigResource | Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[ConfigResource, Mapping[str, ConfigEntry]]:
+        """The settings of each resource, all of them or those that are named."""
+        keys = None if names is None else [*names]
+        wanted = [resources] if isinstance(resources, ConfigResource) else [*resources]
+        question = Question[ConfigResource, DescribeConfigsResponse, Mapping[str, ConfigEntry]](
+            request=lambda ones, _: DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=one.kind, resource_name=one.name, configuration_keys=keys
+                    )
+                    for one in ones
+                ],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            ),
+            answer=DescribeConfigsResponse,
+            read=lambda _, answer: described(answer),
+            since=_DOCUMENTATION_SINCE if include_documentation else 0,
+        )
+        return await self._asking.many(self._to_owner, wanted, question, timeout_s)
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None] | Sequence[ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[ConfigResource, None]:
+        """Change single settings: {name: value}, where None unsets, or a list of changes."""
+        listed = {resource: _changes(ones) for resource, ones in changes.items()}
+        question = Question(
+            request=lambda ones, _: IncrementalAlterConfigsRequest(
+                resources=[_altered(one, listed[one]) for one in ones],
+                validate_only=validate_only,
+            ),
+            answer=IncrementalAlterConfigsResponse,
+            read=lambda _, answer: _altered_outcomes(answer),
+        )
+        return await self._asking.many(self._to_owner, listed, question, timeout_s)
+
+    async def replace_configs(
+        self,
+        configs: Mapping[ConfigResource, Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[ConfigResource, None]:
+        """Let resources have these settings and no others: what is not named is unset."""
+        question = Question(
+            request=lambda ones, _: AlterConfigsRequest(
+                resources=[_replaced(one, configs[one]) for one in ones],
+                validate_only=validate_only,
+            ),
+            answer=AlterConfigsResponse,
+            read=lambda _, answer: _altered_outcomes(answer),
+        )
+        return await self._asking.many(self._to_owner, configs, question, timeout_s)
+
+    async def list_config_resources(
+        self, kinds: Iterable[ConfigKind] = (), *, timeout_s: float | None = None
+    ) -> tuple[ConfigResource, ...]:
+        """All that has settings, or what is of some kinds."""
+        wanted = [int(kind) for kind in kinds]
+        only_metrics = wanted == [ConfigKind.CLIENT_METRICS]
+        return await self._asking.one(
+            self._asking.to_any,
+            lambda terms: ListConfigResourcesRequest(
+                resource_types=wanted if terms.version >= _KINDS_SINCE else ()
+            ),
+            ListConfigResourcesResponse,
+            resources_listed,
+            timeout_s,
+            since=0 if only_metrics else _KINDS_SINCE,
+        )
+
+    @property
+    def _to_owner(self) -> ToBroker[ConfigResource]:
+        """A broker tells of itself; of the rest any does."""
+        return self._asking.to_broker(_owner)
+
+
+def _owner(resource: ConfigResource) -> int | None:
+    is_broker = resource.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
+    return int(resource.name) if is_broker and resource.name else None
+
+
+def described(
+    answer: DescribeConfigsResponse,
+) -> dict[ConfigResource, Mapping[str, ConfigEntry] | RequestError]:
+    """The settings of each resource."""
+    told: dict[ConfigResource, Mapping[str, ConfigEntry] | RequestError] = {}
+    for one in answer.results:
+        resource = ConfigResource(ConfigKind(one.resource_type), one.resource_name)
+        error = refused(one.error_code, resource, one.error_message)
+        told[resource] = error or {entry.name: _entry(entry) for entry in one.configs}
+    return told
+
+
+def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        told.name,
+        told.value,
+        ConfigSource(told.config_source),
+        told.read_only,
+        told.is_sensitive,
+        ConfigType(told.config_type),
+        tuple(
+            ConfigSynonym(one.name, one.value, ConfigSource(one.source)) for one in told.synonyms
+        ),
+        told.documentation or None,
+    )
+
+
+def _changes(
+    given: Mapping[str, str | None] | Sequence[ConfigChange],
+) -> list[ConfigChange]:
+    if not isinstance(given, Mapping):
+        return [*given]
+    return [
+        ConfigChange(name, value, ConfigAction.UNSET if value is None else ConfigAction.SET)
+        for name, value in given.items()
+    ]
+
+
+def _altered(resource: ConfigResource, changes: Sequence[ConfigChange]) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        resource_type=resource.kind,
+        resource_name=resource.name,
+        configs=[
+            AlterableConfig(name=one.name, config_operation=one.action, value=one.value)
+            for one in changes
+        ],
+    )
+
+
+def _replaced(resource: ConfigResource, config: Mapping[str, str]) -> ReplacedResource:
+    return ReplacedResource(
+        resource_type=resource.kind,
+        resource_name=resource.name,
+        configs=[Replacement(name=name, value=value) for name, value in config.items()],
+    )
+
+
+def _altered_outcomes(
+    answer: IncrementalAlterConfigsResponse | AlterConfigsResponse,
+) -> dict[ConfigResource, RequestError | None]:
+    told: dict[ConfigResource, RequestError | None] = {}
+    for one in answer.responses:
+        resource = ConfigResource(ConfigKind(one.resource_type), one.resource_name)
+        told[resource] = refused(one.error_code, resource, one.error_message)
+    return told
+
+
+def resources_listed(answer: ListConfigResourcesResponse) -> tuple[ConfigResource, ...]:
+    """All of them."""
+    check(answer.error_code, "resources with settings")
+    return tuple(
+        ConfigResource(ConfigKind(one.resource_type), one.resource_name)
+        for one in answer.config_resources
+    )

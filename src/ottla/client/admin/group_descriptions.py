@@ -1,0 +1,174 @@
+"""Descriptions of groups, out of the requests that tell of them.
+
+Invariant: what members tell each other is read only where it is a consumer's; whatever cannot be
+read is kept as bytes, and is no failure.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.client.admin.operations import Operation, operations
+from ottla.client.admin.outcomes import refused
+from ottla.client.admin.partitions import Partition, partition
+from ottla.errors import ErrorCode, ProtocolViolation, RequestError
+from ottla.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    decode_embedded,
+)
+from ottla.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    Member,
+)
+from ottla.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+CONSUMER: Final = "consumer"
+"""The protocol of groups whose members are consumers."""
+
+_DEAD: Final = "Dead"  # so say brokers before 3.9 of a group that does not exist
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[Partition, ...]
+    target_assignment: tuple[Partition, ...] | None = None
+    """What it is to have; only groups of the new protocol tell."""
+
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    rack: str | None = None
+    epoch: int | None = None
+    metadata: bytes = b""
+    """As a classic member sent it; of another protocol than a consumer's nobody else can read."""
+
+    assignment_data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members."""
+
+    id: str
+    type: str
+    """"classic" or "consumer", which is the new protocol (KIP-848)."""
+
+    state: str
+    protocol_type: str
+    assignor: str
+    """How partitions are shared out; "" while the group has not agreed."""
+
+    members: tuple[MemberDescription, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    operations: frozenset[Operation] | None = None
+    """What the caller may do with it; None when nobody asked."""
+
+
+def consumer_described(
+    answer: ConsumerGroupDescribeResponse,
+) -> dict[str, GroupDescription | RequestError]:
+    """Groups of the new protocol."""
+    return {
+        one.group_id: refused(one.error_code, one.group_id, one.error_message)
+        or GroupDescription(
+            id=one.group_id,
+            type="consumer",
+            state=one.group_state,
+            protocol_type=CONSUMER,
+            assignor=one.assignor_name,
+            members=tuple(map(_consumer, one.members)),
+            epoch=one.group_epoch,
+            assignment_epoch=one.assignment_epoch,
+            operations=operations(one.authorized_operations),
+        )
+        for one in answer.groups
+    }
+
+
+def _consumer(told: Member) -> MemberDescription:
+    return MemberDescription(
+        id=told.member_id,
+        instance_id=told.instance_id,
+        client_id=told.client_id,
+        host=told.client_host,
+        assignment=_assigned(told.assignment),
+        target_assignment=_assigned(told.target_assignment),
+        topics=tuple(sorted(told.subscribed_topic_names)),
+        topic_pattern=told.subscribed_topic_regex or None,
+        rack=told.rack_id,
+        epoch=told.member_epoch,
+    )
+
+
+def _assigned(told: Assignment) -> tuple[Partition, ...]:
+    return in_order((one.topic_name, one.partitions) for one in told.topic_partitions)
+
+
+def in_order(topics: Iterable[tuple[str, Iterable[int]]]) -> tuple[Partition, ...]:
+    """The partitions of topics, in order."""
+    return tuple(sorted(partition(name, index) for name, ones in topics for index in ones))
+
+
+def classic_described(
+    answer: DescribeGroupsResponse,
+) -> dict[str, GroupDescription | RequestError]:
+    """Classic groups."""
+    return {one.group_id: _classic(one) for one in answer.groups}
+
+
+def _classic(told: DescribedGroup) -> GroupDescription | RequestError:
+    error = refused(told.error_code, told.group_id, told.error_message)
+    if error is None and told.group_state == _DEAD:
+        error = refused(ErrorCode.GROUP_ID_NOT_FOUND, told.group_id)
+    return error or GroupDescription(
+        id=told.group_id,
+        type="classic",
+        state=told.group_state,
+        protocol_type=told.protocol_type,
+        assignor=told.protocol_data,
+        members=tuple(
+            _member(one, is_consumer=told.protocol_type == CONSUMER) for one in told.members
+        ),
+        operations=operations(told.authorized_operations),
+    )
+
+
+def _member(told: DescribedGroupMember, *, is_consumer: bool) -> MemberDescription:
+    topics: tuple[str, ...] = ()
+    assignment: tuple[Partition, ...] = ()
+    if is_consumer:
+        try:
+            if told.member_metadata:
+                subscription = decode_embedded(
+                    ConsumerProtocolSubscription, told.member_metadata, 0
+                )
+                topics = tuple(sorted(subscription.topics))
+            if told.member_assignment:
+                assigned = decode_embedded(ConsumerProtocolAssignment, told.member_assignment, 0)
+                assignment = in_order(
+                    (one.topic, one.partitions) for one in assigned.assigned_partitions
+                )
+        except ProtocolViolation:
+            pass  # its bytes are there
+    return MemberDescription(
+        id=told.member_id,
+        instance_id=told.group_instance_id,
+        client_id=told.client_id,
+        host=told.client_host,
+        assignment=assignment,
+        topics=topics,
+        metadata=told.member_metadata,
+        assignment_data=told.member_assignment,
+    )

@@ -1,0 +1,212 @@
+"""Groups: listed, described, deleted, and rid of members.
+
+Invariant: a group is described alike whichever protocol its members speak; one that does not exist
+is an error, of every broker.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.client.admin.asking import Question
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.group_descriptions import (
+    GroupDescription,
+    classic_described,
+    consumer_described,
+)
+from ottla.client.admin.outcomes import Listing, Outcomes, check, refused
+from ottla.client.admin.partitions import names
+from ottla.client.admin.routes import ToCoordinator
+from ottla.client.coordinators import CoordinatorKind
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+_STATES_SINCE: Final = 4  # the versions of ListGroups with filters
+_TYPES_SINCE: Final = 5
+_OPERATIONS_SINCE: Final = 3  # of DescribeGroups
+_MEMBERS_SINCE: Final = 3  # of LeaveGroup, from when others than oneself may leave
+
+# Not a group of the new protocol, or a broker that has none: it may be a classic one.
+_NOT_NEW: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group that there is."""
+
+    id: str
+    protocol_type: str
+    """"consumer" for consumers, "" for a group that only commits offsets."""
+
+    state: str | None
+    """None when the broker does not tell."""
+
+    type: str | None
+    """"classic", "consumer", "share" or "streams"; None when the broker does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a classic group, by its id or, if it is static, by its instance id."""
+
+    id: str = ""
+    instance_id: str | None = None
+
+
+class GroupCalls(Calls):
+    """The calls on groups."""
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+        timeout_s: float | None = None,
+    ) -> Listing[ListedGroup]:
+        """All groups, or those in some states ("Stable") and of some types ("consumer")."""
+        wanted, kinds = [*states], [*types]
+        return await self._asking.listing(
+            lambda _: ListGroupsRequest(states_filter=wanted, types_filter=kinds),
+            ListGroupsResponse,
+            listed,
+            timeout_s,
+            since=_TYPES_SINCE if kinds else _STATES_SINCE if wanted else 0,
+        )
+
+    async def describe_groups(
+        self,
+        groups: str | Iterable[str],
+        *,
+        include_operations: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[str, GroupDescription]:
+        """Groups of consumers and other classic groups, with their members."""
+        asking = self._asking
+        deadline_s = asking.deadline_s(timeout_s)
+        wanted = names(groups)
+        new = Question[str, ConsumerGroupDescribeResponse, GroupDescription](
+            request=lambda ids, _: ConsumerGroupDescribeRequest(
+                group_ids=ids, include_authorized_operations=include_operations
+            ),
+            answer=ConsumerGroupDescribeResponse,
+            read=lambda _, answer: consumer_described(answer),
+        )
+        told = await asking.many(self._to_group, wanted, new, asking.left_s(deadline_s))
+        maybe = [group for group, error in told.failed.items() if error.code in _NOT_NEW]
+        classic = Question[str, DescribeGroupsResponse, GroupDescription](
+            request=lambda ids, terms: DescribeGroupsRequest(
+                groups=ids,
+                include_authorized_operations=include_operations
+                and terms.version >= _OPERATIONS_SINCE,
+            ),
+            answer=DescribeGroupsResponse,
+            read=lambda _, answer: classic_described(answer),
+        )
+        rest = await asking.many(self._to_group, maybe, classic, asking.left_s(deadline_s))
+        all_told = {**told.failed, **told.succeeded, **rest.failed, **rest.succeeded}
+        return Outcomes({group: all_told[group] for group in wanted})
+
+    async def describe_group(
+        self, group: str, *, timeout_s: float | None = None
+    ) -> GroupDescription:
+        """One group with its members."""
+        return (await self.describe_groups(group, timeout_s=timeout_s))[group]
+
+    async def delete_groups(
+        self, groups: str | Iterable[str], *, timeout_s: float | None = None
+    ) -> Outcomes[str, None]:
+        """Delete groups without members, and the offsets they committed."""
+        question = Question(
+            request=lambda ids, _: DeleteGroupsRequest(groups_names=ids),
+            answer=DeleteGroupsResponse,
+            read=lambda _, answer: {
+                one.group_id: refused(one.error_code, one.group_id) for one in answer.results
+            },
+        )
+        return await self._asking.many(self._to_group, names(groups), question, timeout_s)
+
+    async def remove_group_members(
+        self,
+        group: str,
+        members: Iterable[GroupMember] | None = None,
+        *,
+        reason: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Outcomes[GroupMember, None]:
+        """Let members leave a classic group; all of them if none are named."""
+        asking = self._asking
+        deadline_s = asking.deadline_s(timeout_s)
+        if members is None:
+            found = await self.describe_group(group, timeout_s=asking.left_s(deadline_s))
+            members = [GroupMember(one.id, one.instance_id) for one in found.members]
+        leaving = [*dict.fromkeys(members)]
+        if not leaving:
+            return Outcomes[GroupMember, None]({})
+        question = Question[str, LeaveGroupResponse, Mapping[GroupMember, RequestError | None]](
+            request=lambda _, __: leave_request(group, leaving, reason),
+            answer=LeaveGroupResponse,
+            read=lambda _, answer: {group: left(group, leaving, answer)},
+            since=_MEMBERS_SINCE,
+        )
+        told = await asking.many(self._to_group, (group,), question, asking.left_s(deadline_s))
+        return Outcomes(told[group])
+
+    @property
+    def _to_group(self) -> ToCoordinator:
+        return self._asking.to_coordinator(CoordinatorKind.GROUP)
+
+
+def listed(answer: ListGroupsResponse) -> tuple[ListedGroup, ...]:
+    """The groups of one broker."""
+    check(answer.error_code, "groups")
+    return tuple(
+        ListedGroup(
+            one.group_id, one.protocol_type, one.group_state or None, one.group_type or None
+        )
+        for one in answer.groups
+    )
+
+
+def leave_request(
+    group: str, members: Iterable[GroupMember], reason: str | None
+) -> LeaveGroupRequest:
+    """The request by which members leave."""
+    return LeaveGroupRequest(
+        group_id=group,
+        members=[
+            # Of a static member the broker looks up the id, which changes when it restarts.
+            MemberIdentity(
+                member_id="" if one.instance_id is not None else one.id,
+                group_instance_id=one.instance_id,
+                reason=reason,
+            )
+            for one in members
+        ],
+    )
+
+
+def left(
+    group: str, members: Sequence[GroupMember], answer: LeaveGroupResponse
+) -> dict[GroupMember, RequestError | None]:
+    """What became of each member."""
+    check(answer.error_code, group)
+    told = {
+        one.group_instance_id or one.member_id: refused(
+            one.error_code, f"{group}, {one.group_instance_id or one.member_id}"
+        )
+        for one in answer.members
+    }
+    silent = RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{group}: a member was not mentioned")
+    return {one: told.get(one.instance_id or one.id, silent) for one in members}

@@ -1,0 +1,178 @@
+"""Descriptions of topics, out of the two requests that tell of them.
+
+Invariant: a topic that comes in several pages is described once, with the partitions of all pages
+in the order of their numbers.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ottla.client.admin.operations import Operation, operations
+from ottla.client.admin.outcomes import or_none, refused
+from ottla.errors import RequestError
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTopic:
+    """A topic that there is."""
+
+    name: str
+    id: Uuid | None
+    partitions: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition and the brokers that have it."""
+
+    index: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+    eligible_leaders: tuple[int, ...] | None = None
+    """Out of sync, but safe to elect (KIP-966); None when the broker does not tell."""
+
+    last_known_leaders: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its partitions."""
+
+    name: str
+    id: Uuid | None
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    operations: frozenset[Operation] | None = None
+    """What the caller may do with it; None when nobody asked or the broker does not tell."""
+
+
+def page_request(topics: Iterable[str], cursor: Cursor | None) -> DescribeTopicPartitionsRequest:
+    """Ask for topics from where a cursor stands."""
+    return DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in sorted(topics)], cursor=cursor
+    )
+
+
+def paged(
+    pages: Iterable[DescribeTopicPartitionsResponse],
+) -> dict[str, TopicDescription | RequestError]:
+    """The topics of all pages."""
+    firsts: dict[str, DescribeTopicPartitionsResponseTopic] = {}
+    partitions: dict[str, list[PartitionDescription]] = {}
+    for page in pages:
+        for topic in page.topics:
+            name = topic.name or ""
+            firsts.setdefault(name, topic)
+            partitions.setdefault(name, []).extend(map(_paged_partition, topic.partitions))
+    return {
+        name: refused(first.error_code, name)
+        or TopicDescription(
+            name,
+            topic_id(first.topic_id),
+            first.is_internal,
+            tuple(sorted(partitions[name], key=lambda one: one.index)),
+            operations(first.topic_authorized_operations),
+        )
+        for name, first in firsts.items()
+    }
+
+
+def metadata_request(
+    topics: Sequence[str | Uuid], version: int, *, include_operations: bool
+) -> MetadataRequest:
+    """Ask for topics by name or id."""
+    return MetadataRequest(
+        topics=[
+            MetadataRequestTopic(name=None, topic_id=key)
+            if isinstance(key, Uuid)
+            else MetadataRequestTopic(name=key)
+            for key in topics
+        ],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=include_operations and version >= 8,
+    )
+
+
+def described(
+    keys: Iterable[str | Uuid], answer: MetadataResponse
+) -> dict[str | Uuid, TopicDescription | RequestError]:
+    """The topics that were asked for, by how they were asked for."""
+    told: dict[str | Uuid, TopicDescription | RequestError] = {}
+    wanted = {*keys}
+    for topic in answer.topics:
+        by_id = topic.topic_id in wanted
+        key = topic.topic_id if by_id else topic.name or ""
+        told[key] = refused(topic.error_code, key) or _description(topic)
+    return told
+
+
+def listed(answer: MetadataResponse, *, include_internal: bool) -> dict[str, ListedTopic]:
+    """All topics, by name."""
+    return {
+        topic.name: ListedTopic(
+            topic.name, topic_id(topic.topic_id), len(topic.partitions), topic.is_internal
+        )
+        for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
+        if topic.name is not None and (include_internal or not topic.is_internal)
+    }
+
+
+def topic_id(told: Uuid) -> Uuid | None:
+    """An id from the wire, where zero stands for none."""
+    return None if told == ZERO_UUID else told
+
+
+def _description(topic: MetadataResponseTopic) -> TopicDescription:
+    partitions = sorted(map(_partition, topic.partitions), key=lambda one: one.index)
+    return TopicDescription(
+        topic.name or "",
+        topic_id(topic.topic_id),
+        topic.is_internal,
+        tuple(partitions),
+        operations(topic.topic_authorized_operations),
+    )
+
+
+def _partition(told: MetadataResponsePartition) -> PartitionDescription:
+    return PartitionDescription(
+        told.partition_index,
+        or_none(told.leader_id),
+        or_none(told.leader_epoch),
+        tuple(told.replica_nodes),
+        tuple(told.isr_nodes),
+        tuple(told.offline_replicas),
+    )
+
+
+def _paged_partition(told: DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
+    eligible, last_known = told.eligible_leader_replicas, told.last_known_elr
+    return PartitionDescription(
+        told.partition_index,
+        or_none(told.leader_id),
+        or_none(told.leader_epoch),
+        tuple(told.replica_nodes),
+        tuple(told.isr_nodes),
+        tuple(told.offline_replicas),
+        None if eligible is None else tuple(eligible),
+        None if last_known is None else tuple(last_known),
+    )

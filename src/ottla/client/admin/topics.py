@@ -1,0 +1,330 @@
+"""Topics: made, deleted, listed, described, and given more partitions.
+
+Invariant: a topic is named in its outcome as it was named in the call, by name or by id.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.client.admin.asking import Question, Terms
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.outcomes import Outcomes, or_none, refused
+from ottla.client.admin.topic_descriptions import (
+    ListedTopic,
+    TopicDescription,
+    described,
+    listed,
+    metadata_request,
+    page_request,
+    paged,
+    topic_id,
+)
+from ottla.errors import RequestError
+from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.transport.channel import NotSupported
+
+_DEFAULTS_SINCE: Final = 4  # the version of CreateTopics in which a broker may choose
+_IDS_SINCE: Final = 6  # the version of DeleteTopics with ids
+_NOT_CREATING: Final = 4  # the version of Metadata that can be asked not to make topics
+_DESCRIBED_BY_ID: Final = 12  # and the one that is asked by id
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made; what is None the broker chooses."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    replicas: Mapping[int, Sequence[int]] | None = None
+    """The brokers of each partition, instead of the two numbers; the first is preferred."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was made, as far as the broker tells."""
+
+    name: str
+    id: Uuid | None
+    partitions: int | None
+    replication_factor: int | None
+    config: Mapping[str, str | None] | None
+    """None when the caller may not see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic is to have, and which brokers have the new ones."""
+
+    total: int
+    replicas: Sequence[Sequence[int]] | None = None
+
+
+class TopicCalls(Calls):
+    """The calls on topics."""
+
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[str, CreatedTopic]:
+        """Make topics, or only say whether they could be made."""
+        wanted = {topic.name: topic for topic in topics}
+        defaults = any(_has_defaults(topic) for topic in wanted.values())
+        question = Question(
+            request=lambda keys, terms: create_request(
+                [wanted[key] for key in keys], terms, validate_only=validate_only
+            ),
+            answer=CreateTopicsResponse,
+            read=lambda _, answer: created(answer),
+            since=_DEFAULTS_SINCE if defaults else 0,
+        )
+        return await self._asking.many(self._asking.to_controller, wanted, question, timeout_s)
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> CreatedTopic:
+        """Make one topic."""
+        topic = NewTopic(name, partitions, replication_factor, config or {})
+        return (await self.create_topics([topic], timeout_s=timeout_s))[name]
+
+    async def delete_topics(
+        self, topics: str | Iterable[str | Uuid], *, timeout_s: float | None = None
+    ) -> Outcomes[str | Uuid, None]:
+        """Delete topics, by their names or their ids, with all their records."""
+        keys = _keys(topics)
+        has_ids = any(isinstance(key, Uuid) for key in keys)
+        question = Question(
+            request=delete_request,
+            answer=DeleteTopicsResponse,
+            read=deleted,
+            since=_IDS_SINCE if has_ids else 0,
+        )
+        return await self._asking.many(self._asking.to_controller, keys, question, timeout_s)
+
+    async def list_topics(
+        self, *, include_internal: bool = False, timeout_s: float | None = None
+    ) -> dict[str, ListedTopic]:
+        """All topics that the caller may see."""
+        return await self._asking.one(
+            self._asking.to_any,
+            lambda _: MetadataRequest(topics=None, allow_auto_topic_creation=False),
+            MetadataResponse,
+            lambda answer: listed(answer, include_internal=include_internal),
+            timeout_s,
+            since=_NOT_CREATING,
+        )
+
+    async def describe_topics(
+        self,
+        topics: str | Iterable[str | Uuid],
+        *,
+        include_operations: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[str | Uuid, TopicDescription]:
+        """Topics with their partitions; include_operations tells what the caller may do."""
+        asking = self._asking
+        deadline_s = asking.deadline_s(timeout_s)
+        keys = _keys(topics)
+        told: dict[str | Uuid, TopicDescription | RequestError] = {}
+        named = [key for key in keys if isinstance(key, str)]
+        with suppress(NotSupported):  # by older brokers, which tell of topics in their metadata
+            told.update(await self._paged(named, deadline_s))
+        left = [key for key in keys if key not in told]
+        question = Question(
+            request=lambda keys, terms: metadata_request(
+                keys, terms.version, include_operations=include_operations
+            ),
+            answer=MetadataResponse,
+            read=described,
+            since=_DESCRIBED_BY_ID if len(named) < len(keys) else _NOT_CREATING,
+        )
+        rest = await asking.many(asking.to_any, left, question, asking.left_s(deadline_s))
+        told |= {**rest.succeeded, **rest.failed}
+        return Outcomes({key: told[key] for key in keys})
+
+    async def _paged(
+        self, named: Sequence[str], deadline_s: float
+    ) -> Mapping[str, TopicDescription | RequestError]:
+        """Topics of a broker that tells of them page by page."""
+        asking = self._asking
+        pages: list[DescribeTopicPartitionsResponse] = []
+        cursor: Cursor | None = None
+        while named and (not pages or cursor is not None):
+            at = cursor
+            page = await asking.one(
+                asking.to_any,
+                lambda _, at=at: page_request(named, at),
+                DescribeTopicPartitionsResponse,
+                lambda answer: answer,
+                asking.left_s(deadline_s),
+            )
+            pages.append(page)
+            cursor = page.next_cursor
+        return paged(pages)
+
+    async def describe_topic(
+        self, name: str, *, timeout_s: float | None = None
+    ) -> TopicDescription:
+        """One topic with its partitions."""
+        return (await self.describe_topics(name, timeout_s=timeout_s))[name]
+
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int | NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[str, None]:
+        """Let topics have more partitions, so many in all."""
+        question = Question(
+            request=lambda keys, terms: partitions_request(
+                {key: totals[key] for key in keys}, terms, validate_only=validate_only
+            ),
+            answer=CreatePartitionsResponse,
+            read=lambda _, answer: {
+                one.name: refused(one.error_code, one.name, one.error_message)
+                for one in answer.results
+            },
+        )
+        return await self._asking.many(self._asking.to_controller, totals, question, timeout_s)
+
+
+def _keys(topics: str | Iterable[str | Uuid]) -> list[str | Uuid]:
+    return [topics] if isinstance(topics, str) else [*dict.fromkeys(topics)]
+
+
+def _has_defaults(topic: NewTopic) -> bool:
+    return topic.replicas is None and None in (topic.partitions, topic.replication_factor)
+
+
+def create_request(
+    topics: Iterable[NewTopic], terms: Terms, *, validate_only: bool
+) -> CreateTopicsRequest:
+    """The request that makes topics."""
+    return CreateTopicsRequest(
+        topics=[_creatable(topic) for topic in topics],
+        timeout_ms=terms.timeout_ms,
+        validate_only=validate_only,
+    )
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if topic.partitions is None else topic.partitions,
+        replication_factor=-1 if topic.replication_factor is None else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=[*brokers])
+            for index, brokers in (topic.replicas or {}).items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.config.items()
+        ],
+    )
+
+
+def created(answer: CreateTopicsResponse) -> dict[str, CreatedTopic | RequestError]:
+    """What became of each topic."""
+    return {
+        one.name: refused(one.error_code, one.name, one.error_message) or _created(one)
+        for one in answer.topics
+    }
+
+
+def _created(told: CreatableTopicResult) -> CreatedTopic:
+    visible = not told.topic_config_error_code and told.configs is not None
+    return CreatedTopic(
+        told.name,
+        topic_id(told.topic_id),
+        or_none(told.num_partitions),
+        or_none(told.replication_factor),
+        {one.name: one.value for one in told.configs or ()} if visible else None,
+    )
+
+
+def delete_request(keys: Sequence[str | Uuid], terms: Terms) -> DeleteTopicsRequest:
+    """The request that deletes topics."""
+    if terms.version < _IDS_SINCE:
+        return DeleteTopicsRequest(
+            topic_names=[str(key) for key in keys], timeout_ms=terms.timeout_ms
+        )
+    return DeleteTopicsRequest(
+        topics=[
+            DeleteTopicState(name=None, topic_id=key)
+            if isinstance(key, Uuid)
+            else DeleteTopicState(name=key, topic_id=ZERO_UUID)
+            for key in keys
+        ],
+        timeout_ms=terms.timeout_ms,
+    )
+
+
+def deleted(
+    keys: Sequence[str | Uuid], answer: DeleteTopicsResponse
+) -> dict[str | Uuid, RequestError | None]:
+    """What became of each topic."""
+    wanted = {*keys}
+    told: dict[str | Uuid, RequestError | None] = {}
+    for one in answer.responses:
+        key = one.topic_id if one.topic_id in wanted else one.name or ""
+        told[key] = refused(one.error_code, key, one.error_message)
+    return told
+
+
+def partitions_request(
+    totals: Mapping[str, int | NewPartitions], terms: Terms, *, validate_only: bool
+) -> CreatePartitionsRequest:
+    """The request that adds partitions."""
+    return CreatePartitionsRequest(
+        topics=[_more_partitions(name, wanted) for name, wanted in totals.items()],
+        timeout_ms=terms.timeout_ms,
+        validate_only=validate_only,
+    )
+
+
+def _more_partitions(name: str, wanted: int | NewPartitions) -> CreatePartitionsTopic:
+    more = NewPartitions(wanted) if isinstance(wanted, int) else wanted
+    replicas = more.replicas
+    return CreatePartitionsTopic(
+        name=name,
+        count=more.total,
+        assignments=None
+        if replicas is None
+        else [CreatePartitionsAssignment(broker_ids=[*brokers]) for brokers in replicas],
+    )

@@ -1,0 +1,357 @@
+"""The administrator against our broker: every call that it serves, and a clear word on the rest."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+from ottla.client.admin import (
+    Admin,
+    CommittedOffset,
+    ConfigAction,
+    ConfigChange,
+    ConfigResource,
+    ConfigSource,
+    ConfigType,
+    GroupMember,
+    NewPartitions,
+    NewTopic,
+)
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import Uuid
+from ottla.settings.problems import InvalidSettings
+from ottla.testing import Cluster
+from ottla.transport.channel import Disconnected, NotSupported
+
+FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "default.api.timeout.ms": 20_000}
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def admin(**settings: object) -> AsyncGenerator[Admin]:
+    """An administrator of a broker of ours."""
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    async with (
+        Cluster(settings={"auto.create.topics.enable": "false", **given}) as cluster,
+        Admin(FAST, bootstrap_servers=cluster.bootstrap_servers) as ours,
+    ):
+        yield ours
+
+
+def code(error: RequestError) -> ErrorCode:
+    return error.code
+
+
+def test_topics_are_made_and_each_has_its_own_outcome() -> None:
+    async def scenario() -> None:
+        async with admin(num_partitions=2) as ours:
+            made = await ours.create_topics(
+                [
+                    NewTopic("t", 3, 1, {"retention.ms": "1000"}),
+                    NewTopic("defaults"),
+                    NewTopic("placed", replicas={0: [1], 1: [1]}),
+                    NewTopic("no name!"),
+                    NewTopic("far", 1, 3),
+                ]
+            )
+            assert {*made.succeeded} == {"t", "defaults", "placed"}
+            assert made["t"].partitions == 3
+            assert made["t"].replication_factor == 1
+            assert made["t"].config is not None
+            assert made["t"].config["retention.ms"] == "1000"
+            assert made["defaults"].partitions == 2
+            assert made["placed"].partitions == 2
+            assert code(made.failed["no name!"]) is ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert code(made.failed["far"]) is ErrorCode.INVALID_REPLICATION_FACTOR
+            with pytest.raises(RequestError, match="no name!"):
+                made.or_raise()
+            with pytest.raises(RequestError, match=r"t: .*exists") as again:
+                await ours.create_topic("t", 1)
+            assert again.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            listed = await ours.list_topics()
+            assert [*listed] == ["defaults", "placed", "t"]
+            assert listed["t"].partitions == 3
+            assert listed["t"].id == made["t"].id
+
+    run(scenario())
+
+
+def test_what_is_only_validated_is_not_made() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            made = await ours.create_topics([NewTopic("t", 1)], validate_only=True)
+            assert made["t"].partitions == 1
+            assert await ours.list_topics() == {}
+            await ours.create_topic("t", 1)
+            await ours.create_partitions({"t": 4}, validate_only=True)
+            assert len((await ours.describe_topic("t")).partitions) == 1
+
+    run(scenario())
+
+
+def test_topics_are_described_by_name_and_by_id() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            made = await ours.create_topic("t", 2)
+            assert made.id is not None
+            stranger = Uuid(b"0123456789abcdef")
+            told = await ours.describe_topics(["missing", "t", made.id, stranger])
+            assert [*told] == ["missing", "t", made.id, stranger]
+            assert told["t"].name == told[made.id].name == "t"
+            assert told["t"].id == made.id
+            first = told["t"].partitions[0]
+            assert (first.index, first.leader, first.replicas, first.in_sync) == (0, 1, (1,), (1,))
+            assert first.leader_epoch == 0
+            assert code(told.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert code(told.failed[stranger]) is ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(scenario())
+
+
+def test_topics_are_deleted_by_name_and_by_id() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            await ours.create_topic("t", 1)
+            other = (await ours.create_topic("u", 1)).id
+            assert other is not None
+            told = await ours.delete_topics(["t", other, "missing"])
+            assert {*told.succeeded} == {"t", other}
+            assert code(told.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await ours.list_topics() == {}
+
+    run(scenario())
+
+
+def test_topics_get_more_partitions_and_never_fewer() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            (await ours.create_topics([NewTopic("t", 2), NewTopic("u", 1)])).or_raise()
+            told = await ours.create_partitions(
+                {"t": 5, "u": NewPartitions(2, [[1]]), "missing": 3}
+            )
+            assert {*told.succeeded} == {"t", "u"}
+            assert code(told.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert len((await ours.describe_topic("t")).partitions) == 5
+            with pytest.raises(RequestError) as fewer:
+                (await ours.create_partitions({"t": 4})).or_raise()
+            assert fewer.value.code is ErrorCode.INVALID_PARTITIONS
+
+    run(scenario())
+
+
+def test_settings_are_described_with_their_sources() -> None:
+    async def scenario() -> None:
+        topic, broker = ConfigResource.topic("t"), ConfigResource.broker(1)
+        async with admin() as ours:
+            await ours.create_topic("t", 1, config={"retention.ms": "1000"})
+            told = await ours.describe_configs(
+                [topic, broker, ConfigResource.topic("missing"), ConfigResource.broker(9)],
+                include_synonyms=True,
+                include_documentation=True,
+            )
+            entry = told[topic]["retention.ms"]
+            assert entry.value == "1000"
+            assert entry.source is ConfigSource.TOPIC
+            assert entry.type is ConfigType.LONG
+            assert entry.documentation
+            assert entry.synonyms[0].name == "retention.ms"
+            assert told[topic]["segment.bytes"].is_default
+            assert told[broker]["node.id"].value == "1"
+            assert told[broker]["node.id"].is_read_only
+            failed = {one.name: code(error) for one, error in told.failed.items()}
+            assert failed == {
+                "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "9": ErrorCode.BROKER_NOT_AVAILABLE,
+            }
+            some = await ours.describe_configs(topic, names=["retention.ms"])
+            assert [*some[topic]] == ["retention.ms"]
+
+    run(scenario())
+
+
+def test_settings_are_changed_one_by_one_or_all_together() -> None:
+    async def scenario() -> None:
+        topic, brokers = ConfigResource.topic("t"), ConfigResource.broker(None)
+
+        async def value(name: str) -> str | None:
+            return (await ours.describe_configs(topic))[topic][name].value
+
+        async with admin() as ours:
+            await ours.create_topic("t", 1, config={"retention.ms": "1000"})
+            told = await ours.alter_configs(
+                {
+                    topic: {"segment.bytes": "2097152"},
+                    brokers: {"log.retention.ms": "7777"},
+                    ConfigResource.topic("missing"): {"segment.bytes": "2097152"},
+                }
+            )
+            assert {*told.succeeded} == {topic, brokers}
+            assert await value("segment.bytes") == "2097152"
+            assert await value("retention.ms") == "1000"
+            await ours.alter_configs({topic: {"retention.ms": None}})
+            assert await value("retention.ms") == "7777"
+            change = ConfigChange("cleanup.policy", "compact", ConfigAction.APPEND)
+            (await ours.alter_configs({topic: [change]})).or_raise()
+            assert await value("cleanup.policy") == "delete,compact"
+            with pytest.raises(RequestError) as wrong:
+                (await ours.alter_configs({topic: {"segment.bytes": "no"}})).or_raise()
+            assert wrong.value.code is ErrorCode.INVALID_CONFIG
+            await ours.alter_configs({topic: {"segment.bytes": "3145728"}}, validate_only=True)
+            assert await value("segment.bytes") == "2097152"
+            (await ours.replace_configs({topic: {"segment.ms": "60000"}})).or_raise()
+            assert await value("segment.ms") == "60000"
+            assert await value("cleanup.policy") == "delete"
+
+    run(scenario())
+
+
+def test_a_broker_is_named_by_its_number() -> None:
+    with pytest.raises(ValueError, match="by its number"):
+        ConfigResource(ConfigResource.broker(1).kind, "first")
+
+
+def test_committed_offsets_are_set_listed_and_forgotten() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            await ours.create_topic("t", 3)
+            told = await ours.alter_group_offsets(
+                "g", {T0: 5, T1: CommittedOffset(7, "a note", 0), ("t", 9): 1}
+            )
+            assert {*told.succeeded} == {T0, T1}
+            assert code(told.failed["t", 9]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            offsets = await ours.list_group_offsets(["g", "nobody"])
+            assert dict(offsets["g"]) == {
+                T0: CommittedOffset(5),
+                T1: CommittedOffset(7, "a note", 0),
+            }
+            assert dict(offsets["nobody"]) == {}
+            some = await ours.list_group_offsets("g", [T1, ("t", 2)], require_stable=True)
+            assert dict(some["g"]) == {T1: CommittedOffset(7, "a note", 0), ("t", 2): None}
+            (await ours.delete_group_offsets("g", [T1])).or_raise()
+            assert [*(await ours.list_group_offsets("g"))["g"]] == [T0]
+            with pytest.raises(RequestError) as missing:
+                await ours.delete_group_offsets("nobody", [T1])
+            assert missing.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_group_is_listed_described_emptied_and_deleted() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            Admin(FAST, bootstrap_servers=cluster.bootstrap_servers) as ours,
+        ):
+            await ours.create_topic("t", 2)
+            consumer: Any = AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                client_id="reader",
+            )
+            await consumer.start()
+            try:
+                (listed,) = await ours.list_groups(states=["Stable"])
+                assert (listed.id, listed.state, listed.type) == ("g", "Stable", "classic")
+                assert [*await ours.list_groups(states=["Empty"])] == []
+                group = await ours.describe_group("g")
+                assert (group.state, group.protocol_type) == ("Stable", "consumer")
+                assert group.assignor == "roundrobin"
+                (member,) = group.members
+                assert (member.client_id, member.topics) == ("reader", ("t",))
+                assert member.assignment == (T0, T1)
+                busy = await ours.delete_groups(["g"])
+                assert code(busy.failed["g"]) is ErrorCode.NON_EMPTY_GROUP
+                stranger = GroupMember("stranger")
+                gone = await ours.remove_group_members("g", [stranger, GroupMember(member.id)])
+                assert {*gone.succeeded} == {GroupMember(member.id)}
+                assert code(gone.failed[stranger]) is ErrorCode.UNKNOWN_MEMBER_ID
+            finally:
+                await consumer.stop()
+            assert not await ours.remove_group_members("g")
+            (await ours.delete_groups("g")).or_raise()
+            with pytest.raises(RequestError) as missing:
+                await ours.describe_group("g")
+            assert missing.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+    run(scenario())
+
+
+def test_the_cluster_is_described() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            cluster = await ours.describe_cluster()
+            assert cluster.id
+            assert cluster.controller == 1
+            (broker,) = cluster.brokers
+            assert (broker.id, broker.host, broker.rack) == (1, "127.0.0.1", None)
+
+    run(scenario())
+
+
+def test_what_our_broker_does_not_offer_is_said_clearly() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            with pytest.raises(NotSupported, match="not supported by the broker at"):
+                await ours.list_config_resources()
+
+    run(scenario())
+
+
+def test_without_a_broker_a_call_ends_in_time_and_says_what_to_do() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            gone = cluster.bootstrap_servers
+        async with Admin(FAST, bootstrap_servers=gone) as ours:
+            with pytest.raises(Disconnected, match="ottla dev"):
+                await ours.list_topics(timeout_s=0.2)
+            with pytest.raises(Disconnected, match="ottla dev"):
+                await ours.create_topic("t", timeout_s=0.2)
+            told = await ours.delete_groups(["g", "h"], timeout_s=0.2)
+            assert {*told.failed} == {"g", "h"}
+
+    run(scenario())
+
+
+def test_a_broker_that_comes_back_is_asked_again() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            Admin(FAST, bootstrap_servers=cluster.bootstrap_servers) as ours,
+        ):
+            await ours.create_topic("t", 1)
+            await cluster.brokers[0].stop()
+            asked = asyncio.create_task(ours.create_topic("u", 1))
+            await asyncio.sleep(0.1)
+            assert not asked.done()
+            await cluster.brokers[0].start()
+            assert (await asked).name == "u"
+
+    run(scenario())
+
+
+def test_an_administrator_that_was_not_started_says_so() -> None:
+    async def scenario() -> None:
+        ours = Admin(bootstrap_servers="localhost")
+        with pytest.raises(Disconnected, match="async with"):
+            await ours.list_topics()
+
+    run(scenario())
+
+
+def test_settings_of_the_administrator_are_checked() -> None:
+    with pytest.raises(InvalidSettings, match=r"bootstrap\.servers"):
+        Admin()
