@@ -1,14 +1,18 @@
 """The administrator against our broker: every call that it serves, and a clear word on the rest."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 
 from ottla.client.admin import (
+    HIGH_WATERMARK,
+    Acl,
+    AclFilter,
+    AclResource,
     Admin,
     CommittedOffset,
     ConfigAction,
@@ -19,7 +23,15 @@ from ottla.client.admin import (
     GroupMember,
     NewPartitions,
     NewTopic,
+    OffsetAt,
+    Operation,
+    Outcomes,
+    ProducerDescription,
+    QuotaEntity,
+    Replica,
+    ScramPassword,
 )
+from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid
 from ottla.settings.problems import InvalidSettings
@@ -48,6 +60,20 @@ async def admin(**settings: object) -> AsyncGenerator[Admin]:
         Cluster(settings={"auto.create.topics.enable": "false", **given}) as cluster,
         Admin(FAST, bootstrap_servers=cluster.bootstrap_servers) as ours,
     ):
+        yield ours
+
+
+@asynccontextmanager
+async def filled() -> AsyncGenerator[Admin]:
+    """The same, where the topic t has ten records in its first partition, and none in the other."""
+    async with (
+        Cluster(settings={"auto.create.topics.enable": "false"}) as cluster,
+        Admin(FAST, bootstrap_servers=cluster.bootstrap_servers) as ours,
+    ):
+        await ours.create_topic("t", 2)
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(10):
+                await producer.send("t", b"v", partition=0, timestamp_ms=1000 + number)
         yield ours
 
 
@@ -302,13 +328,113 @@ def test_the_cluster_is_described() -> None:
     run(scenario())
 
 
-def test_what_our_broker_does_not_offer_is_said_clearly() -> None:
+def test_offsets_are_found_at_the_ends_and_by_time() -> None:
     async def scenario() -> None:
-        async with admin() as ours:
-            with pytest.raises(NotSupported, match="not supported by the broker at"):
-                await ours.list_config_resources()
+        async with filled() as ours:
+            told = await ours.list_offsets(
+                {T0: OffsetAt.LATEST, T1: OffsetAt.EARLIEST, ("t", 7): 0, ("u", 0): 0}
+            )
+            assert told[T0].offset == 10
+            assert (told[T1].offset, told[T1].timestamp_ms) == (0, None)
+            assert {*told.failed} == {("t", 7), ("u", 0)}
+            for error in told.failed.values():
+                assert code(error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            by_time = await ours.list_offsets({T0: 1005, T1: 1}, read_committed=True)
+            assert (by_time[T0].offset, by_time[T0].timestamp_ms) == (5, 1005)
+            assert by_time[T1].offset is None
+            latest = await ours.list_offsets({T0: OffsetAt.MAX_TIMESTAMP})
+            assert (latest[T0].offset, latest[T0].timestamp_ms) == (9, 1009)
 
     run(scenario())
+
+
+def test_records_are_deleted_from_the_front() -> None:
+    async def scenario() -> None:
+        async with filled() as ours:
+            told = await ours.delete_records({T0: 4, T1: 99, ("u", 0): 1})
+            assert told[T0] == 4
+            assert code(told.failed[T1]) is ErrorCode.OFFSET_OUT_OF_RANGE
+            assert code(told.failed["u", 0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (await ours.list_offsets({T0: OffsetAt.EARLIEST}))[T0].offset == 4
+            assert (await ours.delete_records({T0: HIGH_WATERMARK}))[T0] == 10
+
+    run(scenario())
+
+
+def test_directories_are_described_of_all_brokers_or_some() -> None:
+    async def scenario() -> None:
+        async with filled() as ours:
+            ((number, told),) = (await ours.describe_log_dirs()).items()
+            assert number == 1
+            ((path, directory),) = told.items()
+            assert directory.path == path
+            assert directory.replicas[T0].size_bytes > 0
+            assert not directory.replicas[T0].is_future
+            assert directory.total_bytes
+            some = await ours.describe_log_dirs([1, 9], [T1])
+            assert [*some[1][path].replicas] == [T1]
+            assert code(some.failed[9]) is ErrorCode.BROKER_NOT_AVAILABLE
+
+    run(scenario())
+
+
+def test_the_features_of_our_broker_are_described() -> None:
+    async def scenario() -> None:
+        async with admin() as ours:
+            features = await ours.describe_features(broker=1)
+            assert features == await ours.describe_features()
+            assert {*features.finalized} <= {*features.supported}
+
+    run(scenario())
+
+
+NOT_OFFERED: dict[str, Callable[[Admin], Coroutine[Any, Any, object]]] = {
+    "list_config_resources": lambda ours: ours.list_config_resources(),
+    "alter_reassignments": lambda ours: ours.alter_reassignments({T0: [1]}),
+    "list_reassignments": lambda ours: ours.list_reassignments(),
+    "elect_leaders": lambda ours: ours.elect_leaders(),
+    "elect_leaders of some": lambda ours: ours.elect_leaders(partitions=[T0]),
+    "list_transactions": lambda ours: ours.list_transactions(),
+    "describe_producers": lambda ours: ours.describe_producers([T0]),
+    "abort_transaction": lambda ours: ours.abort_transaction(
+        T0, ProducerDescription(1, 0, None, None, None, None)
+    ),
+    "alter_replica_log_dirs": lambda ours: ours.alter_replica_log_dirs({Replica("t", 0, 1): "/d"}),
+    "describe_quotas": lambda ours: ours.describe_quotas(),
+    "alter_quotas": lambda ours: ours.alter_quotas({QuotaEntity(user="u"): {"request_rate": 1}}),
+    "create_acls": lambda ours: ours.create_acls(
+        [Acl(AclResource.TOPIC, "t", "User:u", Operation.READ)]
+    ),
+    "describe_acls": lambda ours: ours.describe_acls(),
+    "delete_acls": lambda ours: ours.delete_acls([AclFilter()]),
+    "describe_scram_users": lambda ours: ours.describe_scram_users(),
+    "alter_scram_users": lambda ours: ours.alter_scram_users([ScramPassword("u", "secret")]),
+    "update_features": lambda ours: ours.update_features({"f": 1}),
+    "describe_share_groups": lambda ours: ours.describe_share_groups("s"),
+    "list_share_group_offsets": lambda ours: ours.list_share_group_offsets("s"),
+    "alter_share_group_offsets": lambda ours: ours.alter_share_group_offsets("s", {T0: 1}),
+    "delete_share_group_offsets": lambda ours: ours.delete_share_group_offsets("s", "t"),
+}
+"""As it is now; a call that our broker comes to serve gets a test of its own."""
+
+
+def test_what_our_broker_does_not_offer_is_said_clearly() -> None:
+    async def scenario() -> None:
+        async with filled() as ours:
+            for name, call in NOT_OFFERED.items():
+                with pytest.raises(NotSupported, match="not supported by the broker at"):
+                    pytest.fail(f"{name} gave {all_of(await call(ours))}")
+            for told in (await ours.describe_transactions("x"), await ours.fence_producers("x")):
+                assert not told.failed["x"].retriable
+
+    run(scenario())
+
+
+def all_of(told: object) -> list[object]:
+    """What is in outcomes and listings; raises what failed."""
+    if isinstance(told, Outcomes):
+        return [*cast("Outcomes[object, object]", told).values()]
+    return [*cast("Iterable[object]", told)]
 
 
 def test_without_a_broker_a_call_ends_in_time_and_says_what_to_do() -> None:

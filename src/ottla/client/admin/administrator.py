@@ -16,12 +16,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Self
 
+from ottla.client.admin.acls import AclCalls
 from ottla.client.admin.asking import Asking
 from ottla.client.admin.cluster import ClusterCalls
 from ottla.client.admin.configs import ConfigCalls
+from ottla.client.admin.features import FeatureCalls
 from ottla.client.admin.group_offsets import GroupOffsetCalls
 from ottla.client.admin.groups import GroupCalls
+from ottla.client.admin.log_dirs import LogDirCalls
+from ottla.client.admin.quotas import QuotaCalls
+from ottla.client.admin.reassignments import ReassignmentCalls
+from ottla.client.admin.records import RecordCalls
+from ottla.client.admin.scram_users import ScramUserCalls
+from ottla.client.admin.share_groups import ShareGroupCalls
 from ottla.client.admin.topics import TopicCalls
+from ottla.client.admin.transactions import TransactionCalls
 from ottla.client.connections import Connections
 from ottla.client.coordinators import Coordinators
 from ottla.client.metadata import Metadata
@@ -36,9 +45,18 @@ from ottla.transport.network import Connector, TcpNetwork
 
 class Admin(
     TopicCalls,
+    RecordCalls,
     ConfigCalls,
     GroupCalls,
     GroupOffsetCalls,
+    ShareGroupCalls,
+    TransactionCalls,
+    ReassignmentCalls,
+    LogDirCalls,
+    QuotaCalls,
+    AclCalls,
+    ScramUserCalls,
+    FeatureCalls,
     ClusterCalls,
 ):
     """Administers a cluster; `async with` starts it and ends it."""

@@ -38,6 +38,9 @@ V = TypeVar("V")
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
+ONE_EACH: Final = VERSION_MAX
+"""In place of a version since when: no version takes many things in one request."""
+
 UNSURE: Final = "an earlier try of this call got no answer, and may have been carried out"
 
 
@@ -106,6 +109,10 @@ class Asking:
             return None if number is None else BrokerId(number)
 
         return ToBroker(self._metadata, whom)
+
+    def to_one(self, number: int) -> ToBroker[object]:
+        """One broker for all things."""
+        return ToBroker(self._metadata, lambda _, __: BrokerId(number))
 
     @property
     def to_brokers(self) -> ToBroker[int]:

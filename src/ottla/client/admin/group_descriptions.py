@@ -4,13 +4,12 @@ Invariant: what members tell each other is read only where it is a consumer's; w
 read is kept as bytes, and is no failure.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.admin.operations import Operation, operations
 from ottla.client.admin.outcomes import refused
-from ottla.client.admin.partitions import Partition, partition
+from ottla.client.admin.partitions import Partition, in_order
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -114,11 +113,6 @@ def _consumer(told: Member) -> MemberDescription:
 
 def _assigned(told: Assignment) -> tuple[Partition, ...]:
     return in_order((one.topic_name, one.partitions) for one in told.topic_partitions)
-
-
-def in_order(topics: Iterable[tuple[str, Iterable[int]]]) -> tuple[Partition, ...]:
-    """The partitions of topics, in order."""
-    return tuple(sorted(partition(name, index) for name, ones in topics for index in ones))
 
 
 def classic_described(

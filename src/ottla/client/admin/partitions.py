@@ -21,7 +21,7 @@ def partition(topic: str, number: int) -> Partition:
     return TopicPartition(topic, PartitionIndex(number))
 
 
-def partitions(given: Iterable[Partition]) -> list[Partition]:
+def each_once(given: Iterable[Partition]) -> list[Partition]:
     """The same, each once."""
     return [partition(*one) for one in dict.fromkeys(given)]
 
@@ -37,6 +37,11 @@ def by_topic(given: Iterable[Partition]) -> dict[str, list[int]]:
     for topic, number in given:
         topics.setdefault(topic, []).append(number)
     return topics
+
+
+def in_order(topics: Iterable[tuple[str, Iterable[int]]]) -> tuple[Partition, ...]:
+    """The partitions of topics, in order."""
+    return tuple(sorted(partition(name, index) for name, ones in topics for index in ones))
 
 
 def names(given: str | Iterable[str]) -> list[str]:

@@ -1,0 +1,250 @@
+"""Rules of access: who may, or may not, do what to which resource.
+
+Invariant: a filter matches by all that it names; what it leaves open matches everything.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ottla.client.admin.asking import Question
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.operations import Operation
+from ottla.client.admin.outcomes import Outcomes, check, refused
+from ottla.errors import RequestError
+from ottla.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from ottla.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+
+class AclResource(IntEnum):
+    """What a rule is about; the number is the wire's."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+    @classmethod
+    def _missing_(cls, value: object) -> "AclResource":
+        return cls.UNKNOWN
+
+
+class AclPattern(IntEnum):
+    """How a resource is named; the number is the wire's."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    """Only of filters: whatever applies to a resource of the name."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+    @classmethod
+    def _missing_(cls, value: object) -> "AclPattern":
+        return cls.UNKNOWN
+
+
+class Permission(IntEnum):
+    """Yes or no; the number is the wire's."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Permission":
+        return cls.UNKNOWN
+
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the one resource of the kind CLUSTER."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """A rule: a principal ("User:alice") may do an operation to a resource, from a host."""
+
+    resource: AclResource
+    name: str
+    principal: str
+    operation: Operation
+    permission: Permission = Permission.ALLOW
+    pattern: AclPattern = AclPattern.LITERAL
+    host: str = "*"
+
+    def __str__(self) -> str:
+        verb = f"{self.permission.name} {self.operation.name}".lower()
+        star = "*" if self.pattern is AclPattern.PREFIXED else ""
+        return f"{verb} of {self.resource.name.lower()} {self.name}{star} to {self.principal}"
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Rules that are alike; None and ANY match all."""
+
+    resource: AclResource = AclResource.ANY
+    name: str | None = None
+    principal: str | None = None
+    operation: Operation = Operation.ANY
+    permission: Permission = Permission.ANY
+    pattern: AclPattern = AclPattern.ANY
+    host: str | None = None
+
+    def __str__(self) -> str:
+        return f"rules on {self.resource.name.lower()} {self.name or '*'}"
+
+
+class AclCalls(Calls):
+    """The calls on rules of access."""
+
+    async def create_acls(
+        self, acls: Iterable[Acl], *, timeout_s: float | None = None
+    ) -> Outcomes[Acl, None]:
+        """Make rules."""
+        question = Question(
+            request=lambda keys, _: create_request(keys),
+            answer=CreateAclsResponse,
+            read=created,
+        )
+        return await self._asking.many(self._asking.to_controller, acls, question, timeout_s)
+
+    async def describe_acls(
+        self, matching: AclFilter | None = None, *, timeout_s: float | None = None
+    ) -> tuple[Acl, ...]:
+        """All rules, or those that match."""
+        return await self._asking.one(
+            self._asking.to_any,
+            lambda _: describe_request(matching or AclFilter()),
+            DescribeAclsResponse,
+            described,
+            timeout_s,
+        )
+
+    async def delete_acls(
+        self, matching: Iterable[AclFilter], *, timeout_s: float | None = None
+    ) -> Outcomes[AclFilter, Outcomes[Acl, None]]:
+        """Delete the rules that match; tells which they were."""
+        question = Question[AclFilter, DeleteAclsResponse, Outcomes[Acl, None]](
+            request=lambda keys, _: delete_request(keys),
+            answer=DeleteAclsResponse,
+            read=deleted,
+        )
+        return await self._asking.many(self._asking.to_controller, matching, question, timeout_s)
+
+
+def create_request(acls: Iterable[Acl]) -> CreateAclsRequest:
+    """The request that makes rules."""
+    return CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=one.resource,
+                resource_name=one.name,
+                resource_pattern_type=one.pattern,
+                principal=one.principal,
+                host=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in acls
+        ]
+    )
+
+
+def created(keys: Sequence[Acl], answer: CreateAclsResponse) -> dict[Acl, RequestError | None]:
+    """What became of each rule; results are in the order of the request."""
+    return {
+        key: refused(one.error_code, key, one.error_message)
+        for key, one in zip(keys, answer.results, strict=False)
+    }
+
+
+def describe_request(matching: AclFilter) -> DescribeAclsRequest:
+    """The request for rules."""
+    return DescribeAclsRequest(
+        resource_type_filter=matching.resource,
+        resource_name_filter=matching.name,
+        pattern_type_filter=matching.pattern,
+        principal_filter=matching.principal,
+        host_filter=matching.host,
+        operation=matching.operation,
+        permission_type=matching.permission,
+    )
+
+
+def described(answer: DescribeAclsResponse) -> tuple[Acl, ...]:
+    """The rules."""
+    check(answer.error_code, "rules of access", answer.error_message)
+    return tuple(
+        Acl(
+            AclResource(resource.resource_type),
+            resource.resource_name,
+            one.principal,
+            Operation(one.operation),
+            Permission(one.permission_type),
+            AclPattern(resource.pattern_type),
+            one.host,
+        )
+        for resource in answer.resources
+        for one in resource.acls
+    )
+
+
+def delete_request(filters: Iterable[AclFilter]) -> DeleteAclsRequest:
+    """The request that deletes rules."""
+    return DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type_filter=one.resource,
+                resource_name_filter=one.name,
+                pattern_type_filter=one.pattern,
+                principal_filter=one.principal,
+                host_filter=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in filters
+        ]
+    )
+
+
+def deleted(
+    keys: Sequence[AclFilter], answer: DeleteAclsResponse
+) -> dict[AclFilter, Outcomes[Acl, None] | RequestError]:
+    """The rules that each filter matched; results are in the order of the request."""
+    return {
+        key: refused(one.error_code, key, one.error_message) or _matched(one)
+        for key, one in zip(keys, answer.filter_results, strict=False)
+    }
+
+
+def _matched(told: DeleteAclsFilterResult) -> Outcomes[Acl, None]:
+    rules: dict[Acl, RequestError | None] = {}
+    for one in told.matching_acls:
+        rule = Acl(
+            AclResource(one.resource_type),
+            one.resource_name,
+            one.principal,
+            Operation(one.operation),
+            Permission(one.permission_type),
+            AclPattern(one.pattern_type),
+            one.host,
+        )
+        rules[rule] = refused(one.error_code, rule, one.error_message)
+    return Outcomes[Acl, None](rules)

@@ -1,0 +1,153 @@
+"""Features: what brokers can do together, and up to which level they do.
+
+Invariant: a level is changed by who names how: up, down without loss, or down with it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla.client.admin.asking import Question, Terms
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.outcomes import Outcomes, check, or_none, refused
+from ottla.errors import RequestError
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+_FEATURES_SINCE: Final = 3  # the version of ApiVersions that tells of them
+_KINDS_SINCE: Final = 1  # the version of UpdateFeatures that tells the two ways down apart
+
+
+class Levels(NamedTuple):
+    """A range of levels, both ends included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The features of a cluster."""
+
+    supported: Mapping[str, Levels]
+    """What the broker that was asked can do."""
+
+    finalized: Mapping[str, Levels]
+    """What the cluster does."""
+
+    epoch: int | None
+    """Counts the changes of what is finalized."""
+
+
+class FeatureChange(IntEnum):
+    """How a level is changed; the number is the wire's."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+    """What was stored by the higher level may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """The level that a feature is to have; 0 turns it off."""
+
+    level: int
+    change: FeatureChange = FeatureChange.UPGRADE
+
+
+class FeatureCalls(Calls):
+    """The calls on features."""
+
+    async def describe_features(
+        self, *, broker: int | None = None, timeout_s: float | None = None
+    ) -> Features:
+        """What the cluster does, and what a broker, or any, can do."""
+        asking = self._asking
+        return await asking.one(
+            asking.to_any if broker is None else asking.to_one(broker),
+            lambda _: ApiVersionsRequest(
+                client_software_name="ottla", client_software_version="admin"
+            ),
+            ApiVersionsResponse,
+            described,
+            timeout_s,
+            since=_FEATURES_SINCE,
+        )
+
+    async def update_features(
+        self,
+        updates: Mapping[str, int | FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[str, None]:
+        """Let the cluster do more, or less; Kafka since 4.0 makes all changes or none."""
+        wanted = {
+            name: FeatureUpdate(one) if isinstance(one, int) else one
+            for name, one in updates.items()
+        }
+        is_new = validate_only or any(
+            one.change is FeatureChange.SAFE_DOWNGRADE for one in wanted.values()
+        )
+        question = Question(
+            request=lambda keys, terms: update_request(
+                {key: wanted[key] for key in keys}, terms, validate_only=validate_only
+            ),
+            answer=UpdateFeaturesResponse,
+            read=updated,
+            since=_KINDS_SINCE if is_new else 0,
+        )
+        return await self._asking.many(self._asking.to_controller, wanted, question, timeout_s)
+
+
+def described(answer: ApiVersionsResponse) -> Features:
+    """The features."""
+    check(answer.error_code, "features")
+    return Features(
+        {one.name: Levels(one.min_version, one.max_version) for one in answer.supported_features},
+        {
+            one.name: Levels(one.min_version_level, one.max_version_level)
+            for one in answer.finalized_features
+        },
+        or_none(answer.finalized_features_epoch),
+    )
+
+
+def update_request(
+    updates: Mapping[str, FeatureUpdate], terms: Terms, *, validate_only: bool
+) -> UpdateFeaturesRequest:
+    """The request that changes levels."""
+    return UpdateFeaturesRequest(
+        timeout_ms=terms.timeout_ms,
+        feature_updates=[*_updates(updates, terms.version)],
+        validate_only=validate_only,
+    )
+
+
+def _updates(updates: Mapping[str, FeatureUpdate], version: int) -> Iterable[FeatureUpdateKey]:
+    for name, one in updates.items():
+        if version >= _KINDS_SINCE:
+            yield FeatureUpdateKey(
+                feature=name, max_version_level=one.level, upgrade_type=one.change
+            )
+        else:
+            yield FeatureUpdateKey(
+                feature=name,
+                max_version_level=one.level,
+                allow_downgrade=one.change is not FeatureChange.UPGRADE,
+            )
+
+
+def updated(keys: Sequence[str], answer: UpdateFeaturesResponse) -> dict[str, RequestError | None]:
+    """What became of each feature; newer brokers tell only of all together."""
+    check(answer.error_code, None, answer.error_message)
+    told: dict[str, RequestError | None] = dict.fromkeys(keys)
+    for one in answer.results:
+        told[one.feature] = refused(one.error_code, one.feature, one.error_message)
+    return told

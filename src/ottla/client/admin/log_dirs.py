@@ -1,0 +1,177 @@
+"""Directories with the data of brokers: what is in them, and moving replicas between them.
+
+Invariant: every broker tells of its own directories, and each directory has its own outcome: one
+that is offline hides nothing of the others.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from ottla.client.admin.asking import Question
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.outcomes import Outcomes, check, or_none, refused
+from ottla.client.admin.partitions import Partition, by_topic, partition
+from ottla.errors import RequestError
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """A replica in a directory."""
+
+    size_bytes: int
+    offset_lag: int
+    """How many records it is behind: behind the high watermark, or if it comes from another
+    directory, behind the one there.
+    """
+
+    is_future: bool
+    """Whether it comes from another directory, and will replace the one there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A directory and what is in it."""
+
+    path: str
+    replicas: Mapping[Partition, ReplicaSize]
+    total_bytes: int | None
+    """Of its volume; None when the broker does not tell."""
+
+    usable_bytes: int | None
+    is_cordoned: bool
+    """Whether it takes no new replicas."""
+
+
+class Replica(NamedTuple):
+    """A replica of a partition on a broker."""
+
+    topic: str
+    partition: int
+    broker: int
+
+
+LogDirs: TypeAlias = Outcomes[str, LogDirDescription]
+
+
+class LogDirCalls(Calls):
+    """The calls on directories."""
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Outcomes[int, LogDirs]:
+        """The directories of brokers, or of all; with all replicas or those of some partitions."""
+        asking = self._asking
+        deadline_s = asking.deadline_s(timeout_s)
+        if brokers is None:
+            brokers = await asking.brokers(asking.left_s(deadline_s))
+        topics = None if partitions is None else by_topic(dict.fromkeys(partitions))
+        question = Question[int, DescribeLogDirsResponse, LogDirs](
+            request=lambda _, __: describe_request(topics),
+            answer=DescribeLogDirsResponse,
+            read=lambda keys, answer: dict.fromkeys(keys, described(answer)),
+        )
+        return await asking.many(asking.to_brokers, brokers, question, asking.left_s(deadline_s))
+
+    async def alter_replica_log_dirs(
+        self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
+    ) -> Outcomes[Replica, None]:
+        """Let replicas move to other directories of their brokers."""
+        question = Question[Replica, AlterReplicaLogDirsResponse, None](
+            request=lambda keys, _: alter_request({key: paths[key] for key in keys}),
+            answer=AlterReplicaLogDirsResponse,
+            read=altered,
+        )
+        route = self._asking.to_broker(_owner)
+        return await self._asking.many(route, paths, question, timeout_s)
+
+
+def _owner(replica: Replica) -> int:
+    return replica.broker
+
+
+def describe_request(topics: Mapping[str, Sequence[int]] | None) -> DescribeLogDirsRequest:
+    """The request for directories."""
+    return DescribeLogDirsRequest(
+        topics=None
+        if topics is None
+        else [
+            DescribableLogDirTopic(topic=topic, partitions=indexes)
+            for topic, indexes in topics.items()
+        ]
+    )
+
+
+def described(answer: DescribeLogDirsResponse) -> LogDirs:
+    """The directories of one broker."""
+    check(answer.error_code, "directories")
+    return LogDirs(
+        {one.log_dir: refused(one.error_code, one.log_dir) or _dir(one) for one in answer.results}
+    )
+
+
+def _dir(told: DescribeLogDirsResult) -> LogDirDescription:
+    return LogDirDescription(
+        told.log_dir,
+        {
+            partition(topic.name, one.partition_index): ReplicaSize(
+                one.partition_size, one.offset_lag, one.is_future_key
+            )
+            for topic in told.topics
+            for one in topic.partitions
+        },
+        or_none(told.total_bytes),
+        or_none(told.usable_bytes),
+        told.is_cordoned,
+    )
+
+
+def alter_request(paths: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:
+    """The request that moves replicas of one broker."""
+    by_path: dict[str, list[Partition]] = {}
+    for replica, path in paths.items():
+        by_path.setdefault(path, []).append((replica.topic, replica.partition))
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                    for topic, indexes in by_topic(ones).items()
+                ],
+            )
+            for path, ones in by_path.items()
+        ]
+    )
+
+
+def altered(
+    keys: Sequence[Replica], answer: AlterReplicaLogDirsResponse
+) -> dict[Replica, RequestError | None]:
+    """What became of each replica."""
+    codes = {
+        (topic.topic_name, one.partition_index): one.error_code
+        for topic in answer.results
+        for one in topic.partitions
+    }
+    return {
+        key: refused(codes[key.topic, key.partition], f"{partition(*key[:2])} on {key.broker}")
+        for key in keys
+        if (key.topic, key.partition) in codes
+    }

@@ -1,0 +1,218 @@
+"""Replicas on other brokers, and leaders among replicas.
+
+Invariant: what is asked for is begun when the call returns, not done: moving takes its time, which
+`list_reassignments` shows.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ottla.client.admin.asking import Question, Terms
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.outcomes import Outcomes, check, refused
+from ottla.client.admin.partitions import (
+    P,
+    Partition,
+    by_partition,
+    by_topic,
+    each_once,
+    partition,
+)
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+_FACTOR_SINCE: Final = 1  # the version in which a change of the replication factor can be refused
+_KINDS_SINCE: Final = 1  # the version of ElectLeaders with unclean elections
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A move of replicas that is under way."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Election(IntEnum):
+    """Whom to elect; the number is the wire's."""
+
+    PREFERRED = 0
+    """The first of the replicas, if it is in sync."""
+
+    UNCLEAN = 1
+    """Any that lives, if none is in sync: records may be lost."""
+
+
+class ReassignmentCalls(Calls):
+    """The calls on replicas and leaders."""
+
+    async def alter_reassignments(
+        self,
+        replicas: Mapping[P, Sequence[int] | None],
+        *,
+        allow_factor_change: bool = True,
+        timeout_s: float | None = None,
+    ) -> Outcomes[Partition, None]:
+        """Let partitions have their replicas on these brokers; None ends a move under way."""
+        wanted = by_partition(replicas)
+        question = Question(
+            request=lambda keys, terms: alter_request(
+                {key: wanted[key] for key in keys}, terms, allow_factor_change=allow_factor_change
+            ),
+            answer=AlterPartitionReassignmentsResponse,
+            read=lambda _, answer: altered(answer),
+            since=0 if allow_factor_change else _FACTOR_SINCE,
+        )
+        return await self._asking.many(self._asking.to_controller, wanted, question, timeout_s)
+
+    async def list_reassignments(
+        self, partitions: Iterable[Partition] | None = None, *, timeout_s: float | None = None
+    ) -> dict[Partition, Reassignment]:
+        """The moves that are under way, all or of some partitions."""
+        wanted = None if partitions is None else by_topic(dict.fromkeys(partitions))
+        return await self._asking.one(
+            self._asking.to_controller,
+            lambda terms: list_request(wanted, terms),
+            ListPartitionReassignmentsResponse,
+            listed,
+            timeout_s,
+        )
+
+    async def elect_leaders(
+        self,
+        kind: Election = Election.PREFERRED,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Outcomes[Partition, bool]:
+        """Elect leaders of partitions, or of all that need one; False where nothing had to change.
+
+        Of all partitions only those are told of where something happened.
+        """
+        asking = self._asking
+        since = _KINDS_SINCE if kind is Election.UNCLEAN else 0
+        if partitions is None:
+            told = await asking.one(
+                asking.to_controller,
+                lambda terms: elect_request(kind, None, terms),
+                ElectLeadersResponse,
+                elected,
+                timeout_s,
+                since=since,
+            )
+            return Outcomes(told)
+        question = Question(
+            request=lambda keys, terms: elect_request(kind, keys, terms),
+            answer=ElectLeadersResponse,
+            read=lambda _, answer: elected(answer),
+            since=since,
+        )
+        return await asking.many(asking.to_controller, each_once(partitions), question, timeout_s)
+
+
+def alter_request(
+    replicas: Mapping[Partition, Sequence[int] | None], terms: Terms, *, allow_factor_change: bool
+) -> AlterPartitionReassignmentsRequest:
+    """The request that moves replicas."""
+    return AlterPartitionReassignmentsRequest(
+        timeout_ms=terms.timeout_ms,
+        allow_replication_factor_change=allow_factor_change,
+        topics=[
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(partition_index=index, replicas=replicas[topic, index])
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(replicas).items()
+        ],
+    )
+
+
+def altered(answer: AlterPartitionReassignmentsResponse) -> dict[Partition, RequestError | None]:
+    """What became of each partition."""
+    check(answer.error_code, None, answer.error_message)
+    return {
+        (key := partition(topic.name, one.partition_index)): refused(
+            one.error_code, key, one.error_message
+        )
+        for topic in answer.responses
+        for one in topic.partitions
+    }
+
+
+def list_request(
+    topics: Mapping[str, Sequence[int]] | None, terms: Terms
+) -> ListPartitionReassignmentsRequest:
+    """The request for moves under way."""
+    return ListPartitionReassignmentsRequest(
+        timeout_ms=terms.timeout_ms,
+        topics=None
+        if topics is None
+        else [
+            ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in topics.items()
+        ],
+    )
+
+
+def listed(answer: ListPartitionReassignmentsResponse) -> dict[Partition, Reassignment]:
+    """The moves."""
+    check(answer.error_code, None, answer.error_message)
+    return {
+        partition(topic.name, one.partition_index): Reassignment(
+            tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def elect_request(
+    kind: Election, wanted: Iterable[Partition] | None, terms: Terms
+) -> ElectLeadersRequest:
+    """The request that elects leaders."""
+    return ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=None
+        if wanted is None
+        else [
+            TopicPartitions(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic(wanted).items()
+        ],
+        timeout_ms=terms.timeout_ms,
+    )
+
+
+def elected(answer: ElectLeadersResponse) -> dict[Partition, bool | RequestError]:
+    """Whether there was an election, of each partition."""
+    check(answer.error_code, None)
+    told: dict[Partition, bool | RequestError] = {}
+    for topic in answer.replica_election_results:
+        for one in topic.partition_result:
+            key = partition(topic.topic, one.partition_id)
+            error = refused(one.error_code, key, one.error_message)
+            if error is None or error.code is ErrorCode.ELECTION_NOT_NEEDED:
+                told[key] = error is None
+            else:
+                told[key] = error
+    return told

@@ -1,0 +1,166 @@
+"""Records of partitions: where they begin, end and stand in time, and deleting the first of them.
+
+Invariant: the leader of a partition is asked, and no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ottla.client.admin.asking import Question, Terms
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.outcomes import Outcomes, or_none, refused
+from ottla.client.admin.partitions import P, Partition, by_partition, by_topic, partition
+from ottla.errors import RequestError
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+HIGH_WATERMARK: Final = -1
+"""As the offset before which records are deleted: all that are committed."""
+
+_ISOLATION_SINCE: Final = 2
+_CONSUMER: Final = -1  # in place of the broker that asks
+
+
+class OffsetAt(IntEnum):
+    """Where to look, other than at a time; the number is the wire's."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+_SINCE: Final = {
+    OffsetAt.MAX_TIMESTAMP: 7,
+    OffsetAt.EARLIEST_LOCAL: 8,
+    OffsetAt.LATEST_TIERED: 9,
+    OffsetAt.EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """An offset that was looked for."""
+
+    offset: int | None
+    """None when no record is so late."""
+
+    timestamp_ms: int | None
+    """Of the record, if it was looked for by time."""
+
+    leader_epoch: int | None
+
+
+class RecordCalls(Calls):
+    """The calls on records."""
+
+    async def list_offsets(
+        self,
+        partitions: Mapping[P, OffsetAt | int],
+        *,
+        read_committed: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[Partition, FoundOffset]:
+        """The offset at an end, or of the first record at a time in milliseconds or later.
+
+        With read_committed the latest is the first of an open transaction.
+        """
+        wanted = by_partition(partitions)
+        since = max((_SINCE.get(OffsetAt(at), 0) for at in wanted.values() if at < 0), default=0)
+        question = Question(
+            request=lambda keys, terms: list_request(
+                {key: wanted[key] for key in keys}, terms, read_committed=read_committed
+            ),
+            answer=ListOffsetsResponse,
+            read=lambda _, answer: found(answer),
+            since=max(since, _ISOLATION_SINCE if read_committed else 0),
+        )
+        return await self._asking.many(self._asking.to_leaders, wanted, question, timeout_s)
+
+    async def delete_records(
+        self, before: Mapping[P, int], *, timeout_s: float | None = None
+    ) -> Outcomes[Partition, int]:
+        """Delete the records before an offset; tells the first offset that is left."""
+        wanted = by_partition(before)
+        question = Question(
+            request=lambda keys, terms: delete_request({key: wanted[key] for key in keys}, terms),
+            answer=DeleteRecordsResponse,
+            read=lambda _, answer: deleted(answer),
+        )
+        return await self._asking.many(self._asking.to_leaders, wanted, question, timeout_s)
+
+
+def list_request(
+    wanted: Mapping[Partition, int], terms: Terms, *, read_committed: bool
+) -> ListOffsetsRequest:
+    """The request for offsets."""
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=int(read_committed),
+        topics=[
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(partition_index=index, timestamp=wanted[topic, index])
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(wanted).items()
+        ],
+        timeout_ms=terms.timeout_ms,
+    )
+
+
+def found(answer: ListOffsetsResponse) -> dict[Partition, FoundOffset | RequestError]:
+    """The offsets."""
+    return {
+        (key := partition(topic.name, one.partition_index)): refused(one.error_code, key)
+        or FoundOffset(or_none(one.offset), or_none(one.timestamp), or_none(one.leader_epoch))
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def delete_request(before: Mapping[Partition, int], terms: Terms) -> DeleteRecordsRequest:
+    """The request that deletes records."""
+    return DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(name=topic, partitions=_before(topic, indexes, before))
+            for topic, indexes in by_topic(before).items()
+        ],
+        timeout_ms=terms.timeout_ms,
+    )
+
+
+def _before(
+    topic: str, indexes: Sequence[int], before: Mapping[Partition, int]
+) -> list[DeleteRecordsPartition]:
+    return [
+        DeleteRecordsPartition(partition_index=index, offset=before[topic, index])
+        for index in indexes
+    ]
+
+
+def deleted(answer: DeleteRecordsResponse) -> dict[Partition, int | RequestError]:
+    """The first offset that is left, of each partition."""
+    told: dict[Partition, int | RequestError] = {}
+    for topic in answer.topics:
+        for one in topic.partitions:
+            key = partition(topic.name, one.partition_index)
+            error = refused(one.error_code, key)
+            told[key] = one.low_watermark if error is None else error
+    return told

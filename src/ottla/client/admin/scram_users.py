@@ -1,0 +1,174 @@
+"""Users with passwords (SCRAM, RFC 5802): what they have, and giving or taking it.
+
+Invariant: a password never leaves the client; what is sent is derived from it by a salt of its own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from hashlib import pbkdf2_hmac
+from typing import Final
+
+from ottla.client.admin.asking import Question
+from ottla.client.admin.calls import Calls
+from ottla.client.admin.outcomes import Outcomes, check, refused
+from ottla.client.admin.partitions import names
+from ottla.errors import RequestError
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+
+ITERATIONS: Final = 8192
+"""Brokers take 4096 to 16384; a login costs client and broker as much."""
+
+SALT_BYTES: Final = 24
+
+
+class ScramMechanism(IntEnum):
+    """The hash; the number is the wire's."""
+
+    UNKNOWN = 0
+    SHA_256 = 1
+    SHA_512 = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ScramMechanism":
+        return cls.UNKNOWN
+
+
+_HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a user has, without the secret."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramPassword:
+    """A password that a user is given, in place of the one with this mechanism."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: ScramMechanism = ScramMechanism.SHA_512
+    iterations: int = ITERATIONS
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in _HASHES:
+            raise ValueError(f"a password needs a mechanism, not {self.mechanism.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScramRemoval:
+    """A password that is taken from a user."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+class ScramUserCalls(Calls):
+    """The calls on users with passwords."""
+
+    _random_bytes: Callable[[int], bytes]
+
+    async def describe_scram_users(
+        self, users: str | Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> Outcomes[str, tuple[ScramCredential, ...]]:
+        """What users have, or all users that have a password."""
+        wanted = None if users is None else names(users)
+        told = await self._asking.one(
+            self._asking.to_controller,
+            lambda _: describe_request(wanted),
+            DescribeUserScramCredentialsResponse,
+            described,
+            timeout_s,
+        )
+        return Outcomes({user: told[user] for user in wanted or sorted(told) if user in told})
+
+    async def alter_scram_users(
+        self,
+        changes: Iterable[ScramPassword | ScramRemoval],
+        *,
+        timeout_s: float | None = None,
+    ) -> Outcomes[str, None]:
+        """Give users passwords and take them away."""
+        by_user: dict[str, list[ScramPassword | ScramRemoval]] = {}
+        for change in changes:
+            by_user.setdefault(change.user, []).append(change)
+        question = Question(
+            request=lambda keys, _: alter_request(
+                [one for key in keys for one in by_user[key]], self._random_bytes
+            ),
+            answer=AlterUserScramCredentialsResponse,
+            read=lambda _, answer: altered(answer),
+        )
+        return await self._asking.many(self._asking.to_controller, by_user, question, timeout_s)
+
+
+def salted(password: ScramPassword, salt: bytes) -> bytes:
+    """The salted password of RFC 5802, section 3."""
+    secret = password.password.encode()
+    return pbkdf2_hmac(_HASHES[password.mechanism], secret, salt, password.iterations)
+
+
+def describe_request(users: Sequence[str] | None) -> DescribeUserScramCredentialsRequest:
+    """The request for what users have."""
+    return DescribeUserScramCredentialsRequest(
+        users=None if users is None else [UserName(name=user) for user in users]
+    )
+
+
+def described(
+    answer: DescribeUserScramCredentialsResponse,
+) -> dict[str, tuple[ScramCredential, ...] | RequestError]:
+    """What each user has."""
+    check(answer.error_code, "users", answer.error_message)
+    told: dict[str, tuple[ScramCredential, ...] | RequestError] = {}
+    for one in answer.results:
+        error = refused(one.error_code, one.user, one.error_message)
+        told[one.user] = error or tuple(
+            ScramCredential(ScramMechanism(info.mechanism), info.iterations)
+            for info in one.credential_infos
+        )
+    return told
+
+
+def alter_request(
+    changes: Iterable[ScramPassword | ScramRemoval], random_bytes: Callable[[int], bytes]
+) -> AlterUserScramCredentialsRequest:
+    """The request that gives and takes passwords."""
+    deletions: list[ScramCredentialDeletion] = []
+    upsertions: list[ScramCredentialUpsertion] = []
+    for one in changes:
+        if isinstance(one, ScramRemoval):
+            deletions.append(ScramCredentialDeletion(name=one.user, mechanism=one.mechanism))
+        else:
+            salt = random_bytes(SALT_BYTES)
+            upsertions.append(
+                ScramCredentialUpsertion(
+                    name=one.user,
+                    mechanism=one.mechanism,
+                    iterations=one.iterations,
+                    salt=salt,
+                    salted_password=salted(one, salt),
+                )
+            )
+    return AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
+
+
+def altered(answer: AlterUserScramCredentialsResponse) -> dict[str, RequestError | None]:
+    """What became of each user."""
+    return {
+        one.user: refused(one.error_code, one.user, one.error_message) for one in answer.results
+    }
