@@ -284,7 +284,7 @@ def test_a_login_needs_a_mechanism(table: Table) -> None:
             "[PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER]"
         )
     ]
-    assert not client_problems(table, security_protocol="SASL_SSL", sasl_mechanism="plain")
+    assert not client_problems(table, security_protocol="SASL_SSL", sasl_mechanism="oauthbearer")
     assert client_problems(table, ssl_keystore_key="k")
 
 

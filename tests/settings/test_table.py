@@ -140,6 +140,8 @@ def test_only_these_settings_are_not_kafkas_of_4_3() -> None:
         ("broker", "ottla.queued.max.response.bytes"),
         ("broker", "ottla.topic.name.policy"),
         ("broker", "max.decompressed.message.bytes"),  # of a later Kafka
+        *((scope, "sasl.username") for scope in ("producer", "consumer", "admin")),
+        *((scope, "sasl.password") for scope in ("producer", "consumer", "admin")),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.settings import broker, connection, consumer, producer, security, topic
 from ottla.settings.config import Config, split_listener_name
+from ottla.settings.credentials import login_problems
 from ottla.settings.derived import idempotence_hindrance
 from ottla.settings.endpoints import (
     Endpoint,
@@ -315,10 +316,8 @@ def _topic(config: Config) -> Iterator[Finding]:
 
 
 def _login(config: Config) -> Iterator[Finding]:
-    protocol, mechanism = security.SECURITY_PROTOCOL, security.SASL_MECHANISM
-    if config[protocol].startswith("SASL") and config[mechanism] is None:
-        what = f"missing, because {protocol.name} is {config[protocol]}, valid:"
-        yield Finding((mechanism, protocol), f"{what} {mechanism.range_text}")
+    for settings, what in login_problems(config):
+        yield Finding(settings, what)
 
 
 def _idempotence(config: Config) -> Iterator[Finding]:

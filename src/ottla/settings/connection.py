@@ -57,6 +57,8 @@ ROWS: Final = (
     security.SECURITY_PROTOCOL,
     *security.ROWS,
     security.SASL_MECHANISM,
+    security.SASL_USERNAME,
+    security.SASL_PASSWORD,
     security.SASL_OAUTHBEARER_HEADER_URLENCODE,
 )
 

@@ -206,8 +206,6 @@ _CLIENT: Final = (
     *_EVERYWHERE,
     Refused("metadata.broker.list", "it is another library's name", "use bootstrap.servers"),
     Refused("sasl.mechanisms", "it is another library's name", "use sasl.mechanism"),
-    Refused("sasl.password", "it is another library's name", "give user and password in sasl.jaas.config"),
-    Refused("sasl.username", "it is another library's name", "give user and password in sasl.jaas.config"),
     Refused("socket.timeout.ms", "it is another library's name", "use request.timeout.ms"),
     Refused("ssl.ca.location", "it is another library's name", "use ssl.truststore.location, a PEM file as well"),
     Refused("ssl.certificate.location", "it is another library's name", "use ssl.keystore.location, with key and certificate in one PEM file"),

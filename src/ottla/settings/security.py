@@ -15,13 +15,18 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 # Kafka also takes file://, by which a client can be made to read any file (CVE-2025-27817).
 _ADDRESS: Final = matching(r"https?://\S+", "https://...")
+# Python cannot read the stores of Java.
+_CONVERT: Final = (
+    "a JKS store becomes PKCS12 by `keytool -importkeystore -srckeystore store.jks -destkeystore "
+    "store.p12 -deststoretype PKCS12`, and that PEM by `openssl pkcs12 -in store.p12 -out store.pem`"
+)
 
 # fmt: off
 # TLS: who we are.
 SSL_KEYSTORE_LOCATION = Setting("ssl.keystore.location", STRING, None, dynamic=PER_BROKER, per_listener=True,
     doc="A PEM file with the private key and, after it, the certificate with its chain. A broker needs "
         "one for every TLS listener, a client only where the broker asks for its certificate.")
-SSL_KEYSTORE_TYPE = Setting("ssl.keystore.type", STRING, "PEM", one_of("PEM", any_case=True), dynamic=PER_BROKER, per_listener=True, kafka_default="JKS",
+SSL_KEYSTORE_TYPE = Setting("ssl.keystore.type", STRING, "PEM", one_of("PEM", any_case=True, otherwise=_CONVERT), dynamic=PER_BROKER, per_listener=True, kafka_default="JKS",
     doc="The format of the key store. Ottla reads PEM alone; `openssl pkcs12 -in store.p12 -out store.pem` "
         "converts the others.")
 SSL_KEYSTORE_KEY = Setting("ssl.keystore.key", PASSWORD, None, dynamic=PER_BROKER, per_listener=True,
@@ -35,7 +40,7 @@ SSL_KEY_PASSWORD = Setting("ssl.key.password", PASSWORD, None, dynamic=PER_BROKE
 SSL_TRUSTSTORE_LOCATION = Setting("ssl.truststore.location", STRING, None, dynamic=PER_BROKER, per_listener=True,
     doc="A PEM file with the certificates of the authorities to trust. Without one a client trusts the "
         "authorities of its operating system.")
-SSL_TRUSTSTORE_TYPE = Setting("ssl.truststore.type", STRING, "PEM", one_of("PEM", any_case=True), dynamic=PER_BROKER, per_listener=True, kafka_default="JKS",
+SSL_TRUSTSTORE_TYPE = Setting("ssl.truststore.type", STRING, "PEM", one_of("PEM", any_case=True, otherwise=_CONVERT), dynamic=PER_BROKER, per_listener=True, kafka_default="JKS",
     doc="The format of the trust store. Ottla reads PEM alone.")
 SSL_TRUSTSTORE_CERTIFICATES = Setting("ssl.truststore.certificates", PASSWORD, None, dynamic=PER_BROKER, per_listener=True,
     doc="The trusted certificates themselves, as PEM text, in place of a file.")
@@ -110,6 +115,11 @@ ROWS: Final = settings_in(globals())
 SASL_OAUTHBEARER_HEADER_URLENCODE = Setting("sasl.oauthbearer.header.urlencode", BOOLEAN, False,
     doc="Whether id and secret are URL-encoded in the header to the token endpoint, as RFC 6749 has it. "
         "Turn it on when the provider rejects credentials with special characters.")
+SASL_USERNAME = Setting("sasl.username", STRING, None,
+    doc="Who logs in by PLAIN or SCRAM, in place of sasl.jaas.config. Kafka's own clients do not have it; "
+        "librdkafka has.")
+SASL_PASSWORD = Setting("sasl.password", PASSWORD, None,
+    doc="The password that belongs to sasl.username.")
 SASL_MECHANISM = Setting("sasl.mechanism", STRING, None, one_of(*MECHANISMS, any_case=True), kafka_default="GSSAPI",
     doc="How to log in when security.protocol has SASL in it; it has to be set then. Kafka assumes "
         "Kerberos, which Ottla does not have; SCRAM-SHA-512 never sends the password.")

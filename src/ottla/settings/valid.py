@@ -59,15 +59,21 @@ class _RangeOr(Valid[int]):
 
 
 class _Choice(Valid[str]):
-    __slots__ = ("any_case", "choices")
+    __slots__ = ("any_case", "choices", "otherwise")
 
     def __init__(
-        self, names: tuple[str, ...], aliases: Mapping[str, str], *, any_case: bool
+        self,
+        names: tuple[str, ...],
+        aliases: Mapping[str, str],
+        *,
+        any_case: bool,
+        otherwise: str = "",
     ) -> None:
         printed = ", ".join(name or "(empty)" for name in names)
         super().__init__(f"(case insensitive) [{printed}]" if any_case else f"[{printed}]")
         spelled = {name: name for name in names} | dict(aliases)
         self.any_case: Final = any_case
+        self.otherwise: Final = otherwise
         self.choices: Final[Mapping[str, str]] = (
             {name.lower(): usual for name, usual in spelled.items()} if any_case else spelled
         )
@@ -76,7 +82,7 @@ class _Choice(Valid[str]):
         try:
             return self.choices[value.lower() if self.any_case else value]
         except KeyError:
-            raise BadValue from None
+            raise BadValue(self.otherwise) from None
 
 
 class _ListOf(Valid[tuple[str, ...]]):
@@ -208,10 +214,16 @@ def either(inside: Valid[int], special: int) -> Valid[int]:
 
 
 def one_of(
-    *names: str, any_case: bool = False, aliases: Mapping[str, str] | None = None
+    *names: str,
+    any_case: bool = False,
+    aliases: Mapping[str, str] | None = None,
+    otherwise: str = "",
 ) -> Valid[str]:
-    """One of the names; an alias is read as the name it stands for."""
-    return _Choice(names, aliases or {}, any_case=any_case)
+    """One of the names; an alias is read as the name it stands for.
+
+    `otherwise` tells whoever names another what to do.
+    """
+    return _Choice(names, aliases or {}, any_case=any_case, otherwise=otherwise)
 
 
 def some_of(

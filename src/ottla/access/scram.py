@@ -1,0 +1,91 @@
+"""SCRAM: a password is proved by both ends and sent by neither (RFC 5802, RFC 7677).
+
+Invariant: a client proves nothing to a server that does not continue its nonce, or that asks for
+so few iterations that a thief of the proof could guess the password, or for so many that it would
+be busy for long. A login counts only when the server has proved that it knows the password too.
+
+As in Kafka, names and passwords are taken as their UTF-8 bytes, without SASLprep.
+"""
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Generator
+from typing import Final, TypeAlias
+
+from ottla.errors import OttlaError
+from ottla.settings.values import Secret
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The mechanisms, and the hash of each."""
+
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 1 << 17
+"""Kafka takes 16,384 at most; of these the event loop notices a tenth of a second."""
+
+Exchange: TypeAlias = Generator[bytes, bytes, None]
+"""A login from the client's side: gives what to send, and is sent what came back. When it ends,
+the server has nothing more to prove; LoginFailed when it could not."""
+
+_NO_BINDING: Final = b"n,,"  # no channel binding, and no name but that of who logs in
+_FIRST: Final = re.compile(
+    rb"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[1-9][0-9]{0,8})(,.*)?"
+)
+_FINAL: Final = re.compile(rb"v=(?P<signature>[A-Za-z0-9+/=]+)(,.*)?")
+_ERROR: Final = re.compile(rb"e=(?P<error>[!-+\--~]+)(,.*)?")
+
+
+class LoginFailed(OttlaError):
+    """The other end did not prove who it is, or did not keep to the mechanism."""
+
+
+def scram(mechanism: str, username: str, password: Secret, nonce: str) -> Exchange:
+    """Log in by a SCRAM mechanism; `nonce` is used this once and cannot be guessed."""
+    hash_name = HASHES[mechanism]
+    client_first = b"n=%b,r=%b" % (_escaped(username), nonce.encode("ascii"))
+    server_first = yield _NO_BINDING + client_first
+    found = _parsed(_FIRST, server_first)
+    server_nonce, iterations = found["nonce"], int(found["iterations"])
+    if not server_nonce.startswith(nonce.encode("ascii")) or len(server_nonce) == len(nonce):
+        raise LoginFailed("the server's nonce does not continue ours")
+    if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+        raise LoginFailed(
+            f"the server asks for {iterations} iterations, "
+            f"valid: {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+        )
+    salted = hashlib.pbkdf2_hmac(
+        hash_name, password.reveal().encode(), _decoded(found["salt"]), iterations
+    )
+    without_proof = b"c=%b,r=%b" % (b64encode(_NO_BINDING), server_nonce)
+    signed = b",".join((client_first, server_first, without_proof))
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    stored_key = hashlib.new(hash_name, client_key).digest()
+    signature = hmac.digest(stored_key, signed, hash_name)
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    server_final = yield b"%b,p=%b" % (without_proof, b64encode(proof))
+    theirs = _decoded(_parsed(_FINAL, server_final)["signature"])
+    server_key = hmac.digest(salted, b"Server Key", hash_name)
+    if not hmac.compare_digest(theirs, hmac.digest(server_key, signed, hash_name)):
+        raise LoginFailed("the server does not know the password: it is not who it claims to be")
+
+
+def _escaped(username: str) -> bytes:
+    """A name as it stands between commas."""
+    return username.replace("=", "=3D").replace(",", "=2C").encode()
+
+
+def _parsed(form: re.Pattern[bytes], message: bytes) -> "re.Match[bytes]":
+    if found := form.fullmatch(message):
+        return found
+    if refused := _ERROR.fullmatch(message):
+        raise LoginFailed(f"the server refused the login: {refused['error'].decode('ascii')}")
+    raise LoginFailed("the server's answer is not one of SCRAM")
+
+
+def _decoded(text: bytes) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except NotBase64:
+        raise LoginFailed("the server's answer is not one of SCRAM") from None

@@ -1,0 +1,72 @@
+"""The text of sasl.jaas.config: a login module of Java's and its options.
+
+Invariant: nothing is loaded, and no message about the text holds a value out of it.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.settings.values import BadValue
+
+FORM: Final = '<login module> required username="..." password="...";'
+
+_FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+_SKIPPED: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_LEXEME: Final = re.compile(
+    r""""(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'|[=;]|[^\s=;"']+"""
+)
+_ESCAPE: Final = re.compile(r"\\(?:(?P<octal>[0-3]?[0-7]{1,2})|(?P<other>.))")
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
+
+
+def read_jaas(text: str) -> Mapping[str, str]:
+    """The options of the one login module in a text; BadValue with what is wrong with it."""
+    lexemes = _lexemes(text)
+    if len(lexemes) < 3 or lexemes[1].lower() not in _FLAGS:
+        raise BadValue("it does not begin with a login module and `required`")
+    if lexemes[-1] != ";":
+        raise BadValue("the `;` at its end is missing")
+    options: dict[str, str] = {}
+    between = lexemes[2:-1]
+    if ";" in between:
+        raise BadValue("it has more than one login module")
+    while between:
+        if len(between) < 3 or between[1] != "=" or between[2] == "=":
+            raise BadValue("an option is not of the form name=value")
+        options[between[0]] = _plain(between[2])
+        del between[:3]
+    return options
+
+
+def _lexemes(text: str) -> list[str]:
+    """The words, signs and quoted texts; these still in their quotes."""
+    found: list[str] = []
+    position = _end(_SKIPPED.match(text))
+    while position < len(text):
+        lexeme = _LEXEME.match(text, position)
+        if lexeme is None:
+            raise BadValue("a quote is not closed")
+        found.append(lexeme[0])
+        position = _end(_SKIPPED.match(text, lexeme.end()))
+    return found
+
+
+def _end(found: "re.Match[str] | None") -> int:
+    assert found is not None, "nothing to skip is a match too"
+    return found.end()
+
+
+def _plain(lexeme: str) -> str:
+    """A word, or what is between quotes with its escapes resolved as Java does."""
+    if lexeme[0] not in "\"'":
+        return lexeme
+    return _ESCAPE.sub(_character, lexeme[1:-1])
+
+
+def _character(escape: "re.Match[str]") -> str:
+    if escape["octal"]:
+        return chr(int(escape["octal"], 8))
+    return _ESCAPED.get(escape["other"], escape["other"])

@@ -1,0 +1,67 @@
+"""Name and password of a client: from either place, never from half of one, and never shown."""
+
+import pytest
+
+from ottla.settings.config import Config
+from ottla.settings.credentials import Credentials, credentials
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.producer import PRODUCER
+from ottla.settings.resolution import client_config
+from ottla.settings.values import Secret
+
+JAAS = 'a.b.ScramLoginModule required username="u" password="hunter2";'
+
+
+def config(**arguments: object) -> Config:
+    return client_config(
+        PRODUCER, bootstrap_servers="a:1", security_protocol="SASL_PLAINTEXT", **arguments
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"sasl_username": "u", "sasl_password": "hunter2"}, {"sasl_jaas_config": JAAS}],
+    ids=["settings", "jaas"],
+)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_both_places_say_the_same(given: dict[str, object], mechanism: str) -> None:
+    found = credentials(config(sasl_mechanism=mechanism, **given))
+    assert found == Credentials("u", Secret("hunter2"))
+    assert "hunter2" not in repr(found)
+
+
+def test_a_token_needs_neither() -> None:
+    assert credentials(config(sasl_mechanism="OAUTHBEARER")) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({}, "sasl.username: missing, because security.protocol is SASL_PLAINTEXT"),
+        ({"sasl_username": "u"}, "sasl.username: set without sasl.password"),
+        ({"sasl_password": "hunter2"}, "sasl.password: set without sasl.username"),
+        ({"sasl_username": "", "sasl_password": "hunter2"}, "sasl.username: missing"),
+        (
+            {"sasl_username": "u", "sasl_password": "hunter2", "sasl_jaas_config": JAAS},
+            "sasl.username: set together with sasl.jaas.config",
+        ),
+        ({"sasl_jaas_config": "hunter2"}, "sasl.jaas.config: cannot be read (it does not begin"),
+        (
+            {"sasl_jaas_config": "M required password=hunter2;"},
+            "sasl.jaas.config: has no username and password",
+        ),
+    ],
+)
+def test_what_is_missing_or_too_much_is_told(given: dict[str, object], what: str) -> None:
+    with pytest.raises(InvalidSettings) as told:
+        config(sasl_mechanism="PLAIN", **given)
+    assert what in str(told.value)
+    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in repr(told.value)
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_a_store_of_java_can_be_converted(kind: str) -> None:
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        with pytest.raises(InvalidSettings, match=r"keytool -importkeystore .*openssl pkcs12 -in"):
+            client_config(PRODUCER, {"bootstrap.servers": "a:1", name: kind})

@@ -1,0 +1,55 @@
+"""The text of sasl.jaas.config, as Java reads it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.settings.jaas import read_jaas
+from ottla.settings.values import BadValue
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f'{PLAIN} required username="u" password="p";', {"username": "u", "password": "p"}),
+        (f"{PLAIN} REQUIRED username=u password='p q';", {"username": "u", "password": "p q"}),
+        (f"{PLAIN} required;", {}),
+        (
+            f'{PLAIN} required // who\n  username="a=b;c" /* and\nhow */ password = "\\"\\\\" ;\n',
+            {"username": "a=b;c", "password": '"\\'},
+        ),
+        (f'{PLAIN} required password="\\101\\t\\q//";', {"password": "A\tq//"}),
+        (f'{PLAIN} required password="";', {"password": ""}),
+    ],
+)
+def test_options_are_read(text: str, options: dict[str, str]) -> None:
+    assert read_jaas(text) == options
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "begin"),
+        ("hunter2", "begin"),
+        (f"{PLAIN} username=hunter2;", "begin"),
+        (f"{PLAIN} required password=hunter2", "`;`"),
+        (f"{PLAIN} required password;", "name=value"),
+        (f"{PLAIN} required password=;", "name=value"),
+        (f"{PLAIN} required =hunter2;", "name=value"),
+        (f"{PLAIN} required password==hunter2;", "name=value"),
+        (f'{PLAIN} required password="hunter2;', "quote"),
+        (f"{PLAIN} required password=hunter2; {PLAIN} required;", "more than one"),
+    ],
+)
+def test_what_is_wrong_is_told_without_a_value(text: str, what: str) -> None:
+    with pytest.raises(BadValue, match=what) as told:
+        read_jaas(text)
+    assert "hunter2" not in str(told.value)
+
+
+@given(st.text(st.characters(blacklist_characters="\n", blacklist_categories=("Cs",))))
+def test_any_password_can_be_quoted(password: str) -> None:
+    quoted = password.replace("\\", "\\\\").replace('"', '\\"')
+    assert read_jaas(f'M required password="{quoted}";') == {"password": password}
