@@ -10,6 +10,9 @@ it. It listens on loopback alone, on ports that were free.
         kafka.start()  # the same data; other ports, unless it keeps_ports
         kafka.stop()  # cleanly
 
+More listeners are named with their protocols: KafkaBroker(listeners={"TLS": "SSL"}) listens on
+`kafka.ports["TLS"]` too. What they need is in the settings, as listener.name.tls.….
+
 The broker is a child in the group of processes that started it, so that ^C ends both.
 """
 
@@ -68,6 +71,8 @@ class KafkaBroker:
         self,
         settings: Mapping[str, object] | None = None,
         *,
+        listeners: Mapping[str, str] | None = None,
+        formatting: tuple[str, ...] = (),
         jvm: tuple[str, ...] = SMALL_JVM,
         timeout_s: float = 60,
         keeps_ports: bool = False,
@@ -77,6 +82,9 @@ class KafkaBroker:
         self.settings = {**_ALONE, **(settings or {})}
         self.timeout_s = timeout_s  # for a start, and for a clean stop
         self.port = 0
+        self.ports: dict[str, int] = {}  # of the listeners that were asked for besides
+        self._listeners = {**(listeners or {})}
+        self._formatting = formatting  # more arguments of `kafka-storage format`
         self._jvm = (*jvm, *_LOGGING)
         java_command("")  # NoJudge comes up before there is anything to clean up
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-"))
@@ -171,22 +179,27 @@ class KafkaBroker:
     def _format(self) -> None:
         self._write_properties()
         arguments = ("format", "--cluster-id", _CLUSTER_ID, "--config", str(self._properties))
-        command = java_command("kafka.tools.StorageTool", *arguments, options=self._jvm)
+        command = java_command(
+            "kafka.tools.StorageTool", *arguments, *self._formatting, options=self._jvm
+        )
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise KafkaFailed(f"Kafka did not format its folder.\n{done.stdout}{done.stderr}")
 
     def _write_properties(self) -> None:
         if not self._ports or not self._keeps_ports:
-            self._ports = _free_ports(2)
-        self.port, controller = self._ports
-        listeners = f"PLAINTEXT://{_HOST}:{self.port},CONTROLLER://{_HOST}:{controller}"
+            self._ports = _free_ports(2 + len(self._listeners))
+        self.port, controller, *others = self._ports
+        self.ports = dict(zip(self._listeners, others, strict=True))
+        named = {"PLAINTEXT": self.port, "CONTROLLER": controller, **self.ports}
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
         settings: dict[str, object] = {
             "process.roles": "broker,controller",
             "node.id": _NODE_ID,
             "controller.quorum.voters": f"{_NODE_ID}@{_HOST}:{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": listeners,
+            "listeners": ",".join(f"{name}://{_HOST}:{port}" for name, port in named.items()),
+            "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
             "log.dirs": self.data,
             **self.settings,
         }

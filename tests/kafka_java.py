@@ -35,10 +35,16 @@ def run_java(main_class: str, *arguments: str) -> subprocess.CompletedProcess[st
 
 @contextmanager
 def kafka_broker(
-    settings: Mapping[str, object] | None = None, *, keeps_ports: bool = False
+    settings: Mapping[str, object] | None = None,
+    *,
+    listeners: Mapping[str, str] | None = None,
+    formatting: tuple[str, ...] = (),
+    keeps_ports: bool = False,
 ) -> Generator[KafkaBroker]:
     """A running broker of Kafka's, for as long as the `with` lasts."""
     with judge_needed():
-        broker = KafkaBroker(settings, keeps_ports=keeps_ports)
+        broker = KafkaBroker(
+            settings, listeners=listeners, formatting=formatting, keeps_ports=keeps_ports
+        )
     with broker:
         yield broker

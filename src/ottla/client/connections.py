@@ -2,22 +2,30 @@
 
 Invariant: to an address there is one connection or one attempt at a time, however many ask for
 it; after a failure the next attempt waits, longer each time. Whoever asks for any broker gets one
-as long as one of those that are known, or one of the seeds, can be reached.
+as long as one of those that are known, or one of the seeds, can be reached. Where a login is
+wanted nobody gets a connection before it; one that counts for a while is renewed in time (KIP-368).
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from ssl import SSLContext
+from typing import Any, Final, NamedTuple
 
 from ottla.client.backoff import Backoff
 from ottla.client.cluster_view import BrokerView
+from ottla.client.login import Login, log_in
 from ottla.clock import Clock
 from ottla.errors import RequestError
-from ottla.transport.channel import Channel, Disconnected, open_channel
+from ottla.transport.channel import Channel, open_channel
+from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import Connector
+from ottla.transport.tls import TlsNetwork
 
 DOUBLINGS_MAX: Final = 32
+
+RENEWED_AFTER: Final = (0.85, 0.1)
+"""A login is renewed after this share of its time, and by chance up to so much later."""
 
 
 class Place(NamedTuple):
@@ -42,6 +50,8 @@ class ConnectionRules:
     request_timeout_s: float = 30.0
     idle_s: float = 540.0
     rebootstraps: bool = True
+    tls: SSLContext | None = None
+    login: Login | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +61,7 @@ class _Remote:
     place: Place
     channel: Channel | None = None
     attempt: asyncio.Task[Channel] | None = None
+    renewal: asyncio.Task[None] | None = None
     failures: int = 0  # in a row
     not_before_s: float = 0.0
 
@@ -70,6 +81,10 @@ class Connections:
     chance: Callable[[], float]
     _remotes: dict[Place, _Remote] = field(default_factory=dict[Place, _Remote])
     _closed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rules.tls is not None:
+            self.network = TlsNetwork(self.network, self.rules.tls)
 
     def open_to(self, broker: BrokerView) -> Channel | None:
         """The connection to a broker, if there is one now."""
@@ -95,7 +110,9 @@ class Connections:
             try:
                 return await self._reach(remote)
             except RequestError as error:
-                failure = error
+                # That one of them is down does not matter where another refuses us.
+                if not isinstance(failure, AuthenticationFailed):
+                    failure = error
         raise failure
 
     def close_idle(self) -> None:
@@ -113,11 +130,14 @@ class Connections:
     async def close(self) -> None:
         """Close all: what is awaited fails, and nothing is opened any more."""
         self._closed = True
-        attempts = [one.attempt for one in self._remotes.values() if one.attempt is not None]
-        for attempt in attempts:
-            attempt.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
-        for remote in self._remotes.values():
+        remotes = self._remotes.values()
+        tasks: list[asyncio.Task[Any]] = []
+        for remote in remotes:
+            tasks += [task for task in (remote.attempt, remote.renewal) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for remote in remotes:
             if remote.channel is not None:
                 remote.channel.close()
 
@@ -145,7 +165,7 @@ class Connections:
         try:
             await self.clock.sleep(max(0.0, remote.not_before_s - self.clock.elapsed_s()))
             doubled_s = rules.setup_timeout_s * 2 ** min(remote.failures, DOUBLINGS_MAX)
-            remote.channel = await open_channel(
+            channel = await open_channel(
                 self.network,
                 *remote.place,
                 client_id=rules.client_id,
@@ -154,6 +174,7 @@ class Connections:
                 request_timeout_s=rules.request_timeout_s,
                 ended=lambda: self._ended(remote),
             )
+            await self._log_in(remote, channel)
         except RequestError:
             remote.failures += 1
             self._pause(remote)
@@ -161,12 +182,44 @@ class Connections:
         finally:
             remote.attempt = None
         remote.failures = 0
-        return remote.channel
+        remote.channel = channel
+        return channel
 
     def _ended(self, remote: _Remote) -> None:
         """A connection is gone: the first pause comes before the next one."""
+        if remote.renewal is not None:
+            remote.renewal.cancel()
         if remote.attempt is None:
             self._pause(remote)
+
+    async def _log_in(self, remote: _Remote, channel: Channel) -> None:
+        login = self.rules.login
+        if login is None:
+            return
+        try:
+            session_s = await log_in(channel, login, self.rules.request_timeout_s)
+        except BaseException:
+            channel.close()
+            raise
+        if session_s > 0:
+            renewing = self._renew(channel, login, session_s)
+            remote.renewal = asyncio.get_running_loop().create_task(renewing)
+
+    async def _renew(self, channel: Channel, login: Login, session_s: float) -> None:
+        """Log in anew as often as the broker wants it, while the connection lasts."""
+        share, later = RENEWED_AFTER
+        while session_s > 0:
+            await self.clock.sleep(session_s * (share + later * self.chance()))
+            # An idle connection stays one, and is closed in time.
+            used_s = channel.last_used_s
+            channel.hold()
+            try:
+                session_s = await log_in(channel, login, self.rules.request_timeout_s)
+            except RequestError as error:
+                channel.fail(error)
+                return
+            channel.last_used_s = used_s
+            channel.release()
 
     def _pause(self, remote: _Remote) -> None:
         pause_s = self.rules.backoff.pause_s(max(remote.failures, 1))

@@ -2,7 +2,8 @@
 
 Invariant: one question at a time is on its way. Whoever needs to know something waits for an
 answer to a question that was asked after the need arose, so that nobody acts on what was already
-wrong; and never longer than its own deadline. What is known ages, and is asked for anew in time.
+wrong; and never longer than its own deadline, nor than until a broker refuses to know us. What is
+known ages, and is asked for anew in time.
 Who only suspects that it is wrong makes no more than one question in each pause between retries.
 """
 
@@ -24,7 +25,8 @@ from ottla.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from ottla.transport.channel import Channel, TimedOut
+from ottla.transport.channel import Channel
+from ottla.transport.failures import AuthenticationFailed, TimedOut
 
 SWEEP_S: Final = 5.0
 """So often idle connections and unused topics are looked for."""
@@ -99,10 +101,14 @@ class Metadata:
         self._waiting.append(waiting)
         self._asked.set()
         self._hurried.set()
-        await asyncio.wait((answered,), timeout=timeout_s)
+        try:
+            await asyncio.wait((answered,), timeout=timeout_s)
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
         if not answered.done():
-            self._waiting.remove(waiting)
             raise self.failure or TimedOut(f"no metadata within {timeout_s:g} s")
+        answered.result()
         return self.view
 
     async def topic(self, name: str, timeout_s: float) -> TopicView:
@@ -155,7 +161,12 @@ class Metadata:
             except RequestError as failure:
                 failures += 1
                 self.failure = failure
-                self._asked.set()
+                if isinstance(failure, AuthenticationFailed):
+                    # Who waits should know, and who needs it later may try it again.
+                    self._told_s = self._clock.elapsed_s()
+                    self._tell(failure)
+                else:
+                    self._asked.set()
                 continue
             failures, self.failure, self._answered = 0, None, True
             self._told_s = self._clock.elapsed_s()
@@ -170,13 +181,15 @@ class Metadata:
                 async with asyncio.timeout(pause_s):
                     await self._hurried.wait()
 
-    def _tell(self) -> None:
-        """Let those go on whose question was answered."""
+    def _tell(self, failure: RequestError | None = None) -> None:
+        """Let those go on whose question was answered, or will not be."""
         waiting, self._waiting = self._waiting, []
         for question, answered in waiting:
             if question > self._questions:
                 self._waiting.append((question, answered))
-            elif not answered.done():
+            elif failure is not None:
+                answered.set_exception(failure)
+            else:
                 answered.set_result(None)
 
     async def _until_due(self) -> None:

@@ -4,6 +4,7 @@ Invariant: a setting is read here and nowhere else in the client, so that its un
 milliseconds outside, seconds inside.
 """
 
+import secrets
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
@@ -13,20 +14,25 @@ from ottla.client.connections import ConnectionRules, Place
 from ottla.client.delivery import SenderRules
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS
 from ottla.client.fetching.fetcher import FetchRules
+from ottla.client.login import Login, login_with_password, login_with_token
 from ottla.client.membership.rules import GroupRules
 from ottla.client.metadata import MetadataRules
 from ottla.client.outbox import OutboxRules
 from ottla.client.participation import ParticipationRules
-from ottla.clock import Clock
 from ottla.client.patience import Patience
+from ottla.client.tokens import RefreshRules, TokenFunction, Tokens
+from ottla.clock import Clock, SystemClock
 from ottla.errors import OttlaError
 from ottla.records import Compression
-from ottla.settings import compression, connection, consumer, producer
+from ottla.settings import compression, connection, consumer, producer, security
 from ottla.settings.config import Config
 from ottla.settings.consumer import CONSUMER
+from ottla.settings.credentials import credentials
 from ottla.settings.derived import delivery_timeout_ms, idempotence
+from ottla.settings.problems import InvalidSettings, Problem
 from ottla.settings.producer import PRODUCER
 from ottla.settings.valid import BY_DURATION, duration_ms
+from ottla.transport.tls import client_tls
 
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 DEFAULT_PORT: Final = 9092
@@ -50,8 +56,14 @@ def place(text: str) -> Place:
     return Place(host, int(port))
 
 
-def connection_rules(config: Config, chance: Callable[[], float]) -> ConnectionRules:
-    """How a client connects."""
+def connection_rules(
+    config: Config,
+    chance: Callable[[], float],
+    *,
+    token: TokenFunction | None = None,
+    clock: Clock | None = None,
+) -> ConnectionRules:
+    """How a client connects; InvalidSettings when it has not what its login or TLS needs."""
     return ConnectionRules(
         seeds=[place(text) for text in config[connection.BOOTSTRAP_SERVERS]],
         client_id=config[connection.CLIENT_ID] or "ottla",
@@ -66,7 +78,34 @@ def connection_rules(config: Config, chance: Callable[[], float]) -> ConnectionR
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         idle_s=config[connection.CONNECTIONS_MAX_IDLE_MS] / 1000,
         rebootstraps=config[connection.METADATA_RECOVERY_STRATEGY].lower() == "rebootstrap",
+        tls=client_tls(config) if config[security.SECURITY_PROTOCOL].endswith("SSL") else None,
+        login=_login(config, chance, token, clock or SystemClock()),
     )
+
+
+def _login(
+    config: Config, chance: Callable[[], float], token: TokenFunction | None, clock: Clock
+) -> Login | None:
+    """How a client tells who it is."""
+    mechanism = config[security.SASL_MECHANISM]
+    if not config[security.SECURITY_PROTOCOL].startswith("SASL") or mechanism is None:
+        return None
+    if mechanism != "OAUTHBEARER":
+        given = credentials(config)
+        assert given is not None, "the settings are checked"
+        return login_with_password(mechanism, given, secrets.token_urlsafe)
+    if token is None:
+        name = security.SASL_MECHANISM.name
+        what = "OAUTHBEARER needs a function that gives tokens: hand it to the client as token="
+        raise InvalidSettings([Problem(name, what)])
+    rules = RefreshRules(
+        config[security.SASL_LOGIN_REFRESH_WINDOW_FACTOR],
+        config[security.SASL_LOGIN_REFRESH_WINDOW_JITTER],
+        config[security.SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS],
+        config[security.SASL_LOGIN_REFRESH_BUFFER_SECONDS],
+    )
+    timeout_s = config[connection.REQUEST_TIMEOUT_MS] / 1000
+    return login_with_token(Tokens(token, rules, clock, chance, timeout_s))
 
 
 def retry_backoff(config: Config, chance: Callable[[], float]) -> Backoff:
@@ -186,6 +225,9 @@ def participation_rules(config: Config) -> ParticipationRules:
         poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
         commit_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         excludes_internal=config[consumer.EXCLUDE_INTERNAL_TOPICS],
+    )
+
+
 def patience(config: Config, chance: Callable[[], float]) -> Patience:
     """How long a call is tried."""
     return Patience(

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.client.connections import Connections
+from ottla.client.connections import ConnectionRules, Connections
 from ottla.client.identity import IdempotentPapers, NoPapers, Papers
 from ottla.client.load import Load
 from ottla.client.metadata import Metadata
-from ottla.client.options import connection_rules, metadata_rules, outbox_rules, sender_rules
+from ottla.client.options import metadata_rules, outbox_rules, sender_rules
 from ottla.client.outbox import Outbox, OutboxNews
 from ottla.client.partitioners import Partitioner
 from ottla.client.pending_batch import PendingBatch
@@ -41,14 +41,13 @@ class PostRoom:
     def __init__(
         self,
         config: Config,
+        connecting: ConnectionRules,
         world: World,
         partitioner: Partitioner,
         failed: Callable[[PendingBatch], None],
     ) -> None:
         clock, chance = world.clock, world.chance
-        self.connections = Connections(
-            connection_rules(config, chance), world.network, clock, chance
-        )
+        self.connections = Connections(connecting, world.network, clock, chance)
         self.metadata = Metadata(
             self.connections, metadata_rules(config, chance), clock, self._poke
         )

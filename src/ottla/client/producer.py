@@ -14,12 +14,14 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from ottla.client.options import connection_rules
 from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
 from ottla.client.pending_batch import Ack, PendingBatch
 from ottla.client.post_room import PostRoom, World
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
+from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.settings import producer
@@ -63,14 +65,21 @@ class Producer(Generic[K, V]):
         network: Connector | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
+        token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"linger.ms": 5}`, or as `linger_ms=5`."""
+        """Take settings by Kafka's names, as `{"linger.ms": 5}`, or as `linger_ms=5`.
+
+        `token` gives the tokens of OAUTHBEARER.
+        """
         self._config = config = client_config(PRODUCER, settings, **arguments)
         self._key = None if key_serializer is None else serializer_of(key_serializer)
         self._value = None if value_serializer is None else serializer_of(value_serializer)
         self._clock = clock or SystemClock()
         self._world = World(network or TcpNetwork(), self._clock, chance or random.random)
+        self._connection_rules = connection_rules(
+            config, self._world.chance, token=token, clock=self._clock
+        )
         self._block_s = config[producer.MAX_BLOCK_MS] / 1000
         self._record_bytes_max = config[producer.MAX_REQUEST_SIZE]
         self._running: PostRoom | None = None
@@ -88,7 +97,13 @@ class Producer(Generic[K, V]):
 
     async def __aenter__(self) -> Self:
         assert self._running is None, "a producer is started once"
-        self._running = PostRoom(self._config, self._world, self._partitioner, self._note_failed)
+        self._running = PostRoom(
+            self._config,
+            self._connection_rules,
+            self._world,
+            self._partitioner,
+            self._note_failed,
+        )
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -3,23 +3,44 @@
 Invariant: every request is settled once: by its answer, by its deadline, or by the end of the
 connection. Requests follow each other without waiting, and answers come in their order; so a
 request that is not answered in time ends the connection, because nothing behind it can be trusted
-to come. What is asked is in a version that both ends speak.
+to come. What is asked is in a version that both ends speak. While the client logs in anew, only
+the login is sent; what else is asked waits for its end, in order.
 
 A channel knows nothing of leaders or retries: that is its owner's.
 """
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
-from ottla.protocol.apis import API_VERSIONS, Api
+from ottla.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from ottla.protocol.conversation import ClientConversation, negotiate
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Versions
+from ottla.transport.failures import (
+    WANTS_LOGIN,
+    AuthenticationFailed,
+    Disconnected,
+    NotSupported,
+    TimedOut,
+    not_connected,
+    not_kafka,
+    tls_failed,
+)
 from ottla.transport.network import Connector
+
+__all__ = [
+    "AuthenticationFailed",
+    "Channel",
+    "Disconnected",
+    "NotSupported",
+    "TimedOut",
+    "open_channel",
+]
 
 M = TypeVar("M", bound=Message)
 
@@ -30,25 +51,8 @@ ANSWER_BYTES_MAX: Final = 1 << 30
 WRITE_BUFFER_BYTES: Final = 1 << 20
 
 
-class Disconnected(RequestError):
-    """The connection could not be made or has ended; what was asked may have been done."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
-
-
-class TimedOut(RequestError):
-    """There was no answer in time; what was asked may have been done, or may be done yet."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
-
-
-class NotSupported(RequestError):
-    """The broker does not offer an API, or no version of it that we speak."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+# A login has the connection for itself.
+_LOGIN: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
 class Awaited(NamedTuple):
@@ -57,6 +61,15 @@ class Awaited(NamedTuple):
     answer: asyncio.Future[Message]
     deadline_s: float
     api: Api
+
+
+class Held(NamedTuple):
+    """A request that waits for a login, and its answer's place; None for one without an answer."""
+
+    message: Message
+    version: int
+    timeout_s: float
+    answer: asyncio.Future[Message] | None
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -72,6 +85,9 @@ class Channel(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._awaited: deque[Awaited] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._held: list[Held] | None = None  # while the client logs in anew
+        self._first: memoryview | None = None  # where the first bytes went, until they came
+        self._has_served = False  # anything but the greeting
         self._reason: RequestError | None = None  # why it ended
         self.is_full = False  # the broker does not take what was written
 
@@ -88,7 +104,7 @@ class Channel(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """How many requests have no answer yet."""
-        return len(self._awaited)
+        return len(self._awaited) + len(self._held or ())
 
     def version(self, api: Api) -> int:
         """The newest version of an API that both ends speak; NotSupported without one."""
@@ -107,30 +123,25 @@ class Channel(asyncio.BufferedProtocol):
         """Send a request; its answer or its failure comes by the future."""
         api = message.API
         assert api is not None
-        transport = self._writable()
-        sent, buffers = self._conversation.send(
-            message, self.version(api) if version is None else version
-        )
+        self._writable()
+        if version is None:
+            version = self.version(api)
         answer: asyncio.Future[Message] = self._loop.create_future()
-        self.last_used_s = self._loop.time()
-        deadline_s = self.last_used_s + timeout_s
-        self._awaited.append(Awaited(answer, deadline_s, sent.api))
-        transport.writelines(buffers)
-        timer = self._timer
-        if timer is None or timer.when() > deadline_s:
-            if timer is not None:
-                timer.cancel()
-            self._timer = self._loop.call_at(deadline_s, self._look_at_deadlines)
+        if self._held is not None and api not in _LOGIN:
+            self._held.append(Held(message, version, timeout_s, answer))
+        else:
+            self._send(message, version, timeout_s, answer)
         return answer
 
     def send_unanswered(self, message: Message) -> None:
         """Send a request that has no answer, which is Produce with acks=0."""
         api = message.API
         assert api is not None
-        transport = self._writable()
-        _, buffers = self._conversation.send(message, self.version(api), answered=False)
-        self.last_used_s = self._loop.time()
-        transport.writelines(buffers)
+        self._writable()
+        if self._held is not None:
+            self._held.append(Held(message, self.version(api), 0, None))
+        else:
+            self._send_unanswered(message, self.version(api))
 
     async def ask(
         self, message: Message, answer: type[M], timeout_s: float, *, version: int | None = None
@@ -165,9 +176,48 @@ class Channel(asyncio.BufferedProtocol):
             one.api_key: Versions(one.min_version, one.max_version) for one in answer.api_keys
         }
 
+    def hold(self) -> None:
+        """Send nothing but a login, until `release`."""
+        assert self._held is None, "one login at a time"
+        self._held = []
+
+    def release(self) -> None:
+        """The login is over: send what waited for it."""
+        held, self._held = self._held, None
+        for one in held or ():
+            if self._reason is not None:
+                break
+            if one.answer is None:
+                self._send_unanswered(one.message, one.version)
+            elif not one.answer.done():
+                self._send(one.message, one.version, one.timeout_s, one.answer)
+
+    def fail(self, reason: RequestError) -> None:
+        """End it for a reason: what is awaited fails with it."""
+        self._end(reason)
+
     def close(self) -> None:
         """End it: what is awaited fails."""
         self._end(Disconnected(f"the connection to {self.address} was closed"))
+
+    def _send(
+        self, message: Message, version: int, timeout_s: float, answer: asyncio.Future[Message]
+    ) -> None:
+        sent, buffers = self._conversation.send(message, version)
+        self.last_used_s = self._loop.time()
+        deadline_s = self.last_used_s + timeout_s
+        self._awaited.append(Awaited(answer, deadline_s, sent.api))
+        self._writable().writelines(buffers)
+        timer = self._timer
+        if timer is None or timer.when() > deadline_s:
+            if timer is not None:
+                timer.cancel()
+            self._timer = self._loop.call_at(deadline_s, self._look_at_deadlines)
+
+    def _send_unanswered(self, message: Message, version: int) -> None:
+        _, buffers = self._conversation.send(message, version, answered=False)
+        self.last_used_s = self._loop.time()
+        self._writable().writelines(buffers)
 
     def _writable(self) -> asyncio.Transport:
         if self._reason is not None or self._transport is None:
@@ -184,23 +234,38 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The broker is gone."""
+        if isinstance(exc, ssl.SSLError) and not self._has_served:
+            self._end(tls_failed(self.address, exc))
+            return
         why = f": {exc}" if exc is not None else ""
-        self._end(Disconnected(f"the broker at {self.address} closed the connection{why}"))
+        # Who does not like how we begin closes without a word.
+        hint = "" if self._has_served else f"; {WANTS_LOGIN}"
+        self._end(Disconnected(f"the broker at {self.address} closed the connection{why}{hint}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        return self._conversation.framer.buffer()
+        buffer = self._conversation.framer.buffer()
+        if not self.versions and not self._conversation.framer.partial:
+            self._first = buffer
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come."""
         conversation = self._conversation
         if self._reason is not None:
             return
+        if self._first is not None:
+            first, self._first = bytes(self._first[: min(nbytes, 2)]), None
+            if (stranger := not_kafka(self.address, first)) is not None:
+                self._end(stranger)
+                return
         try:
             responses = conversation.responses(conversation.framer.filled(nbytes))
         except ProtocolViolation as violation:
             self._end(self._violated(violation))
             return
+        if self.versions and responses:
+            self._has_served = True
         for response in responses:
             awaited = self._awaited.popleft()
             if not awaited.answer.done():
@@ -246,10 +311,14 @@ class Channel(asyncio.BufferedProtocol):
         if transport is not None:
             transport.abort()
         self._conversation.framer.drop()
-        awaited, self._awaited = self._awaited, deque()
-        for one in awaited:
-            if not one.answer.done():
-                one.answer.set_exception(reason)
+        answers = [
+            *(one.answer for one in self._awaited),
+            *(one.answer for one in self._held or ()),
+        ]
+        self._awaited, self._held = deque(), None
+        for answer in answers:
+            if answer is not None and not answer.done():
+                answer.set_exception(reason)
         self._ended()
 
 
@@ -273,20 +342,10 @@ async def open_channel(
     except TimeoutError as error:
         raise TimedOut(f"{address} did not accept a connection in {setup_timeout_s:g} s") from error
     except OSError as error:
-        raise Disconnected(_why_not(address, error)) from error
+        raise not_connected(address, error) from error
     try:
         await channel.greet(software, request_timeout_s)
     except BaseException:
         channel.close()
         raise
     return channel
-
-
-def _why_not(address: str, error: OSError) -> str:
-    """What to say of a connection that could not be made, with what to do."""
-    if isinstance(error, ConnectionRefusedError):
-        return (
-            f"connection refused at {address}: is the broker running? "
-            "`ottla dev` starts one on 127.0.0.1:9092"
-        )
-    return f"no connection to {address}: {error.strerror or error}"

@@ -8,6 +8,10 @@ from ottla.protocol.schema import int16, int64, nullable_string, octets
 class SaslAuthenticateRequest(Message, api=SASL_AUTHENTICATE):
     auth_bytes: bytes = octets("0+")
 
+    def __repr__(self) -> str:
+        """A password may be in it."""
+        return f"{type(self).__name__}({len(self.auth_bytes)} bytes)"
+
 
 class SaslAuthenticateResponse(Message, api=SASL_AUTHENTICATE):
     error_code: int = int16("0+")

@@ -1,0 +1,370 @@
+"""The client's TLS and logins against a broker of Apache Kafka, and every way they fail."""
+
+import asyncio
+import json
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Coroutine, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certificates import Authority
+from judges.kafka_broker import KafkaBroker
+from kafka_java import kafka_broker
+from ottla.client.producer import Producer
+from ottla.client.tokens import Token
+from ottla.errors import ErrorCode, RequestError
+from ottla.transport.failures import AuthenticationFailed, Disconnected
+from ottla.transport.network import TcpNetwork
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PASSWORD = "alice, her=secret"
+FORMAT_PASSWORD = "scram-secret"
+JAAS = "org.apache.kafka.common.security"
+LISTENERS = {
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "ELSEWHERE": "SSL",
+    "SASL": "SASL_PLAINTEXT",
+    "BOTH": "SASL_SSL",
+    "BRIEF": "SASL_PLAINTEXT",
+    "SCRAMONLY": "SASL_PLAINTEXT",
+}
+SESSION_MS = 2000
+
+
+class Site:
+    """A broker with a listener of each kind, and the certificates that go with it."""
+
+    def __init__(self, kafka: KafkaBroker, authority: Authority, client: Path) -> None:
+        self.kafka = kafka
+        self.authority = authority
+        self.client = client
+
+    def at(self, listener: str, protocol: str | None = None, **settings: object) -> dict[str, Any]:
+        port = self.kafka.port if listener == "PLAINTEXT" else self.kafka.ports[listener]
+        protocol = protocol or LISTENERS.get(listener, "PLAINTEXT")
+        named: dict[str, object] = {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "security.protocol": protocol,
+            "reconnect.backoff.ms": 20,
+            "retry.backoff.ms": 20,
+            "max.block.ms": 20_000,
+        }
+        if protocol.endswith("SSL"):
+            named["ssl.truststore.location"] = str(self.authority.path)
+        named |= {name.replace("_", "."): value for name, value in settings.items()}
+        return named
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = Authority(folder)
+    here = authority.issue("broker", "IP:127.0.0.1", "DNS:localhost")
+    elsewhere = authority.issue("elsewhere", "DNS:elsewhere.example")
+    settings: dict[str, object] = {
+        "auto.create.topics.enable": "true",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": here,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority.path,
+        "listener.name.elsewhere.ssl.keystore.location": elsewhere,
+        "listener.name.elsewhere.ssl.keystore.type": "PEM",
+        "listener.name.mutual.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.scramonly.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.brief.connections.max.reauth.ms": SESSION_MS,
+    }
+    for mechanism in MECHANISMS:
+        settings[f"listener.name.brief.{mechanism.lower()}.connections.max.reauth.ms"] = SESSION_MS
+    for listener in ("sasl", "both", "brief", "scramonly"):
+        of = f"listener.name.{listener}"
+        settings |= {
+            f"{of}.plain.sasl.jaas.config": (
+                f'{JAAS}.plain.PlainLoginModule required user_alice="{PASSWORD}";'
+            ),
+            f"{of}.scram-sha-256.sasl.jaas.config": f"{JAAS}.scram.ScramLoginModule required;",
+            f"{of}.scram-sha-512.sasl.jaas.config": f"{JAAS}.scram.ScramLoginModule required;",
+            f"{of}.oauthbearer.sasl.jaas.config": (
+                f"{JAAS}.oauthbearer.OAuthBearerLoginModule required "
+                'unsecuredLoginStringClaim_sub="broker";'
+            ),
+        }
+    users = [
+        argument
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        for argument in (
+            "--add-scram",
+            f"{mechanism}=[name=alice,password={FORMAT_PASSWORD}]",
+        )
+    ]
+    with kafka_broker(settings, listeners=LISTENERS, formatting=tuple(users)) as kafka:
+        yield Site(kafka, authority, authority.issue("client"))
+
+
+class Counting(TcpNetwork):
+    """Counts the connections that are made."""
+
+    made = 0
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        self.made += 1
+        await super().connect(protocol, host, port)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+
+    asyncio.run(bounded())
+
+
+def jwt(lifetime_s: float, subject: str = "alice") -> str:
+    def part(value: dict[str, Any]) -> str:
+        return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    now_s = time.time()
+    claims = {"sub": subject, "iat": now_s, "exp": now_s + lifetime_s}
+    return f"{part({'alg': 'none'})}.{part(claims)}."
+
+
+async def an_hour() -> str:
+    return jwt(3600)
+
+
+def credentials(mechanism: str) -> dict[str, Any]:
+    given: dict[str, Any] = {"sasl_mechanism": mechanism}
+    if mechanism == "PLAIN":
+        given |= {"sasl_username": "alice", "sasl_password": PASSWORD}
+    elif mechanism != "OAUTHBEARER":
+        given |= {"sasl_username": "alice", "sasl_password": FORMAT_PASSWORD}
+    return given
+
+
+async def written(producer: Producer, count: int = 3) -> None:
+    async with producer:
+        for number in range(count):
+            await (await producer.send("secured", b"%d" % number))
+
+
+async def refused(settings: dict[str, Any], **arguments: Any) -> RequestError:
+    """What a producer says that cannot connect: at once when it is final."""
+    began_s = time.monotonic()
+    with pytest.raises(RequestError) as told:
+        await written(Producer(settings, **arguments))
+    if isinstance(told.value, AuthenticationFailed):
+        assert time.monotonic() - began_s < 10
+        assert not told.value.retriable
+    return told.value
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "TLS", "MUTUAL"])
+def test_records_go_over_tls(site: Site, listener: str) -> None:
+    more = {"ssl_keystore_location": str(site.client)} if listener == "MUTUAL" else {}
+    run(written(Producer(site.at(listener, **more))))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("listener", ["SASL", "BOTH"])
+def test_records_go_after_a_login(site: Site, listener: str, mechanism: str) -> None:
+    token = an_hour if mechanism == "OAUTHBEARER" else None
+    run(written(Producer(site.at(listener, **credentials(mechanism)), token=token)))
+
+
+def test_jaas_config_logs_in(site: Site) -> None:
+    jaas = f'{JAAS}.plain.PlainLoginModule required username="alice" password="{PASSWORD}";'
+    run(written(Producer(site.at("SASL", sasl_mechanism="PLAIN", sasl_jaas_config=jaas))))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("user", ["alice", "mallory"])
+def test_a_wrong_password_is_told_at_once(site: Site, mechanism: str, user: str) -> None:
+    async def scenario() -> None:
+        error = await refused(
+            site.at("SASL", sasl_mechanism=mechanism, sasl_username=user, sasl_password="hunter2")
+        )
+        assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert f"refused the login by {mechanism}" in str(error)
+        assert "check user and password" in error.hint
+        assert "hunter2" not in repr(error)
+
+    run(scenario())
+
+
+def test_a_token_that_is_not_accepted_is_told_at_once(site: Site) -> None:
+    async def forged() -> Token:
+        return Token("no.jwt.at-all", int(time.time() * 1000) + 60_000)
+
+    async def scenario() -> None:
+        error = await refused(site.at("SASL", sasl_mechanism="OAUTHBEARER"), token=forged)
+        assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert "no.jwt" not in repr(error)
+
+    run(scenario())
+
+
+def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(site: Site) -> None:
+    async def scenario() -> None:
+        error = await refused(site.at("SCRAMONLY", **credentials("PLAIN")))
+        assert error.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert "SCRAM-SHA-256, SCRAM-SHA-512" in error.hint
+
+    run(scenario())
+
+
+def test_an_authority_nobody_trusts_is_told_at_once(site: Site, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        other = Authority(tmp_path, "other")
+        error = await refused(site.at("TLS", ssl_truststore_location=str(other.path)))
+        assert "is not trusted" in str(error)
+        assert "ssl.truststore.location" in error.hint
+
+    run(scenario())
+
+
+def test_a_certificate_of_another_host_is_told_at_once(site: Site) -> None:
+    async def scenario() -> None:
+        error = await refused(site.at("ELSEWHERE"))
+        assert "another host's" in str(error)
+        await written(Producer(site.at("ELSEWHERE", ssl_endpoint_identification_algorithm="")))
+
+    run(scenario())
+
+
+def test_a_missing_or_foreign_client_certificate_is_told_at_once(
+    site: Site, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        foreign = Authority(tmp_path, "foreign").issue("client")
+        for versions in ("TLSv1.2", "TLSv1.3"):
+            for more in ({}, {"ssl_keystore_location": str(foreign)}):
+                error = await refused(site.at("MUTUAL", ssl_enabled_protocols=versions, **more))
+                assert isinstance(error, AuthenticationFailed)
+                assert "ssl.keystore.location" in error.hint
+
+    run(scenario())
+
+
+def test_a_plain_client_on_a_tls_port_is_told_so(site: Site) -> None:
+    async def scenario() -> None:
+        error = await refused(site.at("TLS", "PLAINTEXT", max_block_ms=2000))
+        assert "security.protocol" in str(error)
+
+    run(scenario())
+
+
+def test_a_tls_client_on_a_plain_port_is_told_so(site: Site) -> None:
+    async def scenario() -> None:
+        error = await refused(site.at("PLAINTEXT", "SSL", max_block_ms=2000))
+        assert "security.protocol" in str(error)
+
+    run(scenario())
+
+
+def test_a_client_without_a_login_on_a_port_that_wants_one_is_told_so(site: Site) -> None:
+    async def scenario() -> None:
+        error = await refused(site.at("SASL", "PLAINTEXT", max_block_ms=2000))
+        assert isinstance(error, Disconnected)
+        assert "login" in str(error)
+
+    run(scenario())
+
+
+def test_a_login_on_a_port_that_takes_none_is_told_at_once(site: Site) -> None:
+    async def scenario() -> None:
+        error = await refused(site.at("PLAINTEXT", "SASL_PLAINTEXT", **credentials("PLAIN")))
+        assert isinstance(error, AuthenticationFailed)
+        assert "takes no login" in error.hint
+
+    run(scenario())
+
+
+async def written_for(producer: Producer, seconds: float) -> None:
+    """Write all the while, and see that all of it is there in order."""
+    async with producer:
+        acknowledged = [await (await producer.send("sessions", b"first", partition=0))]
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            sent = [await producer.send("sessions", b"next", partition=0) for _ in range(20)]
+            acknowledged += [await one for one in sent]
+    offsets = [one.offset for one in acknowledged]
+    assert offsets == [*range(offsets[0], offsets[0] + len(offsets))]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_session_is_renewed_on_its_connection_before_it_ends(site: Site, mechanism: str) -> None:
+    """Kafka closes a connection whose session has ended, so that there would be a second one."""
+    tokens: list[str] = []
+
+    async def short() -> str:
+        tokens.append(jwt(2 * SESSION_MS / 1000))
+        return tokens[-1]
+
+    async def scenario() -> None:
+        network = Counting()
+        token = short if mechanism == "OAUTHBEARER" else None
+        settings = site.at("BRIEF", **credentials(mechanism))
+        await written_for(Producer(settings, network=network, token=token), 2.2 * SESSION_MS / 1000)
+        assert network.made == 1
+        if token is not None:
+            assert len(tokens) >= 2, "the first had run out"
+
+    run(scenario())
+
+
+def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge judges: without the renewal its connections do not last."""
+    monkeypatch.setattr("ottla.client.connections.RENEWED_AFTER", (1000.0, 0.0))
+
+    async def scenario() -> None:
+        network = Counting()
+        settings = site.at("BRIEF", **credentials("SCRAM-SHA-256"))
+        await written_for(Producer(settings, network=network), 1.5 * SESSION_MS / 1000)
+        assert network.made > 1
+
+    run(scenario())
+
+
+def test_an_idle_connection_is_renewed_too(site: Site) -> None:
+    async def scenario() -> None:
+        network = Counting()
+        settings = site.at("BRIEF", **credentials("SCRAM-SHA-512"))
+        async with Producer(settings, network=network) as producer:
+            await (await producer.send("idle", b"before"))
+            await asyncio.sleep(1.5 * SESSION_MS / 1000)
+            await (await producer.send("idle", b"after"))
+        assert network.made == 1
+
+    run(scenario())
+
+
+def test_all_of_it_on_uvloop(site: Site, tmp_path: Path) -> None:
+    """Its TLS is written anew, and its errors have to lead to the same words."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scenario() -> None:
+        await written(Producer(site.at("MUTUAL", ssl_keystore_location=str(site.client))))
+        await written(Producer(site.at("BOTH", **credentials("SCRAM-SHA-512"))))
+        other = Authority(tmp_path, "other")
+        untrusted = await refused(site.at("TLS", ssl_truststore_location=str(other.path)))
+        assert "is not trusted" in str(untrusted)
+        assert "another host's" in str(await refused(site.at("ELSEWHERE")))
+        assert "ssl.keystore.location" in (await refused(site.at("MUTUAL"))).hint
+        for listener, protocol in (("TLS", "PLAINTEXT"), ("PLAINTEXT", "SSL")):
+            error = await refused(site.at(listener, protocol, max_block_ms=1000))
+            assert "security.protocol" in str(error)
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(bounded())
