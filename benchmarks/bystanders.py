@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -170,7 +171,7 @@ def half(port: int, stack: ExitStack) -> None:
             client.socket.sendall(struct.pack(">i", 100 * MB) + bytes(50 * MB))
 
 
-def never_read(port: int, stack: ExitStack) -> None:
+def never_read(port: int, stack: ExitStack, count: int = 20) -> None:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MB)
     message = FetchRequest(
         max_wait_ms=0,
@@ -178,7 +179,7 @@ def never_read(port: int, stack: ExitStack) -> None:
         max_bytes=50 * MB,
         topics=[FetchTopic(topic="full", partitions=[partition])],
     )
-    for _ in range(20):
+    for _ in range(count):
         client = stack.enter_context(Client(port))
         client.socket.sendall(client.encode(message, 11) * 10)
 
@@ -223,6 +224,7 @@ ROWS: Final[dict[str, Wrong]] = {
     "a compression bomb": produces(lambda: batch(40 * MB, Compression.GZIP), "bombs"),
     "connections that come and go": flood,
     "20 that ask for 50 MB and never read": once(never_read),
+    "100 that ask for 50 MB and never read": once(partial(never_read, count=100)),
 }
 
 

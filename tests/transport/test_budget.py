@@ -118,7 +118,7 @@ def test_who_gives_back_twice_is_found_out() -> None:
 @pytest.mark.parametrize("limit", [0, -1])
 def test_no_limit(limit: int) -> None:
     memory = Memory(limit, limit)
-    for budget in (memory.requests, memory.answers):
+    for budget in (memory.requests, memory.answers, memory.first_answers):
         for _ in range(3):
             assert Frame(budget, 0, ordinary=False).grow(1 << 40)
 
@@ -168,6 +168,25 @@ def test_a_pace_that_is_kept_and_one_that_is_not() -> None:
         assert not pace.is_late(moved, now)
     assert pace.is_stuck(moved, now + 1)
     assert pace.is_late(moved, now + 1)
+
+
+def test_answers_of_the_known_and_of_strangers_share_the_memory_in_halves() -> None:
+    for limit in (1, 2, 7, 1000):
+        memory = Memory(answer_bytes=limit)
+        assert limit <= memory.answers.limit + memory.first_answers.limit <= limit + 1
+    memory = Memory(answer_bytes=1000)
+    strangers = [Frame(memory.first_answers, 0) for _ in range(3)]
+    assert [one.grow(500) for one in strangers] == [True, True, False]  # one is let beyond
+    assert Frame(memory.answers, 0).grow(500)
+    assert memory.answers_held == 1500
+
+
+def test_who_moves_too_little_in_a_shorter_time() -> None:
+    pace = Pace()
+    pace.begin(0)
+    assert not pace.is_stuck(0, 2, 2)
+    assert pace.is_stuck(2 * BYTES_PER_SECOND_MIN - 1, 3, 2)
+    assert not pace.is_stuck(2 * BYTES_PER_SECOND_MIN, 3, 2)
 
 
 def test_what_came_fast_may_rest_unless_others_wait() -> None:

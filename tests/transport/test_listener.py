@@ -439,16 +439,16 @@ def test_an_answer_that_is_not_taken_is_held_until_it_is(run: Run) -> None:
             client, gone = await service.client(), await service.client()
             for one in (client, gone):
                 one.send(heartbeat(0))
-            await seen(lambda: memory.answers.held >= 2 * size)
+            await seen(lambda: memory.answers_held >= 2 * size)
             await client.reader.readexactly(size + 8)
-            await seen(lambda: memory.answers.held < 2 * size)
-            assert memory.answers.held >= size
+            await seen(lambda: memory.answers_held < 2 * size)
+            assert memory.answers_held >= size
             # Nobody waits for memory, so there is no hurry.
             service.clock.ahead_s = 2 * SLOW_SECONDS
             service.listener.sweep()
             assert not service.listener.sent_away
             gone.writer.transport.abort()
-            await seen(lambda: memory.answers.held == 0)
+            await seen(lambda: memory.answers_held == 0)
 
     run(scenario)
 

@@ -330,6 +330,7 @@ def _let_go_of_waiting(state: BrokerState) -> None:
     state.stopping = True
     state.groups.close()
     state.memory.answers.let_all_go_on()
+    state.memory.first_answers.let_all_go_on()
     for partition in state.partitions.values():
         partition.wake_all()
 

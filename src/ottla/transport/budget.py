@@ -3,8 +3,8 @@
 Invariant: what is asked for is given while it fits, and beyond that to one at a time. So what is
 held is at most the limit, what one of them needs, and what needs no asking; and as that one is
 always let go on, there is no deadlock. What it has beyond the limit takes no room from the others.
-Of those who have to wait, who needs least to end goes on first. A part of the limit is kept for
-what is of ordinary size, so that it need not wait for what is huge.
+Of those who have to wait, the lowest rank goes on first: for a frame, what it needs to end. A part
+of the limit is kept for what is of ordinary size, so that it need not wait for what is huge.
 
 Nothing here allocates: connections tell what they hold and what they give back.
 """
@@ -13,6 +13,13 @@ from typing import Final, NamedTuple, Protocol
 
 SLOW_SECONDS: Final = 10.0
 """How long a transfer may hold memory without moving while others wait for it."""
+
+STRANGER_SECONDS: Final = 2.0
+"""How long the answer of one that has never shown that it reads may do so."""
+
+KNOWN_BYTES: Final = 8 * 1024 * 1024
+"""Whoever was sent so much reads: two systems hold less of it for one that does not, 4 MiB in ours
+and what the client set for its own."""
 
 BYTES_PER_SECOND_MIN: Final = 64 * 1024
 """The slowest that is put up with."""
@@ -27,7 +34,7 @@ class Holder(Protocol):
 
 
 class _Wish(NamedTuple):
-    rest: int  # what it will want until it ends
+    rank: float  # whoever has the lowest goes on first
     room: int  # what it wants now, and what it has to leave
 
 
@@ -61,11 +68,11 @@ class Budget:
     def _fits(self, count: int) -> bool:
         return self.held - self._beyond + count <= self.limit
 
-    def take(self, who: Holder, count: int, rest: int = 0, *, ordinary: bool = True) -> bool:
+    def take(self, who: Holder, count: int, rank: float = 0, *, ordinary: bool = True) -> bool:
         """Hold so many bytes more; or be told to go on when that may be, and ask again."""
         wanted = count if ordinary else count + self.kept
         if not self.has_room(who, wanted):
-            self._waiting[who] = _Wish(rest, wanted)
+            self._waiting[who] = _Wish(rank, wanted)
             return False
         if not self._fits(wanted):
             self._ahead = who
@@ -88,14 +95,14 @@ class Budget:
             self._ahead = None
             self._beyond = 0
         if self._waiting:
-            for one, wish in sorted(self._waiting.items(), key=_rest):
+            for one, wish in sorted(self._waiting.items(), key=_rank):
                 if self.has_room(one, wish.room) and self._waiting.pop(one, None) is not None:
                     one.go_on()
 
-    def wait(self, who: Holder) -> None:
+    def wait(self, who: Holder, rank: float = 0) -> None:
         """Be told when something may be held."""
         assert not self.has_room(who), "nobody would tell"
-        self._waiting[who] = _Wish(0, 1)
+        self._waiting[who] = _Wish(rank, 1)
 
     def leave(self, who: Holder) -> None:
         """Wait no more."""
@@ -108,18 +115,28 @@ class Budget:
             one.go_on()
 
 
-def _rest(waiting: tuple[Holder, _Wish]) -> int:
-    return waiting[1].rest
+def _rank(waiting: tuple[Holder, _Wish]) -> float:
+    return waiting[1].rank
 
 
 class Memory:
-    """The two budgets of a broker."""
+    """The budgets of a broker.
 
-    __slots__ = ("answers", "requests")
+    Half of the memory for answers is for connections that are known to read, and the other half for
+    those that are not yet: so whoever takes its answers has room, however many do not.
+    """
+
+    __slots__ = ("answers", "first_answers", "requests")
 
     def __init__(self, request_bytes: int = 0, answer_bytes: int = 0) -> None:
         self.requests = Budget(request_bytes, request_bytes // 4)
-        self.answers = Budget(answer_bytes)
+        self.answers = Budget(-(-answer_bytes // 2))
+        self.first_answers = Budget(-(-answer_bytes // 2))
+
+    @property
+    def answers_held(self) -> int:
+        """By whomever."""
+        return self.answers.held + self.first_answers.held
 
 
 class Pace:
@@ -155,10 +172,10 @@ class Pace:
         """Whether that was too slow all in all."""
         return self.since_s is not None and now_s - self.since_s > self.allowed_s(moved)
 
-    def is_stuck(self, moved: int, now_s: float) -> bool:
-        """Whether it was too slow lately; to be asked now and then."""
+    def is_stuck(self, moved: int, now_s: float, seconds: float = SLOW_SECONDS) -> bool:
+        """Whether it was too slow in the last so many seconds; to be asked now and then."""
         if self.since_s is None:
             return False
-        if moved - self._mark_bytes >= SLOW_SECONDS * BYTES_PER_SECOND_MIN:
+        if moved - self._mark_bytes >= seconds * BYTES_PER_SECOND_MIN:
             self._mark_s, self._mark_bytes = now_s, moved
-        return now_s - self._mark_s > SLOW_SECONDS
+        return now_s - self._mark_s > seconds

@@ -87,7 +87,6 @@ class Connection(asyncio.BufferedProtocol):
         "_entry",
         "_full",
         "_heard_s",
-        "_holding",
         "_opened",
         "_paused",
         "_paused_s",
@@ -97,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         "_waiting",
         "address",
         "clock",
+        "holding",
         "listener",
         "rules",
         "software",
@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._entry = Entry.IN
         self._unsent = 0  # bytes that were written and not taken, when somebody last looked
         self._heard_s = clock.elapsed_s()
-        self._holding = Holding(memory or Memory(), self)
+        self.holding = Holding(memory or Memory(), self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client is gone, or was sent away."""
         self._transport = None
         self._waiting.clear()
-        self._holding.let_go()
+        self.holding.let_go()
         # Now, and not when somebody finds that nobody refers to this any more.
         self._conversation.framer.drop()
         if self._task is not None:
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._entry is Entry.REFUSED:
             return
         conversation = self._conversation
-        framer, pace = conversation.framer, self._holding.frame_pace
+        framer, pace = conversation.framer, self.holding.frame_pace
         large = framer.is_large
         now = self._heard_s = self.clock.elapsed_s()
         try:
@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_away(violation)
             return
         if large or framer.is_large:
-            self._holding.note_frame(framer)
+            self.holding.note_frame(framer)
         if not framer.partial:
             pace.since_s = None
         elif requests or pace.since_s is None:
@@ -222,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client took it."""
         self._full = False
         self._heard_s = self.clock.elapsed_s()
-        self._holding.note_taken()
+        self.holding.note_taken()
         self._serve()
 
     # Serving.
@@ -238,16 +238,16 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if type(answer) is Later:
                 self._busy = True
-                if self._holding.request_bytes and request.api is not PRODUCE:
-                    self._holding.note_served()  # only records are slices of the frame
+                if self.holding.request_bytes and request.api is not PRODUCE:
+                    self.holding.note_served()  # only records are slices of the frame
                 self._task = asyncio.get_running_loop().create_task(
                     self._serve_later(request, answer.answer, answer.told)
                 )
             else:
                 assert not isinstance(answer, Later)
                 self._send(request, answer)
-        if self._holding.request_bytes and not self._busy and not waiting:
-            self._holding.note_served()
+        if self.holding.request_bytes and not self._busy and not waiting:
+            self.holding.note_served()
         self._read_on()
 
     async def _serve_later(
@@ -273,15 +273,15 @@ class Connection(asyncio.BufferedProtocol):
         buffers: Sequence[Buffer] = self._conversation.send(request, answer)
         if buffers and self._transport is not None:
             self._transport.writelines(buffers)
-            if self._full:
-                self._holding.note_answer(sum(map(len, buffers)), self.clock.elapsed_s())
+            now_s = self.clock.elapsed_s() if self._full else None
+            self.holding.note_answer(sum(map(len, buffers)), now_s)
 
     def _read_on(self) -> None:
         """Read while there is nothing to do, and stop while there is."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        held = self._busy or self._full or self._holding.short or bool(self._waiting)
+        held = self._busy or self._full or self.holding.short or bool(self._waiting)
         if not held and self._conversation.violation is not None:
             self._send_away(self._conversation.violation)
         elif held != self._paused:
@@ -290,13 +290,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._paused_s = self._heard_s
                 transport.pause_reading()
             else:
-                self._holding.frame_pace.skip(self._heard_s - self._paused_s)
+                self.holding.frame_pace.skip(self._heard_s - self._paused_s)
                 transport.resume_reading()
 
     def go_on(self) -> None:
         """There may be memory for the frame that is coming."""
         self._heard_s = self.clock.elapsed_s()
-        self._holding.note_frame(self._conversation.framer)
+        self.holding.note_frame(self._conversation.framer)
         self._read_on()
 
     # Ending.
@@ -330,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         if unsent < self._unsent:
             self._heard_s = now  # who takes an answer slowly is not idle
         self._unsent = unsent
-        holding, pace = self._holding, self._holding.frame_pace
+        holding, pace = self.holding, self.holding.frame_pace
         arrived = self._conversation.framer.arrived
         if reason := holding.stuck(None if self._paused else arrived, unsent, now):
             return reason
@@ -353,6 +353,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close now: what was written may be lost."""
-        self._holding.let_go()
+        self.holding.let_go()
         if self._transport is not None:
             self._transport.abort()

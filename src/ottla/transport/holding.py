@@ -3,13 +3,22 @@
 Invariant: what was held is given back once: for a request when it is served, for an answer when
 the client has taken it, and all of it when the connection goes. A frame that is coming holds its
 memory before it gets it; when there is none it is `short`, nothing is read for it, and `go_on` of
-its owner is called when there is.
+its owner is called when there is. An answer is held in the memory that its client has earned by
+what it took before.
 """
 
 from typing import Final
 
 from ottla.protocol.frames import Framer
-from ottla.transport.budget import Holder, Memory, Pace
+from ottla.transport.budget import (
+    KNOWN_BYTES,
+    SLOW_SECONDS,
+    STRANGER_SECONDS,
+    Budget,
+    Holder,
+    Memory,
+    Pace,
+)
 
 ORDINARY_BYTES: Final = 1024 * 1024 + 64 * 1024
 """What a producer sends at most by default, and something around it."""
@@ -24,6 +33,7 @@ class Holding:
         "_frame_bytes",
         "_memory",
         "_owner",
+        "_taken",
         "frame_pace",
         "request_bytes",
         "short",
@@ -35,6 +45,7 @@ class Holding:
         self._frame_bytes = 0  # of the frame that is coming
         self.request_bytes = 0  # of one that is whole, while it is served
         self._answer_bytes = 0  # of an answer that is not taken
+        self._taken = 0  # bytes of all answers that were
         self.short = False
         self.frame_pace = Pace()
         self._answer_pace = Pace()
@@ -72,18 +83,32 @@ class Holding:
 
     # An answer goes.
 
-    def note_answer(self, count: int, now_s: float) -> None:
-        """An answer of so many bytes was written and not all of it taken."""
-        self._answer_bytes += count
-        self._answer_pace.begin(now_s)
-        self._memory.answers.hold(self._owner, count)
+    @property
+    def answers(self) -> Budget:
+        """Where an answer is held."""
+        return self._memory.answers if self.is_known else self._memory.first_answers
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this client reads, as far as one can tell."""
+        return self._taken >= KNOWN_BYTES
+
+    def note_answer(self, count: int, now_s: float | None) -> None:
+        """An answer of so many bytes was written; no time: all of it was taken at once."""
+        if now_s is not None:
+            self._answer_bytes += count
+            self._answer_pace.begin(now_s)
+            self.answers.hold(self._owner, count)
+        else:
+            self._taken += count
 
     def note_taken(self) -> None:
-        """It was taken."""
+        """All of it was taken."""
         self._answer_pace.end()
         if self._answer_bytes:
             count, self._answer_bytes = self._answer_bytes, 0
-            self._memory.answers.give_back(self._owner, count)
+            self.answers.give_back(self._owner, count)
+            self._taken += count
 
     # And all of it ends.
 
@@ -101,7 +126,8 @@ class Holding:
         `arrived` is None while nothing is read.
         """
         taken = self._answer_bytes - unsent
-        if self._answer_pace.is_stuck(taken, now_s) and self._memory.answers.is_awaited:
+        patience_s = SLOW_SECONDS if self.is_known else STRANGER_SECONDS
+        if self._answer_pace.is_stuck(taken, now_s, patience_s) and self.answers.is_awaited:
             return f"an answer of {self._answer_bytes} bytes is not taken while others wait"
         if (
             arrived is not None

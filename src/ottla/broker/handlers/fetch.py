@@ -23,6 +23,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.replication.waiting import BytesAwaited
 from ottla.settings.broker import FETCH_MAX_BYTES
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, Later
+from ottla.transport.holding import Holding
 
 SHARE: Final = 4
 """A fetch gets at most one part in so many of the memory that is left."""
@@ -57,7 +58,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         return FetchResponse(
             throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
         )
-    fetch = _Fetch(state, request, message, session, asked)
+    fetch = _Fetch(state, request, message, session, asked, connection.holding)
     gathering = fetch.gather()
     if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_room(gathering):
         return Later(fetch.wait(gathering))
@@ -74,6 +75,7 @@ class _Fetch:
         message: FetchRequest,
         session: FetchSession | None,
         asked: Sequence[Wanted],
+        client: Holding,
     ) -> None:
         self.state = state
         self.version = request.version
@@ -83,13 +85,18 @@ class _Fetch:
         self.wanted = asked if session is None else [*session.wanted.values()]
         self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
-        self.memory = state.memory.answers
+        self.client = client
+        self.memory = client.answers
         self.held = 0
+        self.has_waited = False  # for memory
+        # Who is known waits for its turn. Of the others there may be any number, so that the newest
+        # goes first: else all of them would wait for too long, and whoever reads with them.
+        now_s = state.clock.elapsed_s()
+        self.rank = now_s if client.is_known else -now_s
         self._told: asyncio.Future[None] | None = None
 
     def gather(self) -> Gathering:
-        # Nobody gets all that is left, so that there is something left for the next one.
-        share = self.memory.left // SHARE
+        share = self._share()
         self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
         limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
         gathering = Gathering(self.state, limits)
@@ -133,7 +140,7 @@ class _Fetch:
                 continue
             if gathering.is_cold:
                 # Others may have come between the look and this.
-                gathering.narrow(gathering.size + self.memory.left // SHARE)
+                gathering.narrow(gathering.size + self._share())
                 self._hold(gathering.size + max(gathering.cold_bytes, COLD_BYTES_MIN))
                 await gathering.take_cold(lambda size: self._hold(max(size, self.held)))
             left = deadline - clock.elapsed_s()
@@ -150,6 +157,14 @@ class _Fetch:
 
     # Memory.
 
+    def _share(self) -> int:
+        """How much may be answered, the first batch aside."""
+        # Where some do not read, each takes one batch at a time, so that all get on soon.
+        if self.has_waited and not self.client.is_known:
+            return WRITE_BUFFER_BYTES
+        # Nobody gets all that is left, so that there is something left for the next one.
+        return max(self.memory.left // SHARE, WRITE_BUFFER_BYTES)
+
     def _hold(self, count: int) -> None:
         """Hold so much, rather than what was held."""
         before, self.held = self.held, count
@@ -160,8 +175,9 @@ class _Fetch:
 
     async def _room(self, seconds: float) -> bool:
         """Wait for memory; tells whether it came in time."""
+        self.has_waited = True
         self._told = asyncio.get_running_loop().create_future()
-        self.memory.wait(self)
+        self.memory.wait(self, self.rank)
         try:
             await asyncio.wait((self._told,), timeout=max(seconds, 0))
         finally:

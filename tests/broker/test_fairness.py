@@ -1,0 +1,133 @@
+"""Who takes its answers is served in good time, however many do not."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import Client, RunningBroker, broker, run
+from broker.test_node import batch, create, produce
+from ottla.protocol.conversation import ClientConversation
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.records.batch import batches
+from ottla.transport import holding
+from ottla.transport.budget import KNOWN_BYTES, STRANGER_SECONDS
+
+MB = 1 << 20
+BATCH_BYTES = 900_000
+BATCHES = 12
+LIMIT_BYTES = 4 * MB
+SOON_SECONDS = 0.75 * STRANGER_SECONDS  # nobody has been sent away by then
+
+
+def request(offset: int) -> FetchRequest:
+    one = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50 * MB)
+    topics = [FetchTopic(topic="t", partitions=[one])]
+    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=50 * MB, topics=topics)
+
+
+@asynccontextmanager
+async def clients_that_never_read(port: int, count: int) -> AsyncGenerator[None]:
+    """Each asks for more than the system takes for it."""
+    loop = asyncio.get_running_loop()
+    asked = b"".join(ClientConversation("never").send(request(0), 11)[1]) * BATCHES
+    with ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await loop.sock_connect(one, ("127.0.0.1", port))
+            await loop.sock_sendall(one, asked)
+        yield
+
+
+async def seen(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.005)
+
+
+async def filled(running: RunningBroker) -> Client:
+    """A client of a broker with some batches."""
+    client = await running.client()
+    await create(client, "t")
+    for _ in range(BATCHES):
+        await produce(client, "t", batch(bytes(BATCH_BYTES)))
+    return client
+
+
+async def read_all(client: Client) -> int:
+    """How many fetches it takes to read everything."""
+    offset = fetches = 0
+    while offset < BATCHES:
+        answer = await client.ask(request(offset), FetchResponse, 11)
+        offset += len([*batches(answer.responses[0].partitions[0].records or b"")])
+        fetches += 1
+    return fetches
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_who_is_known_to_read_is_not_held_up_by_those_who_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    if broken:
+        monkeypatch.setattr(holding, "KNOWN_BYTES", 1 << 62)  # nobody ever is
+
+    async def scenario() -> None:
+        async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
+            client = await filled(running)
+            await read_all(client)
+            assert BATCHES * BATCH_BYTES > KNOWN_BYTES
+            async with clients_that_never_read(running.port, 30):
+                await seen(lambda: running.state.memory.first_answers.is_awaited)
+                async with asyncio.timeout(SOON_SECONDS):
+                    await read_all(client)
+                assert running.state.memory.answers_held <= LIMIT_BYTES + 2 * MB
+
+    if broken:
+        with pytest.raises(TimeoutError):
+            run(scenario)
+    else:
+        run(scenario)
+
+
+def test_who_comes_when_many_do_not_read_is_served_before_most_of_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
+            await filled(running)
+            memory = running.state.memory
+            async with clients_that_never_read(running.port, 60):
+                await seen(lambda: memory.first_answers.is_awaited)
+                newcomer = await running.client()
+                # The memory for it holds two batches, so that most of the sixty still wait when the
+                # first of them are sent away.
+                async with asyncio.timeout(STRANGER_SECONDS + 2):
+                    answer = await newcomer.ask(request(0), FetchResponse, 11)
+                assert answer.responses[0].partitions[0].records
+                assert memory.first_answers.is_awaited
+                assert memory.answers_held <= LIMIT_BYTES + 2 * MB
+
+    run(scenario)
+
+
+def test_what_is_small_waits_for_nobody(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
+            client = await filled(running)
+            await create(client, "small")
+            for _ in range(20):
+                await produce(client, "small", batch(bytes(5000)))
+            async with clients_that_never_read(running.port, 30):
+                await seen(lambda: running.state.memory.first_answers.is_awaited)
+                newcomer = await running.client()
+                asked = request(0)
+                asked.topics[0].topic = "small"
+                async with asyncio.timeout(SOON_SECONDS):
+                    answer = await newcomer.ask(asked, FetchResponse, 11)
+                # As many as need no memory of all, and not only the first.
+                found = [*batches(answer.responses[0].partitions[0].records or b"")]
+                assert 4 <= len(found) <= 6
+
+    run(scenario)
