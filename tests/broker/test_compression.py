@@ -1,7 +1,8 @@
 """How batches are stored: compression.type of a topic and of the broker, while it runs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,10 +26,16 @@ from ottla.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from ottla.protocol.messages.produce import ProduceResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from ottla.records.batch import batches
+from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
-from ottla.replication.partition import IN_A_THREAD_BYTES
+from ottla.records.validation import RECOMPRESSED_AT_ONCE_BYTES
 
 T = TypeVar("T")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = Compression
@@ -41,12 +48,24 @@ class HeldDisk(OsDisk):
         super().__init__()
         self.held: asyncio.Event | None = None
         self.asked = asyncio.Event()
+        self.calls = 0
 
     async def blocking(self, call: Callable[[], T]) -> T:
+        self.calls += 1
         if self.held is not None:
             self.asked.set()
             await self.held.wait()
         return await super().blocking(call)
+
+    @contextmanager
+    def holding(self) -> Generator[None]:
+        """From now on, until the block is left."""
+        self.held = held = asyncio.Event()
+        try:
+            yield
+        finally:
+            self.held = None
+            held.set()
 
 
 async def codecs(client: Client, topic_id: Uuid) -> list[Compression]:
@@ -138,7 +157,7 @@ def test_large_batches_of_a_client_are_appended_in_their_order(tmp_path: Path, c
         async with broker(tmp_path, f"compression.type={codec}") as running:
             client = await running.client()
             topic_id = await create(client, "t")
-            sizes = [300_000, 10, 200_000, 20, IN_A_THREAD_BYTES, 30]
+            sizes = [300_000, 10, 200_000, 20, RECOMPRESSED_AT_ONCE_BYTES, 30]
             # Small ones are recompressed at once and follow those that take longer.
             requests = [produce_request(batch(bytes(size))) for size in sizes]
             answers = await client.ask_all(requests, ProduceResponse, 12)
@@ -159,12 +178,11 @@ def test_the_loop_goes_on_while_a_large_batch_is_recompressed(tmp_path: Path) ->
         async with broker(tmp_path, "compression.type=gzip", disk=disk) as running:
             client, other = await running.client(), await running.client()
             await create(client, "t")
-            disk.held = asyncio.Event()
-            slow = asyncio.create_task(produce(client, "t", batch(bytes(200_000))))
-            await disk.asked.wait()
-            assert await produce(other, "t", batch(b"small")) == (0, 0)
-            assert not slow.done()
-            disk.held.set()
+            with disk.holding():
+                slow = asyncio.create_task(produce(client, "t", batch(bytes(200_000))))
+                await disk.asked.wait()
+                assert await produce(other, "t", batch(b"small")) == (0, 0)
+                assert not slow.done()
             assert await slow == (0, 1)
 
     run(scenario)
@@ -176,17 +194,130 @@ def test_a_topic_that_goes_while_its_batch_is_recompressed(tmp_path: Path) -> No
         async with broker(tmp_path, "compression.type=gzip", disk=disk) as running:
             client, other = await running.client(), await running.client()
             topic_id = await create(client, "t")
-            disk.held = held = asyncio.Event()
-            slow = asyncio.create_task(produce(client, "t", batch(bytes(200_000))))
-            await disk.asked.wait()
-            disk.held = None  # the deletion does not wait
             gone = DeleteTopicsRequest(
                 topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=9000
             )
-            answer = await other.ask(gone, DeleteTopicsResponse)
-            assert answer.responses[0].error_code == 0
-            held.set()
+            with disk.holding():
+                slow = asyncio.create_task(produce(client, "t", batch(bytes(200_000))))
+                await disk.asked.wait()
+                disk.held = None  # the deletion does not wait
+                answer = await other.ask(gone, DeleteTopicsResponse)
+                assert answer.responses[0].error_code == 0
             code, _ = await slow
             assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(scenario)
+
+
+def compressed(value: bytes, codec: Compression = GZIP) -> bytes:
+    builder = BatchBuilder(100 << 20, codec)
+    builder.append(1_700_000_000_000, b"k", value)
+    return builder.build()
+
+
+BOMB = compressed(bytes(40 << 20))
+LONG = 3_000_000  # takes long to decompress, whatever the codec
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_the_loop_goes_on_while_a_bomb_is_looked_into(tmp_path: Path, acks: int) -> None:
+    """The disk's threads are taken, so the bomb waits; others are served meanwhile."""
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, disk=disk) as running:
+            client, other = await running.client(), await running.client()
+            await create(client, "t")
+            with disk.holding():
+                await client.send(produce_request(BOMB, acks=acks), 12)
+                await disk.asked.wait()
+                assert await produce(other, "t", batch(b"small")) == (0, 0)
+                assert await produce(other, "t", compressed(b"small")) == (0, 1)
+            assert await produce(other, "t", batch(b"small")) == (0, 2)
+
+    run(scenario)
+
+
+def test_who_does_not_listen_is_told_of_a_bomb_by_the_end_of_the_connection(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client, other = await running.client(), await running.client()
+            await create(client, "t")
+            await client.send(produce_request(BOMB, acks=0), 12)
+            with pytest.raises((EOFError, ConnectionError)):
+                await produce(client, "t", batch(b"after it"))
+            assert await produce(other, "t", batch(b"small")) == (0, 0)
+
+    run(scenario)
+
+
+def test_bombs_are_looked_into_one_at_a_time(tmp_path: Path) -> None:
+    """However many come, they need the memory and the thread of one."""
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, disk=disk) as running:
+            clients = [await running.client() for _ in range(5)]
+            await create(clients[0], "t")
+            before = disk.calls
+            with disk.holding():
+                slow = [asyncio.create_task(produce(one, "t", BOMB)) for one in clients]
+                await disk.asked.wait()
+                for offset in range(9):  # time enough for all of them to arrive
+                    client = await running.client()
+                    assert await produce(client, "t", batch(b"small")) == (0, offset)
+                assert disk.calls == before + 1
+            codes = [code for code, _ in await asyncio.gather(*slow)]
+            assert codes == [ErrorCode.MESSAGE_TOO_LARGE] * len(clients)
+            assert disk.calls == before + len(clients)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_compressed_batches_of_a_client_are_appended_in_their_order(
+    tmp_path: Path, codec: Compression, acks: int
+) -> None:
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, disk=disk) as running:
+            client = await running.client()
+            topic_id = await create(client, "t")
+            before = disk.calls
+            sizes = [LONG, 10, LONG + 1, 20, LONG + 2, 30]
+            requests = [produce_request(compressed(bytes(one), codec), acks=acks) for one in sizes]
+            if acks:
+                await client.ask_all(requests, ProduceResponse, 12)
+            else:  # a client that is gone by then has sent them all the same
+                for request in requests:
+                    await client.send(request, 12)
+                await client.close()
+            other = await running.client()
+            async with asyncio.timeout(20):
+                while running.state.led("t", 0).high_watermark < len(sizes):
+                    await asyncio.sleep(0.01)
+            assert disk.calls == before + 3  # the large ones
+            found = await other.ask(fetch_request(topic_id, 0), FetchResponse)
+            stored = batches(found.responses[0].partitions[0].records or b"")
+            assert [len(one.value or b"") for two in stored for one in two.records()] == sizes
+
+    run(scenario)
+
+
+def test_two_batches_for_a_partition_in_one_request_stay_in_their_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", partitions=2)
+            asked = [(0, compressed(bytes(LONG))), (1, batch(b"1")), (0, batch(b"2"))]
+            data = [PartitionProduceData(index=index, records=records) for index, records in asked]
+            topics = [TopicProduceData(name="t", partition_data=data)]
+            request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+            answer = await client.ask(request, ProduceResponse, 12)
+            told = [(one.index, one.base_offset) for one in answer.responses[0].partition_responses]
+            assert told == [(0, 0), (1, 0), (0, 1)]
 
     run(scenario)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Generator
 from pathlib import Path
 
@@ -222,3 +223,28 @@ def test_too_many_open_files_are_no_failure_of_the_disk(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     disk.open(f"{tmp_path}/a", create=True).close()
+
+
+def test_what_a_failed_call_had_in_use_is_free_at_once(disk: OsDisk) -> None:
+    """And not when garbage is collected: it may be what a compression bomb became."""
+
+    class Large:
+        pass
+
+    used: list[weakref.ref[Large]] = []
+
+    def call() -> None:
+        large = Large()
+        used.append(weakref.ref(large))
+        raise ValueError(large)
+
+    async def scenario() -> None:
+        with pytest.raises(ValueError, match="Large"):
+            await disk.blocking(call)
+
+    gc.disable()
+    try:
+        asyncio.run(scenario())
+        assert used[0]() is None
+    finally:
+        gc.enable()

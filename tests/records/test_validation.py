@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from fastcrc import crc32
@@ -22,8 +23,15 @@ from ottla.records.batch import (
 )
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression, compress
-from ottla.records.errors import InvalidRecords
-from ottla.records.validation import RECORD_ERRORS_MAX, TopicRules, ValidBatch, validate
+from ottla.records.errors import InvalidRecords, TakesLong
+from ottla.records.validation import (
+    AT_ONCE_BYTES,
+    RECOMPRESSED_AT_ONCE_BYTES,
+    RECORD_ERRORS_MAX,
+    TopicRules,
+    ValidBatch,
+    validate,
+)
 from records.drawing import Drawn, build, drawn_batches
 
 NOW = 1_700_000_000_000
@@ -400,3 +408,62 @@ def test_a_builder_that_is_full_makes_a_batch_that_is_accepted() -> None:
     while builder.append(NOW, b"k", bytes(10_000)):
         pass
     assert produce(builder.build(), TopicRules())
+
+
+def at_once(data: Buffer, rules: TopicRules = RULES) -> ValidBatch:
+    return validate(data, rules, now_ms=NOW, produce_version=9, at_once=True)
+
+
+@pytest.mark.parametrize("compression", AT_ONCE_BYTES)
+def test_at_once_what_becomes_large_takes_long_however_small_it_is(
+    compression: Compression,
+) -> None:
+    most = AT_ONCE_BYTES[compression]
+    fits = build([Drawn(NOW, b"k", bytes(most - 100), ())], compression)
+    assert at_once(fits) == produce(fits)
+    more = build([Drawn(NOW, b"k", bytes(most), ())], compression)
+    assert len(more) < most // 10
+    with pytest.raises(TakesLong):
+        at_once(more)
+    assert produce(more).record_count == 1
+
+
+@pytest.mark.parametrize("compression", AT_ONCE_BYTES)
+def test_at_once_what_is_large_is_not_tried(compression: Compression) -> None:
+    noise = Random(1).randbytes(AT_ONCE_BYTES[compression] // 2)
+    with pytest.raises(TakesLong):
+        at_once(build([Drawn(NOW, b"k", noise, ())], compression))
+
+
+@pytest.mark.parametrize("compression", AT_ONCE_BYTES)
+def test_at_once_a_bomb_is_found_where_the_limit_is_small(compression: Compression) -> None:
+    bomb = build([Drawn(NOW, b"k", bytes(20_000), ())], compression)
+    with pytest.raises(InvalidRecords, match="more than 10000 bytes"):
+        at_once(bomb, replace(RULES, decompressed_bytes_max=10_000))
+
+
+def test_at_once_what_is_not_compressed_never_takes_long() -> None:
+    plain = build([Drawn(NOW, b"k", bytes(2_000_000), ())])
+    assert at_once(plain) == produce(plain)
+
+
+def test_at_once_what_is_compressed_anew_takes_long_sooner() -> None:
+    size = RECOMPRESSED_AT_ONCE_BYTES
+    rules = replace(RULES, compression=Compression.GZIP)
+    plain, lz4 = (
+        build([Drawn(NOW, b"k", bytes(size), ())], codec)
+        for codec in (Compression.NONE, Compression.LZ4)
+    )
+    for large in (plain, lz4):
+        with pytest.raises(TakesLong):
+            at_once(large, rules)
+    same = build([Drawn(NOW, b"k", bytes(size), ())], Compression.GZIP)
+    assert at_once(same, rules) == produce(same, rules)
+    small = build([Drawn(NOW, b"k", bytes(size - 100), ())])
+    assert at_once(small, rules) == produce(small, rules)
+
+
+def test_at_once_what_does_not_decompress_is_refused() -> None:
+    with pytest.raises(InvalidRecords) as failure:
+        at_once(with_section(b"nonsense", attributes=Compression.GZIP))
+    assert failure.value.code is ErrorCode.INVALID_RECORD

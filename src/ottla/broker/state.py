@@ -4,6 +4,7 @@ Invariant: all of it is touched on the event loop alone. A partition is in `part
 while this broker leads it; the image says what the cluster is.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -97,6 +98,8 @@ class BrokerState:
         default_factory=dict[TopicPartition, Partition]
     )
     memory: Memory = field(default_factory=Memory)  # for what is read and written
+    # One large batch is decompressed at a time: so bombs, however many, need the memory of one.
+    beside: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: bool = False  # nobody is made to wait any more
     topics: TopicChanges = field(init=False)  # who needs this state to be made
 

@@ -278,7 +278,10 @@ class OsDisk:
         if cancelled is not None:
             future.exception()  # nobody is there to hear of it
             raise cancelled
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # it and what it raises would keep each other, and all that was in use
 
     def close(self) -> None:
         """Wait for the threads and end them."""

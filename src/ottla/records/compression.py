@@ -114,8 +114,11 @@ class _Decoder(Protocol):
 
 # A decoder hands back a copy of what follows its member, and holds twice what a step gives, which
 # may be a thousand times the step. Small steps keep both small, so that a crowd of tiny members
-# costs time in proportion to their bytes, and a bomb no more memory than the limit.
+# costs time in proportion to their bytes, and a bomb no more memory than the limit. What a step
+# gives is copied while no other thread runs, so steps get smaller still where they give much.
 _STEP_BYTES: Final = 8 * 1024
+_STEP_BYTES_MIN: Final = 256
+_PIECE_BYTES: Final = 256 * 1024
 
 _ROOM_BYTES: Final = 256 * 1024  # for the first piece of a frame that is read in pieces
 
@@ -133,13 +136,16 @@ def _read_members(
         if members > _MEMBERS_MAX:
             raise CorruptCompression(f"{name}: more than {_MEMBERS_MAX} members in one batch")
         member = decoder()
+        step_bytes = _STEP_BYTES_MIN
         while not member.eof:
             if position == len(view):
                 raise CorruptCompression(f"{name}: the data ends too early")
-            step = view[position : position + _STEP_BYTES]
+            step = view[position : position + step_bytes]
             piece = member.decompress(step, limit - produced + 1)
             produced += len(piece)
             position += len(step)
+            grows = len(piece) * _STEP_BYTES > len(step) * _PIECE_BYTES
+            step_bytes = _STEP_BYTES_MIN if grows else _STEP_BYTES
             yield piece
         position -= len(member.unused_data)
 

@@ -62,3 +62,7 @@ class DecompressionLimitExceeded(OttlaError):
 
     def __str__(self) -> str:
         return f"the compressed data holds more than {self.limit} bytes"
+
+
+class TakesLong(Exception):
+    """To check a batch would hold up everybody else; nothing was found wrong with it so far."""

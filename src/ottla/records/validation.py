@@ -34,7 +34,9 @@ set on a CreateTime topic (append time). What does not decompress and a number t
 a server error there.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode
@@ -57,6 +59,7 @@ from ottla.records.errors import (
     CorruptRecords,
     DecompressionLimitExceeded,
     InvalidRecords,
+    TakesLong,
     UnsupportedMagic,
 )
 from ottla.records.kernel import HEADER_SIZE, REASONS, check, offenders
@@ -69,6 +72,19 @@ RECORD_ERRORS_MAX: Final = 1000
 # What a produced batch may become: the default of max.decompressed.message.bytes. Readers allow
 # more, for what is in a log already may have come from a broker that did.
 PRODUCED_BYTES_MAX: Final = 32 * 1024 * 1024
+
+# What is decompressed in about half a millisecond: a batch with more takes long.
+AT_ONCE_BYTES: Final[Mapping[Compression, int]] = MappingProxyType(
+    {
+        Compression.GZIP: 64 * 1024,
+        Compression.ZSTD: 256 * 1024,
+        Compression.SNAPPY: 512 * 1024,
+        Compression.LZ4: 1024 * 1024,
+    }
+)
+
+# The same for one that is compressed anew, for which gzip needs a millisecond.
+RECOMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
 
 _INT64_MIN: Final = -0x8000000000000000
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
@@ -104,10 +120,18 @@ class ValidBatch(NamedTuple):
         return self.header.record_count
 
 
-def validate(data: Buffer, rules: TopicRules, *, now_ms: int, produce_version: int) -> ValidBatch:
+def validate(
+    data: Buffer,
+    rules: TopicRules,
+    *,
+    now_ms: int,
+    produce_version: int,
+    at_once: bool = False,
+) -> ValidBatch:
     """Check the records that a produce request has for one partition.
 
     InvalidRecords tells the code, a message, and where single records are at fault which ones.
+    With `at_once`, TakesLong is raised when it would not be done in a millisecond or so.
     """
     batch = _only_batch(memoryview(data), rules.max_message_bytes)
     header = batch.header
@@ -118,7 +142,7 @@ def validate(data: Buffer, rules: TopicRules, *, now_ms: int, produce_version: i
         _INT64_MIN if append_time else max(now_ms - rules.timestamp_before_max_ms, _INT64_MIN)
     )
     latest = _INT64_MAX if append_time else min(now_ms + rules.timestamp_after_max_ms, _INT64_MAX)
-    section = _section(batch, rules.decompressed_bytes_max)
+    section = (_section_at_once if at_once else _section)(batch, rules)
     reason, record, max_timestamp, max_delta, without_key, out_of_bounds = check(
         section, header.record_count, header.base_timestamp, earliest, latest
     )
@@ -204,10 +228,33 @@ def _check_header(header: BatchHeader, produce_version: int) -> None:
         raise InvalidRecords(code, problem)
 
 
-def _section(batch: Batch, decompressed_bytes_max: int) -> Buffer:
+def _section_at_once(batch: Batch, rules: TopicRules) -> Buffer:
+    """The same, unless it takes long; how much a batch holds is known when it is decompressed."""
+    codec = batch.header.compression
+    size = len(batch.data)
+    if rules.compression is not None and rules.compression is not codec:
+        most = RECOMPRESSED_AT_ONCE_BYTES
+    elif codec is Compression.NONE:
+        return _section(batch, rules)
+    else:
+        most = AT_ONCE_BYTES[codec]
+        size *= 2  # records shrink to half or less, or they would not be compressed
+    if size >= most:
+        raise TakesLong
+    if codec is Compression.NONE or most >= rules.decompressed_bytes_max:
+        return _section(batch, rules)
+    try:
+        return batch.section(most)
+    except DecompressionLimitExceeded:
+        raise TakesLong from None
+    except CorruptCompression as error:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
+
+
+def _section(batch: Batch, rules: TopicRules) -> Buffer:
     """Rules bomb and stream."""
     try:
-        return batch.section(decompressed_bytes_max)
+        return batch.section(rules.decompressed_bytes_max)
     except DecompressionLimitExceeded as error:
         raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except CorruptCompression as error:

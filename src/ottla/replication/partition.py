@@ -22,15 +22,11 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import RecordSlice
 from ottla.log.timestamps import FoundOffset
 from ottla.metrics import TopicCounts
-from ottla.protocol.primitives import Buffer
 from ottla.records.recompression import recompressed
 from ottla.records.validation import TopicRules, ValidBatch, validate
 from ottla.replication.waiting import BytesAwaited
 
 NO_TRANSACTIONS: Final = "transactions are not served by this broker"
-
-IN_A_THREAD_BYTES: Final = 32 * 1024
-"""From this size on a batch is recompressed beside the event loop: gzip needs a millisecond."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -92,15 +88,15 @@ class Partition:
     def append(
         self, records: memoryview, *, produce_version: int, acks: int, now_ms: int
     ) -> Appended:
-        """Check and append what a client produced (rules A8 and D1)."""
-        valid = self._validated(records, produce_version, acks, now_ms)
-        if self.rules.compression is not None:
-            valid, records = recompressed(valid, records, self.rules)
-        return self.append_valid(valid, records, now_ms=now_ms)
+        """Check and append what a client produced (rules A8 and D1).
 
-    def takes_long(self, records: Buffer) -> bool:
-        """Whether an append would hold up everybody else."""
-        return self.rules.compression is not None and len(records) >= IN_A_THREAD_BYTES
+        TakesLong is for `append_beside`; nothing was done then.
+        """
+        self._check_taken(acks)
+        valid, records = _stored(
+            records, self.rules, produce_version=produce_version, now_ms=now_ms, at_once=True
+        )
+        return self.append_valid(valid, records, now_ms=now_ms)
 
     async def append_beside(
         self,
@@ -111,16 +107,16 @@ class Partition:
         acks: int,
         now_ms: int,
     ) -> Appended:
-        """The same with the recompression in a thread; `is_led` raises when it led to nothing."""
-        valid = self._validated(records, produce_version, acks, now_ms)
+        """The same with the work in a thread; `is_led` raises when it led to nothing."""
+        self._check_taken(acks)
         rules = self.rules
-        valid, records = await self._logs.disk.blocking(lambda: recompressed(valid, records, rules))
+        valid, records = await self._logs.disk.blocking(
+            lambda: _stored(records, rules, produce_version=produce_version, now_ms=now_ms)
+        )
         is_led()
         return self.append_valid(valid, records, now_ms=now_ms)
 
-    def _validated(
-        self, records: memoryview, produce_version: int, acks: int, now_ms: int
-    ) -> ValidBatch:
+    def _check_taken(self, acks: int) -> None:
         if self.internal:
             raise RequestError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -131,11 +127,6 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"min.insync.replicas is {self.in_sync_min}, there is 1 replica",
             )
-        valid = validate(records, self.rules, now_ms=now_ms, produce_version=produce_version)
-        if valid.header.is_transactional:
-            # Nobody would ever end the transaction, so read_committed would read no further.
-            raise RequestError(ErrorCode.INVALID_TXN_STATE, NO_TRANSACTIONS)
-        return valid
 
     def append_valid(
         self, valid: ValidBatch, records: memoryview, *, now_ms: int, from_client: bool = True
@@ -249,3 +240,23 @@ class Partition:
         """Let who waits look again: the partition is changing hands or going away."""
         for one in [*self.waiting]:
             one.wake()
+
+
+def _stored(
+    records: memoryview,
+    rules: TopicRules,
+    *,
+    produce_version: int,
+    now_ms: int,
+    at_once: bool = False,
+) -> tuple[ValidBatch, memoryview]:
+    """A produced batch, checked, and its bytes as they are stored."""
+    valid = validate(
+        records, rules, now_ms=now_ms, produce_version=produce_version, at_once=at_once
+    )
+    if valid.header.is_transactional:
+        # Nobody would ever end the transaction, so read_committed would read no further.
+        raise RequestError(ErrorCode.INVALID_TXN_STATE, NO_TRANSACTIONS)
+    if rules.compression is None:
+        return valid, records
+    return recompressed(valid, records, rules)

@@ -1,4 +1,8 @@
-"""Produce: records are checked and appended, each partition for itself (rule A8)."""
+"""Produce: records are checked and appended, each partition for itself (rule A8).
+
+A batch that takes long to check is checked in a thread, and appended when that is done: its
+connection serves nothing else meanwhile, so a client's batches stay in their order.
+"""
 
 from typing import Final, NamedTuple
 
@@ -18,7 +22,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.errors import InvalidRecords
+from ottla.records.errors import InvalidRecords, TakesLong
 from ottla.replication.partition import Partition
 from ottla.transport.connection import Connection, Later
 
@@ -52,18 +56,23 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
             responses=[_refused(state, topic, refused) for topic in message.topic_data]
         )
     unsafe: Unsafe = []
-    slow: list[_Slow] = []
+    slow: Slow = {}
     responses = [
         _append_topic(state, request, message, topic, unsafe, slow) for topic in message.topic_data
     ]
     answer = ProduceResponse(responses=responses)
     if message.acks == 0:
-        if any(one.error_code for topic in responses for one in topic.partition_responses):
-            connection.close()  # the only way to tell a client that does not listen
-        return None
+        if slow:
+            return Later(_finish_unheard(state, request, answer, slow, connection))
+        return _unheard(answer, connection)
     if slow or unsafe:
         return Later(_finish(state, request, answer, slow, unsafe))
     return answer
+
+
+def _unheard(answer: ProduceResponse, connection: Connection) -> None:
+    if any(one.error_code for topic in answer.responses for one in topic.partition_responses):
+        connection.close()  # the only way to tell a client that does not listen
 
 
 class _Slow(NamedTuple):
@@ -71,9 +80,12 @@ class _Slow(NamedTuple):
 
     topic: str
     data: PartitionProduceData
-    partition: Partition
     responses: list[PartitionProduceResponse]
     at: int
+
+
+Slow = dict[Partition, list[_Slow]]
+"""What takes long, in the order in which it is appended to its partition."""
 
 
 def _append_topic(
@@ -82,7 +94,7 @@ def _append_topic(
     message: ProduceRequest,
     topic: TopicProduceData,
     unsafe: Unsafe,
-    slow: list[_Slow],
+    slow: Slow,
 ) -> TopicProduceResponse:
     version, name = request.version, topic.name
     if version >= _BY_ID:
@@ -95,17 +107,23 @@ def _append_topic(
     for data in topic.partition_data:
         try:
             partition = state.led(name, data.index)
+        except RequestError as error:
+            responses.append(_failed(state, name, data, error, version))
+            continue
+        try:
             records = data.records
             if records is None:
                 raise RequestError(ErrorCode.INVALID_RECORD, "there are no records")
-            # Nobody waits for acks=0, and who sent it may be gone before a thread is done.
-            if acks and partition.takes_long(records):
-                slow.append(_Slow(name, data, partition, responses, len(responses)))
-                responses.append(_NOT_YET)
-                continue
+            if partition in slow:
+                raise TakesLong  # what comes after another one stays after it
             appended = partition.append(
                 memoryview(records), produce_version=version, acks=acks, now_ms=now_ms
             )
+        except TakesLong:
+            one = _Slow(name, data, responses, len(responses))
+            slow.setdefault(partition, []).append(one)
+            responses.append(_NOT_YET)
+            continue
         except RequestError as error:
             responses.append(_failed(state, name, data, error, version))
             continue
@@ -137,27 +155,48 @@ async def _finish(
     state: BrokerState,
     request: Request,
     answer: ProduceResponse,
-    slow: list[_Slow],
+    slow: Slow,
     unsafe: Unsafe,
 ) -> Answer:
-    for one in slow:
-        one.responses[one.at] = await _append_slow(state, request, one, unsafe)
+    await _append_all_slow(state, request, slow, unsafe)
     return await _when_durable(state, answer, unsafe)
 
 
+async def _finish_unheard(
+    state: BrokerState,
+    request: Request,
+    answer: ProduceResponse,
+    slow: Slow,
+    connection: Connection,
+) -> None:
+    # Nothing is read from a connection meanwhile, so a client that is gone by now is not missed.
+    await _append_all_slow(state, request, slow, [])
+    _unheard(answer, connection)
+
+
+async def _append_all_slow(
+    state: BrokerState, request: Request, slow: Slow, unsafe: Unsafe
+) -> None:
+    for partition, ones in slow.items():
+        for one in ones:
+            async with state.beside:
+                response = await _append_slow(state, request, partition, one, unsafe)
+            one.responses[one.at] = response
+
+
 async def _append_slow(
-    state: BrokerState, request: Request, one: _Slow, unsafe: Unsafe
+    state: BrokerState, request: Request, partition: Partition, one: _Slow, unsafe: Unsafe
 ) -> PartitionProduceResponse:
     message, records = request.message, one.data.records
     assert isinstance(message, ProduceRequest)
     assert records is not None
 
     def is_led() -> None:
-        if state.led(one.topic, one.data.index) is not one.partition:
+        if state.led(one.topic, one.data.index) is not partition:
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     try:
-        appended = await one.partition.append_beside(
+        appended = await partition.append_beside(
             memoryview(records),
             is_led,
             produce_version=request.version,
@@ -166,7 +205,7 @@ async def _append_slow(
         )
     except RequestError as error:
         return _failed(state, one.topic, one.data, error, request.version)
-    return _appended(one.data, one.partition, appended, unsafe)
+    return _appended(one.data, partition, appended, unsafe)
 
 
 async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Answer:
