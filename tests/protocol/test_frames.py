@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.errors import ProtocolViolation
-from ottla.protocol.frames import FRAME_BYTES_MAX, SCRATCH_BYTES, STEP_BYTES, Framer, frame_length
+from ottla.protocol.frames import (
+    FRAME_BYTES_MAX,
+    HUGE_BYTES,
+    SCRATCH_BYTES,
+    STEP_BYTES,
+    Framer,
+    frame_length,
+)
 
 Feed = Callable[[Framer, bytes], list[memoryview]]
 
@@ -195,7 +202,7 @@ def resident_bytes() -> int:
 
 def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
     framer = Framer()
-    size = 40 * 1024 * 1024
+    size = HUGE_BYTES
     piece = bytes(SCRATCH_BYTES)
     frames: list[memoryview] = []
     tracemalloc.start()
@@ -213,6 +220,26 @@ def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
     finally:
         tracemalloc.stop()
     assert [len(frame) for frame in frames] == [size]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux tells")
+def test_memory_of_a_huge_frame_is_what_has_arrived_and_goes_with_it() -> None:
+    framer = Framer()
+    size, piece = FRAME_BYTES_MAX, b"\7" * 1_000_000
+    before = resident_bytes()
+    framer.receive(struct.pack(">i", size))
+    arrived = 0
+    while arrived + len(piece) < size:
+        assert framer.receive(piece) == []
+        arrived += len(piece)
+        assert resident_bytes() - before <= arrived + 2_000_000
+    (frame,) = framer.receive(b"\7" * (size - arrived))
+    assert frame == b"\7" * size
+    del frame
+    assert resident_bytes() - before <= 2_000_000
+
+
+both_kinds = pytest.mark.parametrize("size", [HUGE_BYTES, HUGE_BYTES + 1, 20_000_000])
 
 
 @pytest.mark.parametrize(
@@ -235,9 +262,9 @@ def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
     assert sum(len(memory) for memory in memories) == size
 
 
-def test_a_large_frame_takes_no_memory_before_somebody_reads_on() -> None:
+@both_kinds
+def test_a_large_frame_takes_no_memory_before_somebody_reads_on(size: int) -> None:
     framer = Framer()
-    size = 20_000_000
     framer.receive(struct.pack(">i", size))
     assert framer.is_large
     assert (framer.growth, framer.claimed) == (0, size)
@@ -257,9 +284,9 @@ def test_a_large_frame_takes_no_memory_before_somebody_reads_on() -> None:
     assert (framer.memory, framer.growth, framer.arrived) == (0, 0, 0)
 
 
-def test_a_view_of_a_frame_that_somebody_still_has_is_left_alone() -> None:
+@both_kinds
+def test_a_view_of_a_frame_that_somebody_still_has_is_left_alone(size: int) -> None:
     framer = Framer()
-    size = 20_000_000
     framer.receive(struct.pack(">i", size))
     views: list[memoryview] = []
     frames: list[memoryview] = []

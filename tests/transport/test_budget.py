@@ -36,7 +36,7 @@ class Frame:
 
 def test_what_fits_is_given_and_one_may_go_beyond() -> None:
     budget = Budget(100)
-    first, second, third = (Frame(budget, 200) for _ in range(3))
+    first, second, third = (Frame(budget, 100) for _ in range(3))
     assert first.grow(60)
     assert second.grow(40)
     assert budget.left == 0
@@ -94,6 +94,27 @@ def test_what_is_huge_leaves_room_for_what_is_ordinary() -> None:
     assert huge.told == 1
 
 
+def test_what_cannot_end_within_the_limit_is_given_nothing_until_it_is_its_turn() -> None:
+    budget = Budget(100, kept=25)
+    first, second = (Frame(budget, 300, ordinary=False) for _ in range(2))
+    other, small = Frame(budget, 60, ordinary=False), Frame(budget, 5)
+    assert first.grow(10)
+    assert not second.grow(10)  # though there is room
+    assert other.grow(60)
+    assert small.grow(5)
+    small.finish()
+    other.finish()
+    assert second.told == 0  # everything fits again, and still it is not its turn
+    assert not second.grow(10)
+    assert first.grow(290)
+    first.finish()
+    assert second.told == 1
+    assert second.grow(300)
+    second.finish()
+    assert budget.held == 0
+    assert other.grow(60)
+
+
 def test_who_leaves_is_not_told() -> None:
     budget = Budget(10)
     large, gone = Frame(budget, 0), Frame(budget, 0)
@@ -146,6 +167,8 @@ def test_every_frame_ends_and_the_memory_is_bounded(seed: int) -> None:
             one.grow(min(random.randint(1, 100), one.wanted - one.has))
         assert budget.held == sum(frame.has for frame in frames)
         assert budget.held <= budget.limit + max(frame.has for frame in frames)
+        # One at a time of those who cannot end within the limit.
+        assert sum(frame.has > 0 for frame in frames if frame.wanted > 750) <= 1
     assert budget.held == 0
     assert not budget.is_awaited
 

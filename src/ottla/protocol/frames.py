@@ -10,10 +10,12 @@ was cut; the violation is raised after them.
 Bytes come in two ways. `receive(data)` takes what somebody else read. `buffer()` and `filled(n)`
 let the transport read into the framer's own memory: a frame larger than the scratch buffer gets
 memory of its own, which grows fourfold as it fills, so that at most a third of it is copied, and
-from some size on in steps, which the system does without a copy.
+from some size on in steps, which the system does without a copy. A huge frame has its memory from
+the system alone, page by page, and gives it back to it: so it leaves no holes behind.
 """
 
 from contextlib import suppress
+from mmap import mmap
 from struct import Struct as Layout
 from typing import Final
 
@@ -27,9 +29,11 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 SCRATCH_BYTES: Final = 8 * 1024
 
 # Python writes zeros into a new bytearray, so its pages are real from the start. Memory that the
-# system maps at the first touch would do without growing, but is 8 times as slow to fill.
+# system maps at the first touch would do without growing, but is 8 times as slow to fill as one
+# that was used before. What is huge was not.
 GROWTH: Final = 4
 STEP_BYTES: Final = 4 * 1024 * 1024
+HUGE_BYTES: Final = 16 * 1024 * 1024
 
 _LENGTH: Final = Layout(">i")
 
@@ -41,7 +45,8 @@ class Framer:
         self.frame_bytes_max = frame_bytes_max
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_used = 0
-        self._frame: bytearray | None = None  # a frame that needs more than the scratch
+        self._frame: bytearray | mmap | None = None  # a frame that needs more than the scratch
+        self._frame_room = 0  # of its memory, as far as it counts
         self._frame_used = 0
         self._frame_length = 0
         self.violation: ProtocolViolation | None = None
@@ -69,15 +74,15 @@ class Framer:
     @property
     def memory(self) -> int:
         """The memory of the large frame that is coming, 0 when there is none."""
-        return 0 if self._frame is None else len(self._frame)
+        return 0 if self._frame is None else self._frame_room
 
     @property
     def growth(self) -> int:
         """How much more of it the next call of buffer() takes."""
-        frame = self._frame
-        if frame is None or self._frame_used < len(frame):
+        room = self._frame_room
+        if self._frame is None or self._frame_used < room:
             return 0
-        return min((GROWTH - 1) * len(frame), STEP_BYTES, self._frame_length - len(frame))
+        return min((GROWTH - 1) * room, STEP_BYTES, self._frame_length - room)
 
     def drop(self) -> None:
         """Forget the frame that is coming, with its memory: the stream is over."""
@@ -87,9 +92,10 @@ class Framer:
     def buffer(self) -> memoryview:
         """Memory for the next bytes of the stream, never empty."""
         if self._frame is not None:
-            if self._frame_used == len(self._frame):
-                self._frame = _larger(self._frame, self.growth)
-            return memoryview(self._frame)[self._frame_used :]
+            if growth := self.growth:
+                self._frame = _larger(self._frame, growth)
+                self._frame_room += growth
+            return memoryview(self._frame)[self._frame_used : self._frame_room]
         return memoryview(self._scratch)[self._scratch_used :]
 
     def filled(self, count: int) -> list[memoryview]:
@@ -158,15 +164,18 @@ class Framer:
         size = length
         while size > GROWTH * SCRATCH_BYTES:
             size = -(-size // GROWTH)
-        self._frame = bytearray(size)
+        self._frame = bytearray(size) if length <= HUGE_BYTES else mmap(-1, length)
         self._frame[: len(arrived)] = arrived
+        self._frame_room = size
         self._frame_used = len(arrived)
         self._frame_length = length
         self._scratch_used = 0
 
 
-def _larger(frame: bytearray, growth: int) -> bytearray:
+def _larger(frame: bytearray | mmap, growth: int) -> bytearray | mmap:
     """More memory for a large frame, with what has arrived of it."""
+    if isinstance(frame, mmap):
+        return frame  # it has all of it, and nothing of it is real before it is used
     if len(frame) >= STEP_BYTES:
         with suppress(BufferError):  # somebody still has a view of it
             frame += bytes(growth)

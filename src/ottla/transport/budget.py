@@ -3,6 +3,8 @@
 Invariant: what is asked for is given while it fits, and beyond that to one at a time. So what is
 held is at most the limit, what one of them needs, and what needs no asking; and as that one is
 always let go on, there is no deadlock. What it has beyond the limit takes no room from the others.
+What can only end beyond the limit is given nothing before it is that one, which it is to its end:
+a part of it would be held for nothing.
 Of those who have to wait, the lowest rank goes on first: for a frame, what it needs to end. A part
 of the limit is kept for what is of ordinary size, so that it need not wait for what is huge.
 
@@ -41,7 +43,7 @@ class _Wish(NamedTuple):
 class Budget:
     """So many bytes, for everybody."""
 
-    __slots__ = ("_ahead", "_beyond", "_waiting", "held", "kept", "limit")
+    __slots__ = ("_ahead", "_beyond", "_to_its_end", "_waiting", "held", "kept", "limit")
 
     def __init__(self, limit: int = 0, kept: int = 0) -> None:
         self.limit = limit if limit > 0 else 1 << 62  # 0 and less: as much as there is
@@ -49,6 +51,7 @@ class Budget:
         self.held = 0
         self._ahead: Holder | None = None  # who may hold more than there is
         self._beyond = 0  # what it holds beyond the limit
+        self._to_its_end = False  # whether it stays that until it gives back what it has
         self._waiting: dict[Holder, _Wish] = {}
 
     @property
@@ -68,12 +71,16 @@ class Budget:
     def _fits(self, count: int) -> bool:
         return self.held - self._beyond + count <= self.limit
 
-    def take(self, who: Holder, count: int, rank: float = 0, *, ordinary: bool = True) -> bool:
+    def take(self, who: Holder, count: int, rest: int = 0, *, ordinary: bool = True) -> bool:
         """Hold so many bytes more; or be told to go on when that may be, and ask again."""
         wanted = count if ordinary else count + self.kept
-        if not self.has_room(who, wanted):
-            self._waiting[who] = _Wish(rank, wanted)
+        huge = rest + self.kept > self.limit
+        room = self.limit + 1 if huge else wanted  # more than there ever is
+        if not self.has_room(who, room):
+            self._waiting[who] = _Wish(rest, room)
             return False
+        if huge:
+            self._ahead, self._to_its_end = who, True
         if not self._fits(wanted):
             self._ahead = who
             self._beyond += count
@@ -91,9 +98,11 @@ class Budget:
         """They are not there any more; who waits for them goes on."""
         self.held -= count
         assert self.held >= 0, "given back twice"
-        if self._ahead is who or self.held + self.kept <= self.limit:
+        fits = not self._to_its_end and self.held + self.kept <= self.limit
+        if self._ahead is who or fits:
             self._ahead = None
             self._beyond = 0
+            self._to_its_end = False
         if self._waiting:
             for one, wish in sorted(self._waiting.items(), key=_rank):
                 if self.has_room(one, wish.room) and self._waiting.pop(one, None) is not None:
