@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ottla.client.consumption import Consumption, partition_of
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
@@ -21,9 +21,11 @@ from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.offsets import FoundOffset
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
+from ottla.client.options import connection_rules
 from ottla.client.participation import Callback, Subscription
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
+from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
@@ -33,8 +35,14 @@ from ottla.settings.resolution import client_config
 from ottla.transport.channel import Disconnected
 from ottla.transport.network import Connector, TcpNetwork
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=bytes)
+    V = TypeVarWithDefault("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 POLL_S: Final = 1.0
 NEVER_STARTED: Final = "the consumer was not started: use `async with`"
@@ -54,17 +62,20 @@ class Consumer(Generic[K, V]):
         network: Connector | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
+        token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
         """Take settings by Kafka's names, as `{"group.id": "g"}`, or as `group_id="g"`.
 
         With topics it subscribes to them. A key or value that cannot be deserialized is raised to
-        who asks for it; with `bad_record` that is called instead and the record is skipped.
+        who asks for it; with `bad_record` that is called instead and the record is skipped. `token`
+        gives the tokens of OAUTHBEARER.
         """
         self._config = config = client_config(CONSUMER, settings, **arguments)
         self._network = network or TcpNetwork()
         self._clock = clock or SystemClock()
         self._chance = chance or random.random
+        self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
         self._poll_records = config[consumer.MAX_POLL_RECORDS]
         self._decoder: Decoder[K, V] = Decoder(
@@ -81,7 +92,12 @@ class Consumer(Generic[K, V]):
     async def __aenter__(self) -> Self:
         assert self._running is None, "a consumer is started once"
         self._running = Consumption(
-            self._config, self._decoder, self._network, self._clock, self._chance
+            self._config,
+            self._connecting,
+            self._decoder,
+            self._network,
+            self._clock,
+            self._chance,
         )
         if self._subscription is not None:
             self._running.subscribe(self._subscription)

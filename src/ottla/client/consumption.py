@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.client.connections import Connections
+from ottla.client.connections import ConnectionRules, Connections
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.locator import Committed
 from ottla.client.fetching.reading import Reading
@@ -19,7 +19,6 @@ from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Membership
 from ottla.client.metadata import Metadata
 from ottla.client.options import (
-    connection_rules,
     fetch_rules,
     group_rules,
     metadata_rules,
@@ -45,6 +44,7 @@ class Consumption(Generic[K, V]):
     def __init__(
         self,
         config: Config,
+        rules: ConnectionRules,
         decoder: Decoder[K, V],
         network: Connector,
         clock: Clock,
@@ -54,7 +54,6 @@ class Consumption(Generic[K, V]):
         self._config = config
         self._clock = clock
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
-        rules = connection_rules(config, chance)
         has_group = config[consumer.GROUP_ID] is not None
         connections = Connections(rules, network, clock, chance)
         self.reading: Final[Reading[K, V]] = Reading(

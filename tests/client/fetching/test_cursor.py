@@ -48,7 +48,7 @@ def test_of_a_record_in_hand_the_position_is_behind_it_and_done_before_it() -> N
     assert (cursor.position, cursor.done) == (12, 11)
     cursor.came_back()
     assert (cursor.position, cursor.done, cursor.position_epoch) == (12, 12, 7)
-    [*cursor.left]
+    assert [*cursor.left]
     assert cursor.close_records()  # it was the last of its chunk
     assert (cursor.position, cursor.done, cursor.buffered_bytes) == (13, 13, 0)
     assert not cursor.has_records
@@ -105,7 +105,7 @@ def test_a_batch_that_was_read_in_part_stays() -> None:
     cursor.add(chunk(0, 5))
     cursor.open_records([record(0), record(1)], 2)  # the third cannot be read
     assert cursor.left is not None
-    [*cursor.left]
+    assert [*cursor.left]
     assert not cursor.close_records()
     assert cursor.position == 2
     assert cursor.next_batch() is not None

@@ -82,7 +82,7 @@ def test_epochs_begin_at_one_again_after_the_last() -> None:
     session = FetchSession()
     session.ask({}, 13)
     session.answered(99)
-    session._epoch = 0x7FFF_FFFF
+    session._epoch = 0x7FFF_FFFF  # pyright: ignore[reportPrivateUsage]
     session.ask({}, 13)
     session.answered(99)
     assert session.ask({}, 13).epoch == 1
