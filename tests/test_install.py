@@ -23,7 +23,7 @@ builder = BatchBuilder()
 assert builder.append(timestamp=1, key=b"k", value=b"v")
 batch = Batch(builder.build())
 assert [(r.key, r.value) for r in batch.records()] == [(b"k", b"v")]
-from ottla.cli.main import run
+from ottla.cli.entry import run
 sys.argv = ["ottla", "version", "-o", "json"]
 run()
 """

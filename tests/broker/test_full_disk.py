@@ -9,6 +9,7 @@ from broker.nodes import Client, run
 from broker.test_naming import refused
 from broker.test_node import batch, create, fetch, produce
 from ottla.broker import service, topics
+from ottla.broker.stop_signals import StopSignals
 from ottla.errors import ErrorCode, OttlaError
 from ottla.ids import Uuid
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -118,6 +119,6 @@ def test_a_first_start_without_room_says_where_and_what_to_do(
         overrides=["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/data"]
     )
     with pytest.raises(OttlaError) as told:
-        service.run(config, lambda node: None)
+        service.run(config, lambda node: None, StopSignals())
     assert f"{tmp_path}/data: make: No space left on device" in str(told.value)
     assert "make some, or let log.dirs name a directory on another disk" in str(told.value)

@@ -39,13 +39,13 @@ def dev(
     folder: Path,
     *overrides: str,
     log_format: str = "text",
-    open_files: int | None = None,
+    before: str | None = None,
     path: str | None = None,
 ) -> Generator[Running]:
     options = [word for one in overrides for word in ("--override", one)]
     command = [OTTLA, "dev", "--port", "0", "--data", str(folder), "--log-format", log_format]
-    if open_files is not None:
-        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
+    if before is not None:
+        command = ["sh", "-c", f'{before}; exec "$@"', "sh", *command]
     process = subprocess.Popen(
         [*command, *options],
         env=None if path is None else {**os.environ, "PATH": path},
@@ -250,7 +250,7 @@ def test_a_setting_that_changes_nothing_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_stop_with_hardly_an_open_file_left_is_clean(tmp_path: Path) -> None:
-    with dev(tmp_path, "num.partitions=150", open_files=256) as one:
+    with dev(tmp_path, "num.partitions=150", before="ulimit -n 256") as one:
         client: Any = kafka
         producer = client.KafkaProducer(bootstrap_servers=one.address)
         for number in range(150):
@@ -319,3 +319,53 @@ def test_what_is_told_can_be_typed_also_where_the_command_is_not_found(tmp_path:
     (command,) = re.findall(r"  files    (.*)", told)
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_a_broker_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with dev(tmp_path) as running:
+        running.process.send_signal(number)
+        assert running.process.wait(30) == 0
+        assert running.process.stderr is not None
+        assert f"signal={number.name}" in running.process.stderr.read()
+    assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    with dev(tmp_path, before="trap '' HUP") as running:
+        running.process.send_signal(signal.SIGHUP)
+        assert values(running.address) == []
+        assert running.stop() == 0
+        assert running.process.stderr is not None
+        assert "SIGHUP" not in running.process.stderr.read()
+
+
+EARLY = """
+import os, signal, sys
+from ottla.cli.entry import run
+
+module = sys.argv.pop(1)
+
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Finder())
+run()
+"""
+
+
+@pytest.mark.parametrize("module", ["ottla.cli.main", "ottla.broker.node"])
+def test_a_signal_while_a_broker_is_being_imported_is_not_lost(tmp_path: Path, module: str) -> None:
+    data = tmp_path / "data"
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY, module, "dev", "--port", "0", "--data", str(data)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "signal=SIGTERM" in done.stderr
+    assert not data.exists()  # it was not begun

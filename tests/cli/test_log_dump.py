@@ -300,7 +300,7 @@ def test_transactions_are_decoded(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
-    run = "from ottla.cli.main import run; run()"
+    run = "from ottla.cli.entry import run; run()"
     command = [
         sys.executable,
         "-c",
@@ -326,7 +326,7 @@ def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [["version"], ["log", "dump"]])
 def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments: list[str]) -> None:
-    run = "from ottla.cli.main import run; run()"
+    run = "from ottla.cli.entry import run; run()"
     paths = [str(data)] * 20 if arguments[0] == "log" else []  # more than is kept in memory
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -343,7 +343,7 @@ def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments:
 @pytest.mark.parametrize("arguments", ["version", "log dump {}", "log dump --verify {}"])
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, closed: str) -> None:
-    run = f"{sys.executable} -c 'from ottla.cli.main import run; run()'"
+    run = f"{sys.executable} -c 'from ottla.cli.entry import run; run()'"
     command = f"{run} {arguments.format(data)} {closed}"
     done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
     assert done.returncode == 74
@@ -352,7 +352,7 @@ def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, clos
 
 
 def test_no_stderr_is_no_failure(data: Path) -> None:
-    run = f"{sys.executable} -c 'from ottla.cli.main import run; run()'"
+    run = f"{sys.executable} -c 'from ottla.cli.entry import run; run()'"
     command = f"{run} log dump --verify {data} 2>&-"
     done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0
@@ -430,7 +430,7 @@ def test_progress_is_one_line_that_goes_away(capsys: pytest.CaptureFixture[str])
 def test_colors_are_for_terminals_that_want_them(tmp_path: Path) -> None:
     path = lone(tmp_path, (b"k", b"v"))
     path.write_bytes(path.read_bytes() + b"?" * 80)
-    run = "from ottla.cli.main import run; run()"
+    run = "from ottla.cli.entry import run; run()"
     for variables, colored in (({}, True), ({"NO_COLOR": "1"}, False)):
         main, terminal = os.openpty()
         environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | variables

@@ -12,7 +12,7 @@ import pytest
 from ottla.cli.main import app
 from ottla.records import kernel
 
-RUN = "from ottla.cli.main import run; run()"
+RUN = "from ottla.cli.entry import run; run()"
 
 
 def ottla(*arguments: str) -> subprocess.CompletedProcess[str]:

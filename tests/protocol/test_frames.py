@@ -5,6 +5,7 @@ import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from mmap import mmap
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from ottla.protocol.frames import (
     frame_length,
 )
 
+HugeMemory = Callable[[int], memoryview] | None
 Feed = Callable[[Framer, bytes], list[memoryview]]
 
 
@@ -224,7 +226,7 @@ def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux tells")
 def test_memory_of_a_huge_frame_is_what_has_arrived_and_goes_with_it() -> None:
-    framer = Framer()
+    framer = Framer(huge_memory=mapped)
     size, piece = FRAME_BYTES_MAX, b"\7" * 1_000_000
     before = resident_bytes()
     framer.receive(struct.pack(">i", size))
@@ -239,7 +241,27 @@ def test_memory_of_a_huge_frame_is_what_has_arrived_and_goes_with_it() -> None:
     assert resident_bytes() - before <= 2_000_000
 
 
-both_kinds = pytest.mark.parametrize("size", [HUGE_BYTES, HUGE_BYTES + 1, 20_000_000])
+def mapped(size: int) -> memoryview:
+    return memoryview(mmap(-1, size))
+
+
+@pytest.mark.parametrize("size", [HUGE_BYTES, HUGE_BYTES + 1])
+def test_a_huge_frame_asks_once_for_its_memory(size: int) -> None:
+    asked: list[int] = []
+
+    def memory(count: int) -> memoryview:
+        asked.append(count)
+        return mapped(count)
+
+    frames = Framer(huge_memory=memory).receive(frame_length(size) + b"\7" * size)
+    assert [len(frame) for frame in frames] == [size]
+    assert asked == ([size] if size > HUGE_BYTES else [])
+
+
+both_kinds = pytest.mark.parametrize(
+    ("size", "huge_memory"),
+    [(HUGE_BYTES, mapped), (HUGE_BYTES + 1, mapped), (20_000_000, mapped), (20_000_000, None)],
+)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +285,10 @@ def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
 
 
 @both_kinds
-def test_a_large_frame_takes_no_memory_before_somebody_reads_on(size: int) -> None:
-    framer = Framer()
+def test_a_large_frame_takes_no_memory_before_somebody_reads_on(
+    size: int, huge_memory: HugeMemory
+) -> None:
+    framer = Framer(huge_memory=huge_memory)
     framer.receive(struct.pack(">i", size))
     assert framer.is_large
     assert (framer.growth, framer.claimed) == (0, size)
@@ -285,8 +309,10 @@ def test_a_large_frame_takes_no_memory_before_somebody_reads_on(size: int) -> No
 
 
 @both_kinds
-def test_a_view_of_a_frame_that_somebody_still_has_is_left_alone(size: int) -> None:
-    framer = Framer()
+def test_a_view_of_a_frame_that_somebody_still_has_is_left_alone(
+    size: int, huge_memory: HugeMemory
+) -> None:
+    framer = Framer(huge_memory=huge_memory)
     framer.receive(struct.pack(">i", size))
     views: list[memoryview] = []
     frames: list[memoryview] = []

@@ -293,7 +293,7 @@ def test_a_client_that_does_not_read_stops_being_served(run: Run) -> None:
                 unchanged = unchanged + 1 if served == before > 0 else 0
                 before = served
             assert before < 2000
-            assert connection._full  # pyright: ignore[reportPrivateUsage]
+            assert is_full(connection)
             transport = connection._transport  # pyright: ignore[reportPrivateUsage]
             assert transport is not None
             assert transport.get_write_buffer_size() <= WRITE_BUFFER_BYTES + 300_100
@@ -533,6 +533,41 @@ def test_closing_lets_what_is_being_served_end(run: Run) -> None:
         await service.leave()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("requests", [1, 50], ids=["all answered", "more to answer"])
+def test_closing_does_not_wait_for_who_takes_nothing(run: Run, requests: int) -> None:
+    answer = bytes(16_000_000)
+
+    async def scenario() -> None:
+        service = Service(lambda request, connection: [memoryview(answer)])
+        service.port = await service.listener.hold("127.0.0.1", 0)
+        await service.listener.start()
+        deaf, slow = await service.client(), await service.client()
+        deaf.send(*map(heartbeat, range(requests)))
+        slow.send(heartbeat(0))
+        while not all(is_full(one) for one in service.listener.connections):
+            await asyncio.sleep(0.001)
+        closing = asyncio.create_task(service.listener.close(grace_s=1000))
+        # Who takes something now and then gets all of it.
+        taken = 0
+        while taken < len(answer):
+            taken += len(await slow.reader.readexactly(1_000_000))
+            service.clock.ahead_s += 0.1
+            await asyncio.sleep(0.02)
+        while len(service.listener.connections):
+            service.clock.ahead_s += 0.3
+            await asyncio.sleep(0.03)
+        await closing
+        assert service.clock.ahead_s < 100
+        await service.leave()
+
+    run(scenario)
+
+
+def is_full(connection: Connection) -> bool:
+    """Whether its client does not take what was written."""
+    return connection._full  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_taken_address_is_told(run: Run) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 from ottla import __version__
 from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.node import Node, Surroundings
+from ottla.broker.stop_signals import StopSignals
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import DiskFull, OttlaError
@@ -57,12 +58,12 @@ def _reasons(failures: Mapping[str, BaseException]) -> str:
     return "; ".join(f"{path} ({failure})" for path, failure in failures.items())
 
 
-def run(config: Config, started: Callable[[Node], None]) -> None:
+def run(config: Config, started: Callable[[Node], None], signals: StopSignals) -> None:
     """Serve until a signal says to stop; OttlaError when that cannot be."""
     _keep_freed_memory()
     _allow_open_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(config, started))
+        runner.run(_serve(config, started, signals))
 
 
 def _keep_freed_memory() -> None:
@@ -95,7 +96,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(config: Config, started: Callable[[Node], None]) -> None:
+async def _serve(config: Config, started: Callable[[Node], None], signals: StopSignals) -> None:
     if config[broker.ZOOKEEPER_CONNECT] is not None:
         raise OttlaError("zookeeper.connect: a cluster of several brokers is not served yet")
     if not COMPILED:
@@ -104,14 +105,15 @@ async def _serve(config: Config, started: Callable[[Node], None]) -> None:
     for notice in config.notices:
         _LOG.warning("setting", {"name": notice.name, "note": str(notice)})
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
 
     def stop(number: signal.Signals) -> None:
         _LOG.info("asked to stop", {"signal": number.name})
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
+    signals.tell(asyncio.get_running_loop(), stop)
+    if stopping.is_set():  # and nothing has begun
+        _LOG.info("broker stopped")
+        return
     clock, disk = SystemClock(), OsDisk()
     store: EmbeddedStore | None = None
     try:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ottla.broker.stop_signals import StopSignals
+
 if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.settings.config import Config
@@ -32,6 +34,7 @@ LevelOption = Annotated[
 
 
 def broker(
+    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Option("--config", help="A properties file.", exists=True, dir_okay=False),
@@ -42,10 +45,11 @@ def broker(
 ) -> None:
     """Run a broker in the foreground until it is asked to stop."""
     text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
-    _run(text, str(config), override or [], lambda node: None, log_format, log_level)
+    _run(text, str(config), override or [], lambda node: None, log_format, log_level, context.obj)
 
 
 def dev(
+    context: typer.Context,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65_535, help="Where it listens on this machine.")
     ] = 9092,
@@ -82,7 +86,7 @@ def dev(
             f"There is no authentication yet: use it on trusted networks only."
         )
 
-    _run(None, "", settings, explain, log_format, log_level)
+    _run(None, "", settings, explain, log_format, log_level, context.obj)
 
 
 def _metrics(node: "Node") -> str:
@@ -105,6 +109,7 @@ def _run(
     started: "Callable[[Node], None]",
     log_format: str,
     log_level: str,
+    signals: StopSignals,
 ) -> None:
     from ottla.broker.event_lines import LineFormat
     from ottla.broker.service import log_to_stderr, run
@@ -123,7 +128,7 @@ def _run(
         raise typer.Exit(2) from None
     log_to_stderr(LineFormat(log_format), log_level)
     try:
-        run(config, started)
+        run(config, started, signals)
     except AddressTaken as error:
         typer.echo(f"{error}: {_whose(error.port)}", err=True)
         raise typer.Exit(1) from None

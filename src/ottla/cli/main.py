@@ -12,6 +12,7 @@ from typing import Final
 
 import typer
 
+from ottla.broker.stop_signals import StopSignals
 from ottla.cli import broker, log, version
 
 # Why what a command says cannot be written: a full disk, a broken one, a limit, a reader that left,
@@ -46,13 +47,13 @@ def ottla() -> None:
     """Event streaming in Python, with the wire protocol and the files of Kafka."""
 
 
-def run() -> None:
-    """The console script."""
+def run(signals: StopSignals) -> None:
+    """Run the command that the arguments name; a broker stops when the signals say so."""
     _open_closed_outputs()
     stdout = sys.stdout
     try:
         try:
-            app()
+            app(obj=signals)
         except SystemExit:
             if sys.stdout is not stdout:  # typer puts another one there when the reader left
                 sys.exit(READER_LEFT)

@@ -42,8 +42,12 @@ Answer: TypeAlias = Message | Sequence[Buffer]
 class _Conversation:
     """What both ends share: frames come in, and the first violation ends it."""
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self.framer = Framer(frame_bytes_max)
+    def __init__(
+        self,
+        frame_bytes_max: int,
+        huge_memory: Callable[[int], memoryview] | None = None,
+    ) -> None:
+        self.framer = Framer(frame_bytes_max, huge_memory)
         self._violation: ProtocolViolation | None = None
 
     @property
@@ -93,8 +97,9 @@ class ServerConversation(_Conversation):
         *,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         objects_max: int = OBJECTS_MAX,
+        huge_memory: Callable[[int], memoryview] | None = None,
     ) -> None:
-        super().__init__(frame_bytes_max)
+        super().__init__(frame_bytes_max, huge_memory)
         self._versions = versions
         self._objects_max = objects_max
         self._received = 0

@@ -10,12 +10,12 @@ was cut; the violation is raised after them.
 Bytes come in two ways. `receive(data)` takes what somebody else read. `buffer()` and `filled(n)`
 let the transport read into the framer's own memory: a frame larger than the scratch buffer gets
 memory of its own, which grows fourfold as it fills, so that at most a third of it is copied, and
-from some size on in steps, which the system does without a copy. A huge frame has its memory from
-the system alone, page by page, and gives it back to it: so it leaves no holes behind.
+from some size on in steps, which the system does without a copy. A huge frame has memory that
+whoever made the framer gives it, of which nothing should be real before it is used.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
-from mmap import mmap
 from struct import Struct as Layout
 from typing import Final
 
@@ -41,11 +41,16 @@ _LENGTH: Final = Layout(">i")
 class Framer:
     """Cuts a stream of bytes into frames."""
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        huge_memory: Callable[[int], memoryview] | None = None,
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._huge_memory = huge_memory  # for so many bytes; None: huge frames are like large ones
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_used = 0
-        self._frame: bytearray | mmap | None = None  # a frame that needs more than the scratch
+        self._frame: bytearray | memoryview | None = None  # more than the scratch holds
         self._frame_room = 0  # of its memory, as far as it counts
         self._frame_used = 0
         self._frame_length = 0
@@ -164,7 +169,8 @@ class Framer:
         size = length
         while size > GROWTH * SCRATCH_BYTES:
             size = -(-size // GROWTH)
-        self._frame = bytearray(size) if length <= HUGE_BYTES else mmap(-1, length)
+        given = self._huge_memory if length > HUGE_BYTES else None
+        self._frame = bytearray(size) if given is None else given(length)
         self._frame[: len(arrived)] = arrived
         self._frame_room = size
         self._frame_used = len(arrived)
@@ -172,10 +178,10 @@ class Framer:
         self._scratch_used = 0
 
 
-def _larger(frame: bytearray | mmap, growth: int) -> bytearray | mmap:
+def _larger(frame: bytearray | memoryview, growth: int) -> bytearray | memoryview:
     """More memory for a large frame, with what has arrived of it."""
-    if isinstance(frame, mmap):
-        return frame  # it has all of it, and nothing of it is real before it is used
+    if isinstance(frame, memoryview):
+        return frame  # it has all of it
     if len(frame) >= STEP_BYTES:
         with suppress(BufferError):  # somebody still has a view of it
             frame += bytes(growth)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from mmap import mmap
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
 
@@ -93,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         "_task",
         "_transport",
         "_unsent",
+        "_unsent_s",
         "_waiting",
         "address",
         "clock",
@@ -123,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = "?"
         self.software: tuple[str, str] | None = None  # name and version, if the client told
         self._conversation = ServerConversation(
-            rules.versions, frame_bytes_max=rules.frame_bytes_max
+            rules.versions, frame_bytes_max=rules.frame_bytes_max, huge_memory=_mapped
         )
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Request] = deque()
@@ -134,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused_s = 0.0
         self._entry = Entry.IN
         self._unsent = 0  # bytes that were written and not taken, when somebody last looked
-        self._heard_s = clock.elapsed_s()
+        self._heard_s = self._unsent_s = clock.elapsed_s()
         self.holding = Holding(memory or Memory(), self)
 
     def __repr__(self) -> str:
@@ -326,10 +328,9 @@ class Connection(asyncio.BufferedProtocol):
     def overdue(self) -> str | None:
         """Why the connection is to be closed now, if it is."""
         now = self.clock.elapsed_s()
-        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        if unsent < self._unsent:
+        before, unsent = self._unsent, self._look_at_unsent(now)
+        if unsent < before:
             self._heard_s = now  # who takes an answer slowly is not idle
-        self._unsent = unsent
         holding, pace = self.holding, self.holding.frame_pace
         arrived = self._conversation.framer.arrived
         if reason := holding.stuck(None if self._paused else arrived, unsent, now):
@@ -340,6 +341,17 @@ class Connection(asyncio.BufferedProtocol):
         if not (self._busy or holding.short) and idle_s >= 0 and now - self._heard_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None
+
+    def _look_at_unsent(self, now_s: float) -> int:
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent, self._unsent_s = unsent, now_s
+        return unsent
+
+    def takes_nothing(self, seconds: float) -> bool:
+        """Whether an answer has not moved for so long; to be asked now and then."""
+        now = self.clock.elapsed_s()
+        return self._look_at_unsent(now) > 0 and not self._busy and now - self._unsent_s > seconds
 
     @property
     def idle(self) -> bool:
@@ -356,3 +368,8 @@ class Connection(asyncio.BufferedProtocol):
         self.holding.let_go()
         if self._transport is not None:
             self._transport.abort()
+
+
+def _mapped(size: int) -> memoryview:
+    """Memory that is real as far as it is used, and the system's again when nobody refers to it."""
+    return memoryview(mmap(-1, size))

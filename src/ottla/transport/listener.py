@@ -3,7 +3,8 @@
 Invariant: every connection that was let in is in `connections` until it is lost. One that comes
 when there are too many waits until others have left, as with Kafka, and one whose address has too
 many is closed; as many wait as the system lets wait for a listener, and the rest is closed. Closing
-stops new ones first, gives requests that are being served some time, and leaves none behind.
+stops new ones first, gives requests that are being served some time, and answers that are being
+taken, and leaves none behind.
 """
 
 import errno
@@ -23,6 +24,9 @@ from ottla.transport.network import Network, Server
 _LOG = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 1.0
+
+UNTAKEN_SECONDS: Final = 0.5
+"""How long a listener that closes waits for a client that takes nothing of its answer."""
 
 
 class AddressTaken(OttlaError):
@@ -171,8 +175,11 @@ class Listener:
         self.waiting.clear()
         deadline = self._clock.elapsed_s() + grace_s
         while self._clock.elapsed_s() < deadline:
-            for connection in [one for one in self.connections if one.idle]:
-                connection.close()
+            for connection in [*self.connections]:
+                if connection.takes_nothing(UNTAKEN_SECONDS):
+                    connection.abort()
+                elif connection.idle:
+                    connection.close()
             if not self.connections:
                 return
             await self._clock.sleep(0.01)
