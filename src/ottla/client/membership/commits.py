@@ -6,12 +6,11 @@ again as the new generation only where the partition was ours all the time, beca
 it in between may be further.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
-from typing import Final, TypeVar
+from typing import Final
 
-from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.coordinator import GroupCoordinator, ask
 from ottla.client.membership.offsets import (
     OffsetAndMetadata,
     commit_errors,
@@ -27,12 +26,9 @@ from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.protocol.apis import OFFSET_COMMIT, OFFSET_FETCH
-from ottla.protocol.message import Message
 from ottla.protocol.messages.offset_commit import OffsetCommitResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponse
-from ottla.transport.channel import Channel, TimedOut
-
-M = TypeVar("M", bound=Message)
+from ottla.transport.channel import TimedOut
 
 _ELSEWHERE: Final = frozenset(
     {
@@ -202,12 +198,13 @@ class Commits:
     ) -> dict[TopicPartition, ErrorCode]:
         """Commit once; the outcome of each partition."""
         left_s = max(0.0, deadline_s - self._clock.elapsed_s())
+        wait_s = self._rules.request_timeout_s
         ids = self._ids(offsets)
         try:
             channel = await self._coordinator.channel(left_s)
             version = version_for(channel.version(OFFSET_COMMIT), ids, ids)
             request = commit_request(member, offsets, ids)
-            answer = await self._asked(channel, request, OffsetCommitResponse, version, left_s)
+            answer = await ask(channel, request, OffsetCommitResponse, left_s, wait_s, version)
             errors = commit_errors(answer, ids)
         except RequestError as error:
             if not error.retriable:
@@ -223,6 +220,7 @@ class Commits:
     ]:
         """Ask once: what is known, and what keeps the rest from being known."""
         left_s = max(0.0, deadline_s - self._clock.elapsed_s())
+        wait_s = self._rules.request_timeout_s
         partitions = [*partitions]
         ids = self._ids(partitions)
         membership = self._membership()
@@ -233,7 +231,7 @@ class Commits:
             request = fetch_request(
                 member, partitions, ids, is_stable=self._rules.is_read_committed, version=version
             )
-            answer = await self._asked(channel, request, OffsetFetchResponse, version, left_s)
+            answer = await ask(channel, request, OffsetFetchResponse, left_s, wait_s, version)
             told = fetched(answer, ids)
         except RequestError as error:
             if not error.retriable:
@@ -246,18 +244,6 @@ class Commits:
                 membership.fenced(member, told.error)
             return {}, dict.fromkeys(partitions, told.error)
         return told.committed, told.errors
-
-    async def _asked(
-        self, channel: Channel, request: Message, answer: type[M], version: int, left_s: float
-    ) -> M:
-        """Ask and wait no longer than the caller; who is in a hurry ends no connection."""
-        try:
-            async with asyncio.timeout(left_s):
-                return await channel.ask(
-                    request, answer, self._rules.request_timeout_s, version=version
-                )
-        except TimeoutError:
-            raise TimedOut(f"{channel.address} did not answer in time") from None
 
     def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, Uuid]:
         """The ids of topics; absent are those that are not known."""

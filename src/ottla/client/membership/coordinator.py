@@ -8,7 +8,7 @@ another, and none of them waits behind records that are fetched.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.client.backoff import Backoff
 from ottla.client.connections import ConnectionRules, Connections
@@ -16,8 +16,11 @@ from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import RequestError
+from ottla.protocol.message import Message
 from ottla.transport.channel import Channel, TimedOut
 from ottla.transport.network import Connector
+
+M = TypeVar("M", bound=Message)
 
 
 class GroupCoordinator:
@@ -65,3 +68,19 @@ class GroupCoordinator:
         """Close both connections."""
         await self._patient.close()
         await self._prompt.close()
+
+
+async def ask(
+    channel: Channel,
+    request: Message,
+    answer: type[M],
+    timeout_s: float,
+    request_timeout_s: float,
+    version: int | None = None,
+) -> M:
+    """Ask, and wait no longer than `timeout_s`: who is in a hurry ends no connection."""
+    try:
+        async with asyncio.timeout(max(0.0, timeout_s)):
+            return await channel.ask(request, answer, request_timeout_s, version=version)
+    except TimeoutError:
+        raise TimedOut(f"{channel.address} did not answer in {timeout_s:g} s") from None

@@ -1,0 +1,262 @@
+"""Members of a group without consumers: an owner that notes what it was told, and all behind it."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from ottla.client.connections import Connections
+from ottla.client.membership.commits import Commits
+from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.entry import membership
+from ottla.client.membership.owner import Membership, Rebalance
+from ottla.client.metadata import Metadata
+from ottla.client.options import connection_rules, group_rules, metadata_rules, retry_backoff
+from ottla.clock import Clock, SystemClock
+from ottla.groups.assignors.assignor import Assignor
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.resolution import client_config
+from ottla.transport.channel import Channel
+from ottla.transport.network import Connector, TcpNetwork
+
+FAST: Final[Mapping[str, object]] = {
+    "group.id": "g",
+    "retry.backoff.ms": 10,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "heartbeat.interval.ms": 50,
+    "session.timeout.ms": 6000,
+    "max.poll.interval.ms": 30_000,
+}
+
+
+def tp(topic: str, partition: int) -> TopicPartition:
+    return TopicPartition(topic, PartitionIndex(partition))
+
+
+def all_of(topic: str, partitions: int) -> frozenset[TopicPartition]:
+    return frozenset(tp(topic, index) for index in range(partitions))
+
+
+class Owner:
+    """In place of a consumer."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.subscribed = frozenset(topics)
+        self.regex: str | None = None
+        self.has: frozenset[TopicPartition] = frozenset()
+        self.told: list[tuple[str, frozenset[TopicPartition], str]] = []
+        self.on_revoke: Callable[[frozenset[TopicPartition]], Awaitable[None]] | None = None
+        self.moved = asyncio.Event()
+
+    def topics(self) -> frozenset[str]:
+        return self.subscribed
+
+    def pattern(self) -> str | None:
+        return self.regex
+
+    def owned(self) -> frozenset[TopicPartition]:
+        return self.has
+
+    async def revoke(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        assert partitions <= self.has
+        if self.on_revoke is not None:
+            await self.on_revoke(partitions)
+        self._note("revoke", partitions, why, self.has - partitions)
+
+    async def lose(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        assert partitions <= self.has
+        self._note("lose", partitions, why, self.has - partitions)
+
+    async def assign(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        assert not partitions & self.has, "assigned twice"
+        self._note("assign", partitions, why, self.has | partitions)
+
+    def _note(
+        self,
+        what: str,
+        partitions: frozenset[TopicPartition],
+        why: Rebalance,
+        now: frozenset[TopicPartition],
+    ) -> None:
+        self.told.append((what, partitions, why.reason))
+        self.has = now
+        self.moved.set()
+
+    def heard(self, what: str) -> list[frozenset[TopicPartition]]:
+        """All sets of partitions that it was told so of."""
+        return [partitions for told, partitions, _ in self.told if told == what]
+
+
+class Mute(TcpNetwork):
+    """A network that can be cut, and lets nobody through while it is mute."""
+
+    def __init__(self) -> None:
+        self.is_mute = False
+        self._made: list[Channel] = []
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        if self.is_mute:
+            raise ConnectionRefusedError("mute")
+
+        def made() -> asyncio.BaseProtocol:
+            channel = protocol()
+            assert isinstance(channel, Channel)
+            self._made.append(channel)
+            return channel
+
+        await super().connect(made, host, port)
+
+    def cut(self) -> None:
+        for channel in self._made:
+            channel.close()
+        self._made.clear()
+
+
+class Guest:
+    """One member with all that it needs; `life` is its run."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Sequence[str],
+        *,
+        network: Connector | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+        assignors: Sequence[Assignor] = (),
+        pattern: str | None = None,
+        **settings: object,
+    ) -> None:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        given = {**FAST, **named, "bootstrap.servers": bootstrap}
+        if given.get("group.protocol") == "consumer":
+            for brokers in ("session.timeout.ms", "heartbeat.interval.ms"):
+                del given[brokers]
+        config = client_config(CONSUMER, given)
+        clock = clock or SystemClock()
+        network = network or TcpNetwork()
+        self.rules = group_rules(config, chance)
+        self.clock = clock
+        self.owner = Owner(topics)
+        self.owner.regex = pattern
+        rules = connection_rules(config, chance)
+        self.connections = Connections(rules, network, clock, chance)
+        self.metadata = Metadata(
+            self.connections, metadata_rules(config, chance), clock, self._changed
+        )
+        self.coordinator = GroupCoordinator(
+            self.rules.group_id,
+            self.metadata,
+            rules,
+            retry_backoff(config, chance),
+            network,
+            clock,
+            chance,
+        )
+        self.membership: Membership = membership(
+            self.owner, self.metadata, self.coordinator, self.rules, clock, chance, assignors
+        )
+        self.commits = Commits(
+            self.coordinator, self.metadata, self.rules, clock, lambda: self.membership
+        )
+        self._asking = asyncio.create_task(self.metadata.run())
+        for topic in topics:
+            self.metadata.want(topic)
+        self.life = asyncio.create_task(self.membership.run())
+        self._polls = asyncio.create_task(self._poll())
+        self.is_polling = True
+
+    def _changed(self) -> None:
+        self.membership.metadata_changed()
+
+    async def _poll(self) -> None:
+        while True:
+            if self.is_polling:
+                self.membership.polled()
+            await self.clock.sleep(self.rules.poll_interval_s / 10)
+
+    @property
+    def has(self) -> frozenset[TopicPartition]:
+        return self.owner.has
+
+    async def leave(self) -> None:
+        """Leave as a consumer does that is closed."""
+        await self.membership.leave(10)
+        await self.close()
+
+    async def close(self) -> None:
+        """Be gone without a word."""
+        for task in (self._polls, self.life, self._asking):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+        await self.coordinator.close()
+        await self.connections.close()
+
+
+@asynccontextmanager
+async def guests() -> AsyncGenerator[Callable[..., Guest]]:
+    """Makes members that are gone in the end, whatever happens."""
+    made: list[Guest] = []
+
+    def guest(*arguments: Any, **named: Any) -> Guest:
+        made.append(Guest(*arguments, **named))
+        return made[-1]
+
+    try:
+        yield guest
+    finally:
+        for one in made:
+            await one.close()
+
+
+def shares(members: Sequence[Guest]) -> Counter[TopicPartition]:
+    return Counter(partition for one in members for partition in one.has)
+
+
+async def settled(
+    members: Sequence[Guest], partitions: frozenset[TopicPartition], *, least: int | None = None
+) -> None:
+    """Wait until every partition is owned by exactly one, evenly unless told, and all rest."""
+    least = len(partitions) // len(members) if least is None else least
+
+    def is_settled() -> bool:
+        for one in members:
+            if one.life.done():
+                one.life.result()
+        return (
+            all(one.membership.is_member and len(one.has) >= least for one in members)
+            and shares(members) == Counter(partitions)
+            # All of them are in the same generation, so nobody is behind.
+            and (
+                members[0].rules.is_modern
+                or len({one.membership.identity.generation for one in members}) == 1
+            )
+        )
+
+    await until(is_settled, lambda: f"{[(one.has, one.membership.waiting_for) for one in members]}")
+
+
+async def until(is_true: Callable[[], bool], told: Callable[[], str] = str) -> None:
+    try:
+        async with asyncio.timeout(20):
+            while not is_true():
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(told()) from None
+
+
+def run(scenario: Coroutine[Any, Any, None], seconds: float = 90) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await scenario
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+
+    asyncio.run(bounded())
