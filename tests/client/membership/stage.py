@@ -168,6 +168,7 @@ class Guest:
         self._asking = asyncio.create_task(self.metadata.run())
         for topic in topics:
             self.metadata.want(topic)
+        self.metadata.expire()
         self.life = asyncio.create_task(self.membership.run())
         self._polls = asyncio.create_task(self._poll())
         self.is_polling = True

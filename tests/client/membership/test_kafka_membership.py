@@ -21,6 +21,7 @@ NUMBERS = count()
 def kafka() -> Generator[KafkaBroker]:
     settings = {
         "num.partitions": 6,
+        "auto.create.topics.enable": "true",
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 100,
         "group.consumer.min.heartbeat.interval.ms": 50,

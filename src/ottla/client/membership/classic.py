@@ -228,15 +228,15 @@ class ClassicMembership(Presence):
         """Divide the partitions; after a static leader came back, what was divided stays."""
         members = subscriptions(joined.members)
         self._group_topics = topics_of(members)
-        unknown = [topic for topic in self._group_topics if self._metadata.want(topic) is None]
-        if unknown:
+        known = [self._metadata.want(topic) for topic in self._group_topics]
+        if not all(topic is not None and topic.partitions for topic in known):
             await self._metadata.refreshed(self._rules.request_timeout_s)
         self._divided = self._snapshot()
         if joined.skip_assignment:
             return []
         assignor = self._assignor(joined)
-        known = layouts(self._metadata.view, self._group_topics, with_racks=True)
-        return divide(assignor, self._protocol, known, members)
+        topics = layouts(self._metadata.view, self._group_topics, with_racks=True)
+        return divide(assignor, self._protocol, topics, members)
 
     def _snapshot(self) -> dict[str, TopicLayout]:
         """What is divided; racks count where the leader has one, as with Java."""
@@ -299,6 +299,8 @@ class ClassicMembership(Presence):
             self._pulse.failed(told_s, rules.backoff.pause_s(1))
         if error:
             self._told(error)
+        if self._divided is not None and len(self._divided) < len(self._group_topics):
+            self._metadata.expire()  # a topic that was missing may be there now
         self.metadata_changed()
 
     def _told(self, error: ErrorCode) -> None:
