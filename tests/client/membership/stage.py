@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ottla.client.connections import Connections
 from ottla.client.membership.commits import Commits
@@ -41,10 +41,15 @@ def all_of(topic: str, partitions: int) -> frozenset[TopicPartition]:
     return frozenset(tp(topic, index) for index in range(partitions))
 
 
-class Owner:
-    """In place of a consumer."""
+Ledger: TypeAlias = dict[tuple[str, TopicPartition], "Owner"]
+"""Who has which partition in which group: never two."""
 
-    def __init__(self, topics: Sequence[str]) -> None:
+
+class Owner:
+    """In place of a consumer; nobody else may have what it is told to take."""
+
+    def __init__(self, topics: Sequence[str], group: str, ledger: Ledger) -> None:
+        self._group, self._ledger = group, ledger
         self.subscribed = frozenset(topics)
         self.regex: str | None = None
         self.has: frozenset[TopicPartition] = frozenset()
@@ -73,6 +78,9 @@ class Owner:
 
     async def assign(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
         assert not partitions & self.has, "assigned twice"
+        for one in partitions:
+            assert (self._group, one) not in self._ledger, f"{one} has an owner"
+            self._ledger[self._group, one] = self
         self._note("assign", partitions, why, self.has | partitions)
 
     def _note(
@@ -83,8 +91,15 @@ class Owner:
         now: frozenset[TopicPartition],
     ) -> None:
         self.told.append((what, partitions, why.reason))
+        if what != "assign":
+            self.drop(partitions)
         self.has = now
         self.moved.set()
+
+    def drop(self, partitions: frozenset[TopicPartition]) -> None:
+        for one in partitions & self.has:
+            assert self._ledger.pop((self._group, one)) is self
+        self.has -= partitions
 
     def heard(self, what: str) -> list[frozenset[TopicPartition]]:
         """All sets of partitions that it was told so of."""
@@ -125,6 +140,7 @@ class Guest:
         self,
         bootstrap: str,
         topics: Sequence[str],
+        ledger: Ledger,
         *,
         network: Connector | None = None,
         clock: Clock | None = None,
@@ -143,7 +159,7 @@ class Guest:
         network = network or TcpNetwork()
         self.rules = group_rules(config, chance)
         self.clock = clock
-        self.owner = Owner(topics)
+        self.owner = Owner(topics, self.rules.group_id, ledger)
         self.owner.regex = pattern
         rules = connection_rules(config, chance)
         self.connections = Connections(rules, network, clock, chance)
@@ -188,11 +204,14 @@ class Guest:
 
     async def leave(self) -> None:
         """Leave as a consumer does that is closed."""
+        self.life.cancel()
+        self.owner.drop(self.has)
         await self.membership.leave(10)
         await self.close()
 
     async def close(self) -> None:
         """Be gone without a word."""
+        self.owner.drop(self.has)
         for task in (self._polls, self.life, self._asking):
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
@@ -205,9 +224,12 @@ class Guest:
 async def guests() -> AsyncGenerator[Callable[..., Guest]]:
     """Makes members that are gone in the end, whatever happens."""
     made: list[Guest] = []
+    ledger: Ledger = {}
 
-    def guest(*arguments: Any, **named: Any) -> Guest:
-        made.append(Guest(*arguments, **named))
+    def guest(
+        bootstrap: str, topics: Sequence[str], ledger: Ledger = ledger, **named: Any
+    ) -> Guest:
+        made.append(Guest(bootstrap, topics, ledger, **named))
         return made[-1]
 
     try:
@@ -222,7 +244,11 @@ def shares(members: Sequence[Guest]) -> Counter[TopicPartition]:
 
 
 async def settled(
-    members: Sequence[Guest], partitions: frozenset[TopicPartition], *, least: int | None = None
+    members: Sequence[Guest],
+    partitions: frozenset[TopicPartition],
+    *,
+    least: int | None = None,
+    seconds: float = 20,
 ) -> None:
     """Wait until every partition is owned by exactly one, evenly unless told, and all rest."""
     least = len(partitions) // len(members) if least is None else least
@@ -241,14 +267,19 @@ async def settled(
             )
         )
 
-    await until(is_settled, lambda: f"{[(one.has, one.membership.waiting_for) for one in members]}")
+    def told() -> str:
+        return f"{[(sorted(one.has), one.membership.waiting_for) for one in members]}"
+
+    await until(is_settled, told, seconds)
 
 
-async def until(is_true: Callable[[], bool], told: Callable[[], str] = str) -> None:
+async def until(
+    is_true: Callable[[], bool], told: Callable[[], str] = str, seconds: float = 20
+) -> None:
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(seconds):
             while not is_true():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(seconds / 2000)
     except TimeoutError:
         raise AssertionError(told()) from None
 

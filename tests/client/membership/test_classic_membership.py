@@ -162,11 +162,12 @@ def test_two_with_one_instance_id_the_older_one_is_told_and_ends() -> None:
         async with Cluster(settings=SIX) as cluster, guests() as guest:
             first = guest(cluster.bootstrap_servers, ["t"], group_instance_id="same")
             await settled([first], T6)
-            second = guest(cluster.bootstrap_servers, ["t"], group_instance_id="same")
+            second = guest(cluster.bootstrap_servers, ["t"], {}, group_instance_id="same")
             await until(first.life.done)
             with pytest.raises(RequestError, match=r"group\.instance\.id") as fenced:
                 first.life.result()
             assert fenced.value.code is ErrorCode.FENCED_INSTANCE_ID
+            assert first.owner.told[-1] == ("lose", T6, str(fenced.value))
             await settled([second], T6)
 
     run(scenario())
@@ -214,6 +215,31 @@ def test_a_late_poll_leaves_the_group_and_the_next_joins_it(
     run(scenario())
     [line] = [one.message for one in caplog.records if "max.poll.interval.ms" in one.message]
     assert "joins again at the next poll" in line
+
+
+def test_a_late_poll_counts_while_partitions_are_given_up() -> None:
+    """The owner waits for the application, which is stuck: others need not."""
+
+    async def scenario() -> None:
+        async with Cluster(settings=SIX) as cluster, guests() as guest:
+            stuck = guest(cluster.bootstrap_servers, ["t"], max_poll_interval_ms=600)
+            await settled([stuck], T6)
+            polled = asyncio.Event()
+
+            async def waits(partitions: frozenset[TopicPartition]) -> None:
+                stuck.owner.drop(partitions)  # nothing of them is handed out any more
+                await polled.wait()
+
+            stuck.owner.on_revoke = waits
+            stuck.is_polling = False
+            other = guest(cluster.bootstrap_servers, ["t"])
+            await settled([other], T6)
+            stuck.owner.on_revoke = None
+            stuck.is_polling = True
+            polled.set()
+            await settled([stuck, other], T6)
+
+    run(scenario())
 
 
 def test_heartbeats_go_on_while_partitions_are_given_up() -> None:

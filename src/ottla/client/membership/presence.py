@@ -22,6 +22,8 @@ from ottla.ids import TopicPartition
 
 POLLED_LATE: Final = "no poll within max.poll.interval.ms"
 
+_LOOKS: Final = 20  # in an interval of heartbeats
+
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -75,6 +77,9 @@ class Presence:
         finally:
             outcomes = await _ended(tasks)
         for outcome in outcomes:
+            if isinstance(outcome, RequestError):
+                self._identity = self._rules.nobody
+                await self._holdings.lose(str(outcome))
             if outcome is not None and not isinstance(outcome, asyncio.CancelledError):
                 raise outcome
 
@@ -158,8 +163,15 @@ class Presence:
         self._is_late = True
         self._given_up()
         self._look()
+        await self._lost_all(self._pulse.interval_s)
         with suppress(RequestError):
             await self._say_goodbye(member, POLLED_LATE, self._rules.request_timeout_s)
+
+    async def _lost_all(self, timeout_s: float) -> None:
+        """Wait until the owner has nothing, but not for one that is stuck in giving it up."""
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        while self._holdings.owned and self._clock.elapsed_s() < deadline_s:
+            await self._clock.sleep(timeout_s / _LOOKS)
 
 
 async def _ended(tasks: tuple[asyncio.Task[None], ...]) -> list[BaseException | None]:
