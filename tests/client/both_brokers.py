@@ -5,7 +5,7 @@ share; so every test has topics of its own.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -32,8 +32,8 @@ class Ground:
     def __init__(
         self,
         bootstrap: str,
-        stop: Callable[[], Awaitable[None]],
-        start: Callable[[], Awaitable[None]],
+        stop: Callable[[], Coroutine[Any, Any, None]],
+        start: Callable[[], Coroutine[Any, Any, None]],
         restarts: int,
     ) -> None:
         self.bootstrap = bootstrap
@@ -98,6 +98,31 @@ class Ground:
             return [found[one] for one in ones]
         finally:
             await consumer.stop()
+
+
+class Cuttable(TcpNetwork):
+    """A network whose connections can be cut, whatever is on its way."""
+
+    def __init__(self) -> None:
+        self._made: list[Channel] = []
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        def made() -> asyncio.BaseProtocol:
+            channel = protocol()
+            assert isinstance(channel, Channel)
+            self._made.append(channel)
+            return channel
+
+        await super().connect(made, host, port)
+
+    def cut(self) -> bool:
+        """Cut those with requests on their way; tells whether there was one."""
+        busy = [channel for channel in self._made if channel.is_open and channel.in_flight]
+        for channel in busy:
+            channel.close()
+        return bool(busy)
 
 
 @asynccontextmanager

@@ -11,14 +11,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from client.both_brokers import Ground, kafka_ground, ottla_ground, run
+from client.both_brokers import Cuttable, Ground, kafka_ground, ottla_ground, run
 from kafka_java import kafka_broker
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
 from ottla.client.pending_batch import Ack
 from ottla.client.producer import Producer
 from ottla.client.serializers import LONG, STRING, SerializationFailed, json_of
 from ottla.errors import ErrorCode, RequestError
-from ottla.transport.channel import Channel
 from ottla.transport.network import TcpNetwork
 
 FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
@@ -46,31 +45,6 @@ def judge(request: pytest.FixtureRequest) -> Judge:
         run(on_ground(), 120)
 
     return judged
-
-
-class Cuttable(TcpNetwork):
-    """A network whose connections can be cut, whatever is on its way."""
-
-    def __init__(self) -> None:
-        self._made: list[Channel] = []
-
-    async def connect(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> None:
-        def made() -> asyncio.BaseProtocol:
-            channel = protocol()
-            assert isinstance(channel, Channel)
-            self._made.append(channel)
-            return channel
-
-        await super().connect(made, host, port)
-
-    def cut(self) -> bool:
-        """Cut those with requests on their way; tells whether there was one."""
-        busy = [channel for channel in self._made if channel.is_open and channel.in_flight]
-        for channel in busy:
-            channel.close()
-        return bool(busy)
 
 
 def producer(ground: Ground, network: TcpNetwork | None = None, **arguments: str | int) -> Producer:

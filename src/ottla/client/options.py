@@ -21,6 +21,7 @@ from ottla.client.outbox import OutboxRules
 from ottla.client.participation import ParticipationRules
 from ottla.client.patience import Patience
 from ottla.client.tokens import RefreshRules, TokenFunction, Tokens
+from ottla.client.transactions import TransactionRules
 from ottla.clock import Clock, SystemClock
 from ottla.errors import OttlaError
 from ottla.records import Compression
@@ -152,6 +153,20 @@ def _level(config: Config) -> int | None:
         if codec == config[producer.COMPRESSION_TYPE] and config.is_set(setting):
             return config[setting]
     return None
+
+
+def transaction_rules(config: Config, chance: Callable[[], float]) -> TransactionRules | None:
+    """How transactions are made; None for a producer without them."""
+    transactional_id = config[producer.TRANSACTIONAL_ID]
+    if transactional_id is None:
+        return None
+    return TransactionRules(
+        transactional_id=transactional_id,
+        timeout_ms=config[producer.TRANSACTION_TIMEOUT_MS],
+        block_s=config[producer.MAX_BLOCK_MS] / 1000,
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        backoff=retry_backoff(config, chance),
+    )
 
 
 def sender_rules(config: Config, chance: Callable[[], float]) -> SenderRules:

@@ -10,15 +10,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ottla.client.connections import ConnectionRules, Connections
+from ottla.client.coordinators import Coordinators
+from ottla.client.delivery import SenderRules
 from ottla.client.identity import IdempotentPapers, NoPapers, Papers
 from ottla.client.load import Load
 from ottla.client.metadata import Metadata
-from ottla.client.options import metadata_rules, outbox_rules, sender_rules
+from ottla.client.options import (
+    metadata_rules,
+    outbox_rules,
+    sender_rules,
+    transaction_rules,
+)
 from ottla.client.outbox import Outbox, OutboxNews
 from ottla.client.partitioners import Partitioner
 from ottla.client.pending_batch import PendingBatch
 from ottla.client.routes import Routes
 from ottla.client.sender import Sender
+from ottla.client.transactions import Transactions
 from ottla.clock import Clock
 from ottla.settings import producer
 from ottla.settings.config import Config
@@ -58,14 +66,17 @@ class PostRoom:
 
         rules = sender_rules(config, chance)
         self.outbox = Outbox(outbox_rules(config), clock.elapsed_s, OutboxNews(self._poke, closed))
-        papers: Papers = NoPapers()
-        if rules.is_idempotent:
-            papers = IdempotentPapers(self.metadata, clock, rules.backoff, rules.request_timeout_s)
+        self.transactions: Transactions | None = None
+        if (transactional := transaction_rules(config, chance)) is not None:
+            coordinators = Coordinators(
+                self.metadata, self.connections, clock, rules.backoff, rules.request_timeout_s
+            )
+            self.transactions = Transactions(transactional, coordinators, clock, self._renumber)
         self.sender = Sender(
             self.outbox,
             self.metadata,
             self.connections,
-            papers,
+            self.transactions or self._papers(rules, clock),
             rules,
             clock,
             _load(config, partitioner),
@@ -75,6 +86,15 @@ class PostRoom:
 
     def _poke(self) -> None:
         self.sender.poke()
+
+    def _renumber(self) -> None:
+        for queue in self.outbox.queues.values():
+            queue.forget_identity()
+
+    def _papers(self, rules: SenderRules, clock: Clock) -> Papers:
+        if rules.is_idempotent:
+            return IdempotentPapers(self.metadata, clock, rules.backoff, rules.request_timeout_s)
+        return NoPapers()
 
     async def close(self) -> None:
         """End at once: what is not settled fails."""

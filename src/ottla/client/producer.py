@@ -22,6 +22,7 @@ from ottla.client.post_room import PostRoom, World
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.tokens import TokenFunction
+from ottla.client.transaction import Transaction
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.settings import producer
@@ -104,10 +105,17 @@ class Producer(Generic[K, V]):
             self._partitioner,
             self._note_failed,
         )
+        if (transactions := self._running.transactions) is not None:
+            try:
+                await transactions.start()
+            except BaseException:
+                await self.close()
+                raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+        # What was sent in transactions ended with them.
+        if kind is None and self._started().transactions is None:
             try:
                 await self.flush()
             finally:
@@ -132,6 +140,8 @@ class Producer(Generic[K, V]):
         running = self._running
         if running is None:
             raise Disconnected(NEVER_STARTED)
+        if running.transactions is not None:
+            running.transactions.check()
         # Without serializers they are bytes; the batch refuses everything else.
         key_data: Any = key
         value_data: Any = value
@@ -163,6 +173,8 @@ class Producer(Generic[K, V]):
         When a value cannot be serialized nothing is sent.
         """
         running = self._started()
+        if running.transactions is not None:
+            running.transactions.check()
         key_data: Any = key
         data: list[Any] = [*values]
         if self._key is not None:
@@ -199,10 +211,24 @@ class Producer(Generic[K, V]):
                 await running.sender.flush()
         except TimeoutError as error:
             raise TimedOut(f"records are not settled after {timeout_s:g} s") from error
+        if running.transactions is not None and running.transactions.failure is not None:
+            raise running.transactions.failure
         given_up, self._given_up = self._given_up, []
         for batch in given_up:
             if batch.failure is not None and not batch.awaited:
                 raise batch.failure
+
+    def transaction(self) -> Transaction:
+        """A transaction for `async with`: what is sent in it counts together, or not at all.
+
+        It needs the setting transactional.id, and a producer has one at a time.
+        """
+        running = self._started()
+        if running.transactions is None:
+            raise RequestError(
+                ErrorCode.INVALID_TXN_STATE, "transactions need the setting transactional.id"
+            )
+        return Transaction(running.transactions, running.sender.flush)
 
     async def close(self) -> None:
         """End at once: what is not settled fails."""
@@ -243,6 +269,8 @@ class Producer(Generic[K, V]):
         """Put a record into the outbox for which there is no batch with room, or no topic yet."""
         size = self._size(key, value, headers)
         deadline_s = self._clock.elapsed_s() + self._block_s
+        transactions = running.transactions
+        number = None if transactions is None else transactions.check()
         # Whoever sends without a pause lets others have a turn here, the sender among them: full
         # batches leave while the next ones are filled.
         await asyncio.sleep(0)
@@ -250,11 +278,20 @@ class Producer(Generic[K, V]):
             # It is the first of a batch, and that may be elsewhere than was thought before.
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())
             where = await running.routes.found(topic, key, value, partition, left_s)
+            if transactions is not None:
+                transactions.check(number)
             ack = running.outbox.add(where, timestamp_ms, key, value, headers)
             if ack is not None:
                 return ack
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())
-            running.outbox.begin(where, await running.outbox.reserve(size, left_s))
+            memory = await running.outbox.reserve(size, left_s)
+            try:
+                if transactions is not None:
+                    transactions.check(number)
+            except RequestError:
+                running.outbox.give_back(memory)
+                raise
+            running.outbox.begin(where, memory)
             ack = running.outbox.add(where, timestamp_ms, key, value, headers)
             if ack is not None:
                 return ack
@@ -271,5 +308,8 @@ class Producer(Generic[K, V]):
         return size
 
     def _note_failed(self, batch: PendingBatch) -> None:
+        running = self._running
+        if running is not None and running.transactions is not None:
+            return  # the end of the transaction tells of it
         if not batch.awaited and len(self._given_up) < UNHEARD_MAX:
             self._given_up.append(batch)

@@ -78,6 +78,7 @@ class Channel(asyncio.BufferedProtocol):
     def __init__(self, address: str, client_id: str, ended: Callable[[], None]) -> None:
         self.address: Final = address
         self.versions: Mapping[int, Versions] = {}  # the broker's, by key; once it was greeted
+        self.features: Mapping[str, int] = {}  # the levels that the cluster has agreed on
         self.last_used_s = 0.0
         self._conversation = ClientConversation(client_id, frame_bytes_max=ANSWER_BYTES_MAX)
         self._ended = ended
@@ -175,6 +176,7 @@ class Channel(asyncio.BufferedProtocol):
         self.versions = {
             one.api_key: Versions(one.min_version, one.max_version) for one in answer.api_keys
         }
+        self.features = {one.name: one.max_version_level for one in answer.finalized_features}
 
     def hold(self) -> None:
         """Send nothing but a login, until `release`."""

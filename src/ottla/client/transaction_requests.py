@@ -1,0 +1,90 @@
+"""Requests of a transaction, and the codes in their answers.
+
+Invariant: translation alone: what is asked for is what the caller says, and no code of an answer is
+left out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ottla.client.identity import Identity
+from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.client.membership.owner import GroupMember
+from ottla.errors import ErrorCode
+from ottla.ids import TopicPartition
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+
+def add_partitions(
+    transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """Add partitions to a transaction."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+            for topic, indexes in topics.items()
+        ],
+    )
+
+
+def codes_of_partitions(answer: AddPartitionsToTxnResponse) -> Iterator[int]:
+    """The codes; those first that say why others were not even tried."""
+    codes = [
+        one.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for one in topic.results_by_partition
+    ]
+    yield from sorted(codes, key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED)
+
+
+def commit_offsets(
+    transactional_id: str,
+    identity: Identity,
+    member: GroupMember,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> TxnOffsetCommitRequest:
+    """Commit a group's offsets in a transaction."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for (topic, partition), one in offsets.items():
+        topics.setdefault(topic, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                committed_metadata=one.metadata,
+            )
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=member.group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        topics=[
+            TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )
+
+
+def codes_of_offsets(answer: TxnOffsetCommitResponse) -> Iterator[int]:
+    """The codes; those first that do not pass."""
+    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    yield from sorted(codes, key=lambda code: ErrorCode.of(code).retriable)
