@@ -3,7 +3,7 @@
 Invariant: a password never leaves the client; what is sent is derived from it by a salt of its own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import pbkdf2_hmac
@@ -102,18 +102,37 @@ class ScramUserCalls(Calls):
         *,
         timeout_s: float | None = None,
     ) -> Outcomes[str, None]:
-        """Give users passwords and take them away."""
-        by_user: dict[str, list[ScramPassword | ScramRemoval]] = {}
+        """Give users passwords and take them away; a user's changes in their order, till one fails.
+
+        A broker takes one change of a user in a request, so that several need as many.
+        """
+        asking = self._asking
+        deadline_s = asking.deadline_s(timeout_s)
+        left: dict[str, list[ScramPassword | ScramRemoval]] = {}
         for change in changes:
-            by_user.setdefault(change.user, []).append(change)
+            left.setdefault(change.user, []).append(change)
+        told: dict[str, RequestError | None] = dict.fromkeys(left)
+        while left:
+            failed = await self._alter_each(
+                {user: ones.pop(0) for user, ones in left.items()}, asking.left_s(deadline_s)
+            )
+            told |= failed
+            left = {user: ones for user, ones in left.items() if ones and user not in failed}
+        return Outcomes[str, None](told)
+
+    async def _alter_each(
+        self, changes: Mapping[str, ScramPassword | ScramRemoval], timeout_s: float
+    ) -> Mapping[str, RequestError]:
+        """One change of each user; tells what failed."""
         question = Question(
             request=lambda keys, _: alter_request(
-                [one for key in keys for one in by_user[key]], self._random_bytes
+                [changes[key] for key in keys], self._random_bytes
             ),
             answer=AlterUserScramCredentialsResponse,
             read=lambda _, answer: altered(answer),
         )
-        return await self._asking.many(self._asking.to_controller, by_user, question, timeout_s)
+        route = self._asking.to_controller
+        return (await self._asking.many(route, changes, question, timeout_s)).failed
 
 
 def salted(password: ScramPassword, salt: bytes) -> bytes:
