@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.apis import CREATE_TOPICS, HEARTBEAT
+from ottla.protocol.apis import CREATE_TOPICS, HEARTBEAT, SASL_HANDSHAKE
 from ottla.protocol.conversation import Request, ServerConversation
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.transport.channel import Channel, Disconnected, NotSupported, TimedOut, open_channel
+from ottla.transport.failures import AuthenticationFailed
 from ottla.transport.network import TcpNetwork
 
 Script = Callable[["Peer"], Coroutine[Any, Any, None]]
@@ -321,5 +323,90 @@ def test_a_host_that_does_not_accept_is_given_up_in_time() -> None:
                 request_timeout_s=5,
                 ended=lambda: None,
             )
+
+    run(scenario())
+
+
+def test_while_a_login_is_renewed_the_others_wait_and_keep_their_order() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet((HEARTBEAT.key, 0, 4), (SASL_HANDSHAKE.key, 1, 1))
+        for _ in range(2):
+            request = await peer.next()
+            seen.append(type(request.message).__name__)
+            if isinstance(request.message, HeartbeatRequest):
+                await peer.answer(request, beaten(request.message.generation_id))
+            else:
+                await peer.answer(request, SaslHandshakeResponse(error_code=0, mechanisms=()))
+        for _ in range(2):
+            request = await peer.next()
+            assert isinstance(request.message, HeartbeatRequest)
+            seen.append(str(request.message.generation_id))
+            await peer.answer(request, beaten(request.message.generation_id))
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            before = channel.send(heartbeat(1), 5)
+            channel.hold()
+            waiting = [channel.send(heartbeat(number), 5) for number in (2, 3, 4)]
+            waiting[1].cancel()
+            assert channel.in_flight == 4
+            await channel.ask(SaslHandshakeRequest(mechanism="M"), SaslHandshakeResponse, 5)
+            assert before.done()
+            assert not waiting[0].done()
+            channel.release()
+            answers = [await waiting[0], await waiting[2]]
+            assert answers == [beaten(2), beaten(4)]
+            assert seen == ["HeartbeatRequest", "SaslHandshakeRequest", "2", "4"]
+            channel.close()
+
+    seen: list[str] = []
+    run(scenario())
+
+
+def test_a_login_that_fails_takes_with_it_what_waits() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        await forever(peer)
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            channel.hold()
+            waiting = channel.send(heartbeat(1), 5)
+            reason = AuthenticationFailed("no")
+            channel.fail(reason)
+            with pytest.raises(AuthenticationFailed) as told:
+                await waiting
+            assert told.value is reason
+            channel.release()
+            assert not channel.in_flight
+            with pytest.raises(AuthenticationFailed):
+                channel.send(heartbeat(2), 5)
+
+    run(scenario())
+
+
+def test_who_closes_before_it_served_is_suspected_of_wanting_a_login_and_later_not() -> None:
+    async def at_once(peer: Peer) -> None:
+        await peer.greet()
+        await peer.next()
+
+    async def later(peer: Peer) -> None:
+        await peer.greet()
+        await peer.answer(await peer.next(), beaten(1))
+        await peer.next()
+
+    async def scenario() -> None:
+        async with peer(at_once) as port:
+            channel = await connect(port)
+            with pytest.raises(Disconnected, match="want a login"):
+                await channel.send(heartbeat(1), 5)
+        async with peer(later) as port:
+            channel = await connect(port)
+            await channel.send(heartbeat(1), 5)
+            with pytest.raises(Disconnected) as told:
+                await channel.send(heartbeat(2), 5)
+            assert "login" not in str(told.value)
 
     run(scenario())

@@ -8,8 +8,8 @@ import socketserver
 import ssl
 import subprocess
 import threading
-from collections.abc import Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,6 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 class Listener(socketserver.ThreadingTCPServer):
     """Tells its versions; a server in threads, because asyncio's leaves without an alert."""
 
-    daemon_threads = True
     tls: ssl.SSLContext | None = None
 
 
@@ -87,12 +86,12 @@ class Greeting(socketserver.BaseRequestHandler):
         return line
 
 
-@contextmanager
-def listening(
+@asynccontextmanager
+async def listening(
     certificate: Path | None,
     clients: Path | None = None,
     least: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
-) -> Generator[int]:
+) -> AsyncGenerator[int]:
     with Listener((HOST, 0), Greeting) as listener:
         if certificate is not None:
             tls = listener.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -106,7 +105,9 @@ def listening(
         try:
             yield listener.server_address[1]
         finally:
-            listener.shutdown()
+            # Our ends are closed by the event loop, which therefore goes on.
+            await asyncio.to_thread(listener.shutdown)
+            await asyncio.to_thread(listener.server_close)
             thread.join()
 
 
@@ -127,7 +128,7 @@ async def greeted(port: int, tls: ssl.SSLContext | None, host: str = HOST) -> Ch
 @pytest.mark.parametrize("host", [HOST, "localhost"])
 def test_a_trusted_server_is_greeted(authority: Authority, server: Path, host: str) -> None:
     async def scenario() -> None:
-        with listening(server) as port:
+        async with listening(server) as port:
             tls = context({"ssl.truststore.location": str(authority.path)})
             channel = await greeted(port, tls, host)
             assert channel.is_open
@@ -145,7 +146,7 @@ def test_certificates_can_be_given_as_text_even_on_one_line(
     trusted = authority.path.read_text()
 
     async def scenario() -> None:
-        with listening(server, clients=authority.path) as port:
+        async with listening(server, clients=authority.path) as port:
             for blank in ("\n", " "):
                 tls = context(
                     {
@@ -165,7 +166,7 @@ def test_a_locked_key_is_opened_by_its_password(authority: Authority, server: Pa
     locked = authority.issue("locked", password="hunter2")
 
     async def scenario() -> None:
-        with listening(server, clients=authority.path) as port:
+        async with listening(server, clients=authority.path) as port:
             tls = context(
                 {
                     "ssl.truststore.location": str(authority.path),
@@ -191,7 +192,7 @@ async def said(port: int, tls: ssl.SSLContext | None, kind: type[RequestError]) 
 
 def test_a_server_of_an_unknown_authority_is_refused(server: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
-        with listening(server) as port:
+        async with listening(server) as port:
             for trust in ({"ssl.truststore.location": str(Authority(tmp_path).path)}, {}):
                 words = await said(port, context(trust), AuthenticationFailed)
                 assert "is not trusted" in words
@@ -203,7 +204,7 @@ def test_a_server_of_an_unknown_authority_is_refused(server: Path, tmp_path: Pat
 def test_a_server_of_another_name_is_refused(authority: Authority) -> None:
     async def scenario() -> None:
         other = authority.issue("other", "DNS:other.example")
-        with listening(other) as port:
+        async with listening(other) as port:
             trust = {"ssl.truststore.location": str(authority.path)}
             words = await said(port, context(trust), AuthenticationFailed)
             assert "another host's" in words
@@ -216,7 +217,7 @@ def test_a_server_of_another_name_is_refused(authority: Authority) -> None:
 def test_a_server_that_has_expired_is_refused(authority: Authority) -> None:
     async def scenario() -> None:
         old = authority.issue("old", f"IP:{HOST}", days=0)
-        with listening(old) as port:
+        async with listening(old) as port:
             trust = {"ssl.truststore.location": str(authority.path)}
             words = await said(port, context(trust), AuthenticationFailed)
             assert "not valid now (certificate has expired)" in words
@@ -231,7 +232,7 @@ def test_without_the_certificate_it_wants_a_server_refuses(
     async def scenario() -> None:
         foreign = Authority(tmp_path, "foreign").issue("foreign")
         trust = {"ssl.truststore.location": str(authority.path)}
-        with listening(server, clients=authority.path) as port:
+        async with listening(server, clients=authority.path) as port:
             for version in ("TLSv1.2", "TLSv1.3"):
                 for own in ({}, {"ssl.keystore.location": str(foreign)}):
                     tls = context({**trust, **own, "ssl.enabled.protocols": version})
@@ -244,7 +245,7 @@ def test_without_the_certificate_it_wants_a_server_refuses(
 def test_ends_without_a_version_in_common_part(authority: Authority, server: Path) -> None:
     async def scenario() -> None:
         trust = {"ssl.truststore.location": str(authority.path)}
-        with listening(server, least=ssl.TLSVersion.TLSv1_3) as port:
+        async with listening(server, least=ssl.TLSVersion.TLSv1_3) as port:
             tls = context({**trust, "ssl.enabled.protocols": "TLSv1.2"})
             words = await said(port, tls, AuthenticationFailed)
             assert "ssl.enabled.protocols" in words
@@ -266,13 +267,13 @@ def test_who_does_not_speak_tls_is_told_from_who_does(authority: Authority, serv
 
     async def scenario() -> None:
         tls = context({"ssl.truststore.location": str(authority.path)})
-        with listening(None) as port:
+        async with listening(None) as port:
             words = await said(port, tls, Disconnected)
             assert "does this port speak TLS?" in words
         async with await asyncio.start_server(alert, HOST, 0) as listener:
             words = await said(listener.sockets[0].getsockname()[1], None, AuthenticationFailed)
             assert "set security.protocol to SSL" in words
-        with listening(server) as port:
+        async with listening(server) as port:
             assert "See security.protocol" in await said(port, None, Disconnected)
         async with await asyncio.start_server(http, HOST, 0) as listener:
             words = await said(listener.sockets[0].getsockname()[1], tls, AuthenticationFailed)
