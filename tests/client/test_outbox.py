@@ -6,11 +6,15 @@ from random import Random
 import pytest
 
 from ottla.client.identity import Identity
+from ottla.client.options import sender_rules
 from ottla.client.outbox import Outbox, OutboxNews, OutboxRules
+from ottla.client.partition_queue import PartitionQueue
 from ottla.client.pending_batch import SEQUENCE_MASK, Ack, PendingBatch
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.records import Batch, BatchBuilder, Compression
+from ottla.settings.producer import PRODUCER
+from ottla.settings.resolution import client_config
 from ottla.transport.channel import TimedOut
 
 PLACE = TopicPartition("t", PartitionIndex(0))
@@ -140,3 +144,23 @@ async def _fate(ack: Ack) -> object:
         return await ack
     except RequestError as error:
         return error
+
+
+def test_the_first_batch_of_a_producer_goes_alone() -> None:
+    # A Kafka whose new topic had no leader yet refused the first batch and stored the second.
+    queue = PartitionQueue(PLACE, lambda batch: None)
+    rules = sender_rules(client_config(PRODUCER, {"bootstrap.servers": "h:1"}), lambda: 0.5)
+    for _ in range(3):
+        queue.begin(BatchBuilder(1000), 0, 0.0).builder.append(0, None, b"v")
+        queue.close()
+    assert queue.may_send(rules)
+    first = queue.take_first(Identity(5, 0))
+    assert not queue.may_send(rules)
+    queue.put_back(first)  # refused: nothing is known of the producer still
+    queue.take_first(Identity(5, 0))
+    assert not queue.may_send(rules)
+    queue.remove(first)
+    queue.is_known = True
+    assert queue.may_send(rules)
+    queue.take_first(Identity(5, 0))
+    assert queue.may_send(rules)

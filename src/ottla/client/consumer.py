@@ -11,7 +11,7 @@ handed out (`fetching/reader.py`); which partitions, the group decides (`partici
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -28,6 +28,7 @@ from ottla.client.serializers import DeserializationFailed, Deserializer, Serde,
 from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
+from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.settings import connection, consumer
 from ottla.settings.consumer import CONSUMER
@@ -63,13 +64,14 @@ class Consumer(Generic[K, V]):
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
         token: TokenFunction | None = None,
+        assignors: Sequence[Assignor] = (),
         **arguments: object,
     ) -> None:
         """Take settings by Kafka's names, as `{"group.id": "g"}`, or as `group_id="g"`.
 
         With topics it subscribes to them. A key or value that cannot be deserialized is raised to
         who asks for it; with `bad_record` that is called instead and the record is skipped. `token`
-        gives the tokens of OAUTHBEARER.
+        gives the tokens of OAUTHBEARER. `assignors` of one's own are for classic groups.
         """
         self._config = config = client_config(CONSUMER, settings, **arguments)
         self._network = network or TcpNetwork()
@@ -84,6 +86,7 @@ class Consumer(Generic[K, V]):
             config[consumer.CHECK_CRCS],
             bad_record,
         )
+        self._assignors = assignors
         self._subscription = Subscription(frozenset(topics)) if topics else None
         self._running: Consumption[K, V] | None = None
         if topics:
@@ -98,6 +101,7 @@ class Consumer(Generic[K, V]):
             self._network,
             self._clock,
             self._chance,
+            self._assignors,
         )
         if self._subscription is not None:
             self._running.subscribe(self._subscription)

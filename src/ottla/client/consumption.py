@@ -6,7 +6,7 @@ task and no connection of it is left.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.client.connections import ConnectionRules, Connections
@@ -15,6 +15,7 @@ from ottla.client.fetching.locator import Committed
 from ottla.client.fetching.reading import Reading
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.entry import membership
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Membership
 from ottla.client.metadata import Metadata
@@ -28,12 +29,12 @@ from ottla.client.options import (
 from ottla.client.participation import Participation, Subscription
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
+from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.settings import connection, consumer
 from ottla.settings.config import Config
 from ottla.transport.network import Connector
 
-membership_of: Any = None
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -49,7 +50,10 @@ class Consumption(Generic[K, V]):
         network: Connector,
         clock: Clock,
         chance: Callable[[], float],
+        assignors: Sequence[Assignor] = (),
     ) -> None:
+        self._chance = chance
+        self._assignors = assignors
         self.participation: Participation | None = None
         self._config = config
         self._clock = clock
@@ -100,10 +104,16 @@ class Consumption(Generic[K, V]):
         self.participation = part = Participation(
             subscription, self.reading, self.commits_of(), rules, self._clock
         )
-        membership = membership_of(
-            self._group, self._coordinator, self.reading.metadata, part, self._clock
+        enters = membership(
+            part,
+            self.reading.metadata,
+            self._coordinator,
+            self._group,
+            self._clock,
+            self._chance,
+            self._assignors,
         )
-        self._member = asyncio.get_running_loop().create_task(part.run(membership))
+        self._member = asyncio.get_running_loop().create_task(part.run(enters))
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
@@ -120,9 +130,9 @@ class Consumption(Generic[K, V]):
 
     def group_member(self) -> GroupMember:
         """Who this is to its group."""
-        membership = self._membership()
-        if membership is not None:
-            return membership.identity
+        member = self._membership()
+        if member is not None:
+            return member.identity
         self.commits_of()
         assert self._group is not None
         return self._group.nobody
@@ -158,13 +168,13 @@ class Consumption(Generic[K, V]):
             await self.reading.close()
 
     async def _leave(self, *, is_done: bool) -> None:
-        part, self.participation = self.participation, None
-        member, self._member = self._member, None
+        part, member = self.participation, self._member
         if part is None or member is None:
             return
         try:
-            await part.leave(is_done=is_done)
+            await part.leave(is_done=is_done)  # the last commit is still a member's
         finally:
+            self.participation = self._member = None
             member.cancel()
             await asyncio.gather(member, return_exceptions=True)
 

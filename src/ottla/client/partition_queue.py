@@ -2,7 +2,8 @@
 
 Invariant: batches leave in the order in which they were begun, numbered without a gap. What is sent
 again leaves alone: nobody knows whether it is there already, so the next one waits for the word on
-it.
+it. So does the first batch of a producer: a broker that knows nothing of it would take the second
+for the first.
 """
 
 from collections import deque
@@ -28,6 +29,7 @@ class PartitionQueue:
         "has_gap",
         "identity",
         "in_flight",
+        "is_known",
         "next_sequence",
         "open",
         "partition",
@@ -43,6 +45,7 @@ class PartitionQueue:
         self.identity = NOBODY
         self.next_sequence = 0
         self.has_gap = False  # the broker misses a batch that is not to come
+        self.is_known = False  # the broker has something of the producer
         self._begun = 0
 
     def begin(self, builder: BatchBuilder, memory: int, now_s: float) -> PendingBatch:
@@ -79,8 +82,11 @@ class PartitionQueue:
             return not (self.has_gap and rules.is_transactional)
         if not rules.is_idempotent:
             return rules.in_flight_max > 1
+        # A broker that has nothing of a producer takes any number for its first: if the very first
+        # batch is refused and the second is not, they have changed places.
         return (
-            len(on_their_way) < PARTITION_IN_FLIGHT_MAX
+            self.is_known
+            and len(on_their_way) < PARTITION_IN_FLIGHT_MAX
             and not self.has_gap
             and not self.waiting[0].tries
             and not any(batch.tries > 1 for batch in on_their_way)
@@ -152,3 +158,4 @@ class PartitionQueue:
         assert not self.in_flight
         self.begin_anew()
         self.identity = NOBODY
+        self.is_known = False

@@ -334,6 +334,7 @@ class Sender:
         self, queue: PartitionQueue, batch: PendingBatch, base_offset: int, time_ms: int
     ) -> None:
         queue.remove(batch)
+        queue.is_known = True
         batch.settle(base_offset, time_ms)
         self._outbox.give_back(batch.memory)
         self.counts.records += batch.builder.count
