@@ -3,10 +3,11 @@
 import pytest
 
 from client.consuming import ANYWHERE, Scenario, new_topic, run
+from client.sharing import TOGETHER
 from ottla.testing import Cluster
 
 
-@pytest.mark.parametrize("scenario", ANYWHERE, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", [*ANYWHERE, *TOGETHER], ids=lambda scenario: scenario.__name__)
 def test_what_holds_anywhere_holds_here(scenario: Scenario) -> None:
     async def with_a_broker() -> None:
         async with Cluster(settings={"num.partitions": 3}) as cluster:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from client.consuming import ANYWHERE, Scenario, new_topic, run
+from client.sharing import TOGETHER
 from judges.kafka_broker import KafkaBroker
 
 
@@ -15,6 +16,6 @@ def servers() -> Iterator[str]:
         yield kafka.bootstrap
 
 
-@pytest.mark.parametrize("scenario", ANYWHERE, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", [*ANYWHERE, *TOGETHER], ids=lambda scenario: scenario.__name__)
 def test_what_holds_anywhere_holds_here(servers: str, scenario: Scenario) -> None:
     run(scenario(servers, new_topic("t")))

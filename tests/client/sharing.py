@@ -1,0 +1,271 @@
+"""What consumers of one group do, whoever the broker is: scenarios for our broker and Kafka's."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client.consuming import (
+    FAST,
+    FROM_START,
+    Scenario,
+    consumer,
+    numbers,
+    ours_partition,
+    take,
+    write,
+)
+from ottla.client.consumer import Consumer
+from ottla.client.membership.owner import Rebalance
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
+
+PARTITIONS = 3
+SOON: dict[str, object] = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
+
+
+def member(servers: str, group: str, **arguments: object) -> Consumer[bytes, bytes]:
+    named = {name.replace("_", "."): value for name, value in arguments.items()}
+    settings = {**FAST, **FROM_START, **SOON, "bootstrap.servers": servers, "group.id": group}
+    return Consumer({**settings, **named})
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def write_to_all(servers: str, topic: str, count: int, start: int = 0) -> None:
+    for partition in range(PARTITIONS):
+        await write(servers, topic, count, partition=partition, start=start)
+
+
+class Worker:
+    """A member that reads until it is told to stop; what it read is in `seen`."""
+
+    def __init__(self, ours: Consumer[bytes, bytes], topic: str, pause_s: float = 0.0) -> None:
+        self.ours = ours
+        self.seen: list[tuple[int, int]] = []
+        self.came: list[tuple[frozenset[TopicPartition], Rebalance]] = []
+        self.went: list[tuple[frozenset[TopicPartition], Rebalance]] = []
+        self._topic = topic
+        self._pause_s = pause_s
+        self._is_in = False
+        self._task = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        async with self.ours as ours:
+            self._is_in = True
+            ours.subscribe(
+                self._topic,
+                on_assigned=lambda came, why: self.came.append((came, why)),
+                on_revoked=lambda went, why: self.went.append((went, why)),
+            )
+            async for record in ours:
+                self.seen.append((record.partition, record.offset))
+                await asyncio.sleep(self._pause_s)
+
+    @property
+    def partitions(self) -> set[int]:
+        return {one.partition for one in self.ours.assignment} if self._is_in else set()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def share(workers: list[Worker]) -> bool:
+    """Whether each partition has one reader."""
+    owned = [one for worker in workers for one in worker.partitions]
+    return sorted(owned) == [*range(PARTITIONS)]
+
+
+async def a_group_reads_every_record_once(servers: str, topic: str) -> None:
+    await write_to_all(servers, topic, 100)
+    async with member(servers, topic) as ours:
+        ours.subscribe(topic)
+        records = await take(ours, 300)
+        assert {(record.partition, record.offset) for record in records} == {
+            (partition, offset) for partition in range(PARTITIONS) for offset in range(100)
+        }
+        assert {one.partition for one in ours.assignment} == {0, 1, 2}
+        assert ours.group_member.is_member
+    await write_to_all(servers, topic, 10, start=100)
+    async with member(servers, topic) as ours:  # goes on where the first one ended
+        ours.subscribe(topic)
+        assert sorted(set(numbers(await take(ours, 30)))) == [*range(100, 110)]
+
+
+async def what_failed_in_the_hands_of_one_is_read_again(servers: str, topic: str) -> None:
+    await write(servers, topic, 100)
+
+    async def fail_at_57() -> None:
+        async with member(servers, topic) as ours:
+            ours.subscribe(topic)
+            async for record in ours:
+                if record.offset == 57:
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_at_57()
+    async with member(servers, topic) as ours:
+        ours.subscribe(topic)
+        assert (await take(ours, 1))[0].offset == 57
+
+
+async def what_is_done_is_committed_by_itself(servers: str, topic: str) -> None:
+    await write(servers, topic, 100)
+    async with member(servers, topic, auto_commit_interval_ms=20) as ours:
+        ours.subscribe(topic)
+        await take(ours, 50)  # the last of them may be in work still
+        async with consumer(servers, group_id=topic) as other:
+            kept: int | None = None
+            async with asyncio.timeout(20):
+                while kept != 49:
+                    found = (await other.committed((topic, 0)))[ours_partition((topic, 0))]
+                    kept = None if found is None else found.offset
+                    assert kept is None or kept <= 49
+
+
+async def members_come_and_go(servers: str, topic: str) -> None:
+    await write_to_all(servers, topic, 300)
+    workers = [Worker(member(servers, topic), topic, 0.005)]
+    try:
+        await until(lambda: bool(workers[0].seen))
+        workers.append(Worker(member(servers, topic), topic, 0.005))
+        await until(lambda: share(workers) and all(worker.partitions for worker in workers))
+        workers.append(Worker(member(servers, topic), topic, 0.005))
+        workers.append(Worker(member(servers, topic), topic, 0.005))  # one more than partitions
+        await until(lambda: share(workers) and sum(bool(one.partitions) for one in workers) == 3)
+        await workers.pop(0).stop()
+        await until(lambda: share(workers))
+        assert all(str(why) for worker in workers for _, why in (*worker.came, *worker.went))
+    finally:
+        for worker in workers:
+            await worker.stop()
+
+
+async def nothing_is_missed_while_members_change(servers: str, topic: str) -> None:
+    """What is committed was read: at least once, and by nobody else twice in a row."""
+    await write_to_all(servers, topic, 400)
+    workers = [Worker(member(servers, topic), topic, 0.001)]
+    seen: set[tuple[int, int]] = set()
+
+    def all_seen() -> bool:
+        return len(seen.union(*(worker.seen for worker in workers))) == 400 * PARTITIONS
+
+    try:
+        for _ in range(3):
+            workers.append(Worker(member(servers, topic), topic, 0.001))
+            await asyncio.sleep(0.3)
+            gone = workers.pop(0)
+            await gone.stop()
+            seen |= {*gone.seen}
+        await until(all_seen, 40)
+    finally:
+        for worker in workers:
+            await worker.stop()
+
+
+async def cooperative_members_keep_what_stays(servers: str, topic: str) -> None:
+    settings: dict[str, Any] = {"partition_assignment_strategy": "cooperative-sticky"}
+    first = Worker(member(servers, topic, **settings), topic)
+    try:
+        await write(servers, topic, 1)
+        await until(lambda: first.partitions == {0, 1, 2})
+        second = Worker(member(servers, topic, **settings), topic)
+        try:
+            await until(lambda: share([first, second]) and bool(second.partitions))
+            gone = frozenset[TopicPartition]().union(*(went for went, _ in first.went))
+            assert {one.partition for one in gone} == second.partitions
+        finally:
+            await second.stop()
+    finally:
+        await first.stop()
+
+
+async def a_pattern_finds_topics_that_come_later(servers: str, topic: str) -> None:
+    await write(servers, f"{topic}-a", 1)
+    async with member(servers, topic, metadata_max_age_ms=200) as ours:
+        ours.subscribe(pattern=re.escape(topic) + "-.*")
+        assert [one.topic for one in await take(ours, 1)] == [f"{topic}-a"]
+        await write(servers, f"{topic}-b", 1)
+        assert [one.topic for one in await take(ours, 1)] == [f"{topic}-b"]
+        assert {one.topic for one in ours.assignment} == {f"{topic}-a", f"{topic}-b"}
+
+
+async def a_subscription_can_change_and_end(servers: str, topic: str) -> None:
+    other = f"{topic}-other"
+    await write(servers, topic, 1)
+    await write(servers, other, 1)
+    async with member(servers, topic) as ours:
+        ours.subscribe(topic)
+        assert [one.topic for one in await take(ours, 1)] == [topic]
+        ours.subscribe(other)
+        assert [one.topic for one in await take(ours, 1)] == [other]
+        await until(lambda: {one.topic for one in ours.assignment} == {other})
+        await ours.unsubscribe()
+        assert ours.assignment == frozenset()
+        ours.assign((topic, 0))
+        ours.seek_to_beginning()
+        assert [one.topic for one in await take(ours, 1)] == [topic]
+
+
+async def a_callback_that_fails_is_heard(servers: str, topic: str) -> None:
+    def fails(came: frozenset[TopicPartition], why: Rebalance) -> None:
+        raise ZeroDivisionError
+
+    await write(servers, topic, 1)
+    async with member(servers, topic) as ours:
+        ours.subscribe(topic, on_assigned=fails)
+        with pytest.raises(RequestError, match="callback failed: ZeroDivisionError") as caught:
+            await take(ours, 1)
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        assert len(await take(ours, 1)) == 1
+
+
+async def an_assignment_may_seek_before_the_first_record(servers: str, topic: str) -> None:
+    await write(servers, topic, 100)
+    async with member(servers, topic) as ours:
+
+        async def to_ninety(came: frozenset[TopicPartition], why: Rebalance) -> None:
+            await asyncio.sleep(0.05)
+            ours.seek((topic, 0), 90)
+
+        ours.subscribe(topic, on_assigned=to_ninety)
+        assert (await take(ours, 1))[0].offset == 90
+
+
+async def who_is_in_a_group_says_which(servers: str, topic: str) -> None:
+    async with consumer(servers) as ours:
+        with pytest.raises(RequestError, match=r"group\.id") as caught:
+            ours.subscribe(topic)
+        assert caught.value.code is ErrorCode.INVALID_GROUP_ID
+    async with member(servers, topic) as ours:
+        ours.subscribe(topic)
+        with pytest.raises(RuntimeError, match="given its partitions"):
+            ours.assign((topic, 0))
+    async with member(servers, topic) as ours:
+        ours.assign((topic, 0))
+        with pytest.raises(RuntimeError, match="cannot subscribe"):
+            ours.subscribe(topic)
+        with pytest.raises(ValueError, match="topics or to a pattern"):
+            ours.subscribe()
+
+
+TOGETHER: list[Scenario] = [
+    a_group_reads_every_record_once,
+    what_failed_in_the_hands_of_one_is_read_again,
+    what_is_done_is_committed_by_itself,
+    members_come_and_go,
+    nothing_is_missed_while_members_change,
+    cooperative_members_keep_what_stays,
+    a_pattern_finds_topics_that_come_later,
+    a_subscription_can_change_and_end,
+    a_callback_that_fails_is_heard,
+    an_assignment_may_seek_before_the_first_record,
+    who_is_in_a_group_says_which,
+]
