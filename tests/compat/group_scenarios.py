@@ -8,6 +8,7 @@ from compat.asking import Asker
 from compat.topic_scenarios import STRANGER
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_embedded
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -336,6 +337,22 @@ def list_groups(ask: Asker) -> None:
         ask(ListGroupsRequest(types_filter=types), 5)
 
 
+def new_protocol(ask: Asker) -> None:
+    coordinated(ask)
+    for epoch in (0, -1):  # come, and go
+        ask(
+            ConsumerGroupHeartbeatRequest(
+                group_id="new-protocol",
+                member_id="one",
+                member_epoch=epoch,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=("new-protocol",),
+                topic_partitions=(),
+            ),
+            1,
+        )
+
+
 SCENARIOS = (
     find_coordinator,
     transactions,
@@ -345,4 +362,5 @@ SCENARIOS = (
     offsets,
     offsets_forgotten,
     list_groups,
+    new_protocol,
 )

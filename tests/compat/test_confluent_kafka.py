@@ -275,3 +275,25 @@ def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker, client: Any)
     producer.produce("small", b"x" * 5000, on_delivery=told)
     assert producer.flush(PATIENCE_S) == 0
     assert failed == ["MSG_SIZE_TOO_LARGE"]
+
+
+def test_who_asks_for_the_new_group_protocol_is_told(broker: OttlaBroker, client: Any) -> None:
+    """And does not look for a coordinator for ever, without a word."""
+    make(client, "new-protocol")
+    reader = consumer(broker, "new-protocol", group_protocol="consumer")
+    reader.subscribe(["new-protocol"])
+    errors: list[Any] = []
+
+    def told() -> bool:
+        try:
+            message = reader.poll(0.1)
+        except confluent_kafka.KafkaException as raised:
+            errors.append(raised.args[0])
+        else:
+            errors.extend([message.error()] if message is not None else [])
+        return bool(errors)
+
+    until(told)
+    reader.close()
+    assert errors[0].code() == confluent_kafka.KafkaError._FATAL
+    assert "ConsumerGroupHeartbeat" in str(errors[0])

@@ -11,6 +11,7 @@ from ottla.broker.answer_errors import AnswerErrors
 from ottla.broker.handlers import (
     alter_configs,
     api_versions,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -52,6 +53,7 @@ Handler = Callable[[BrokerState, Request, Connection], Answer | Later | None]
 HANDLERS: Final[Mapping[Api, Handler]] = {
     apis.ALTER_CONFIGS: alter_configs.handle,
     apis.API_VERSIONS: api_versions.handle,
+    apis.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.handle,
     apis.CREATE_PARTITIONS: create_partitions.handle,
     apis.CREATE_TOPICS: create_topics.handle,
     apis.DELETE_GROUPS: delete_groups.handle,

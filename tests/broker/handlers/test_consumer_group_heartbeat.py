@@ -1,0 +1,33 @@
+"""ConsumerGroupHeartbeat: told that there are classic groups alone, in every version."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import broker, run
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_new_protocol_is_refused_with_what_to_do_instead(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            request = ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=1000,
+                subscribed_topic_names=["t"],
+                topic_partitions=[],
+            )
+            answer = await client.ask(request, ConsumerGroupHeartbeatResponse, version)
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert "group.protocol=classic" in (answer.error_message or "")
+            assert answer.assignment is None
+
+    run(scenario)
