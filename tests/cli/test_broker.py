@@ -107,6 +107,7 @@ def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
         code, told = refused("dev", "--port", "0", "--data", str(tmp_path))
         assert code == 1
         assert "in use by another process" in told
+        assert "--data DIR" in told
 
 
 def test_a_port_that_is_taken_names_its_holder_and_the_flag(tmp_path: Path) -> None:
@@ -117,6 +118,27 @@ def test_a_port_that_is_taken_names_its_holder_and_the_flag(tmp_path: Path) -> N
         assert f"127.0.0.1:{port} is taken" in told
         assert "pid" in told
         assert "--port N" in told
+
+
+def test_a_taken_port_of_metrics_is_told_with_its_holder_and_the_flag(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        with dev(tmp_path, f"ottla.metrics.listener=127.0.0.1:{port}") as running:
+            assert running.stop() == 0
+            assert running.process.stdout is not None
+            told = running.process.stdout.read()
+    (line,) = re.findall(r"  metrics  (.*)", told)
+    assert line.startswith("none: ")
+    assert f"has 127.0.0.1:{port}" in line
+    assert "pid" in line
+    assert "--override ottla.metrics.listener=" in line
+
+
+def test_without_metrics_nothing_is_told_of_them(tmp_path: Path) -> None:
+    with dev(tmp_path, "ottla.metrics.listener=") as running:
+        running.stop()
+        assert running.process.stdout is not None
+        assert "  metrics  " not in running.process.stdout.read()
 
 
 def test_a_wrong_file_is_explained(tmp_path: Path) -> None:
@@ -311,13 +333,15 @@ def test_an_ipv6_address_is_told_as_it_is_typed(tmp_path: Path) -> None:
         assert f"[::1]:{port} is taken" in told
 
 
-def test_what_is_told_can_be_typed_also_where_the_command_is_not_found(tmp_path: Path) -> None:
-    with dev(tmp_path, path="/usr/bin:/bin") as running:
+def test_what_is_told_can_be_typed_anywhere_also_where_the_command_is_not_found(
+    tmp_path: Path,
+) -> None:
+    with dev(Path(os.path.relpath(tmp_path)), path="/usr/bin:/bin") as running:
         running.stop()
         assert running.process.stdout is not None
         told = running.process.stdout.read()
     (command,) = re.findall(r"  files    (.*)", told)
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd="/")
     assert done.returncode == 0, done.stderr
 
 

@@ -89,6 +89,7 @@ class Node:
         )
         self.addresses: dict[str, Address] = {}  # as clients are told, by listener
         self.metrics: Address | None = None  # where the page of metrics is
+        self.no_metrics: str | None = None  # why there is none, where there should be one
         self.given_up = False  # no data directory is left
         self.unclean: dict[str, BaseException] = {}  # directories that a stop did not mark, and why
 
@@ -276,11 +277,11 @@ class Node:
         try:
             opened = await server.open(self._around.network, host or None, int(port))
         except (OSError, OverflowError) as error:
-            who = occupant(int(port))
+            who, where = occupant(int(port)), str(Address(host, int(port)))
+            self.no_metrics = f"{who} has {where}" if who else f"{where}: {error}"
             _LOG.warning(
                 "metrics are not shown",
-                {"listener": str(Address(host, int(port))), "reason": str(error)}
-                | ({"who": who} if who else {}),
+                {"listener": where, "reason": str(error)} | ({"who": who} if who else {}),
             )
             return
         self._exit.callback(server.close)

@@ -61,9 +61,10 @@ def dev(
     log_level: LevelOption = "info",
 ) -> None:
     """Run a broker for development, with its data in ./.ottla."""
+    files = (data / "data").absolute()
     settings = [
         f"listeners=PLAINTEXT://127.0.0.1:{port}",
-        f"log.dirs={(data / 'data').absolute()}",
+        f"log.dirs={files}",
         "offsets.topic.replication.factor=1",
         "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1",
@@ -80,7 +81,7 @@ def dev(
             f"  Python   KafkaProducer(bootstrap_servers='{where}').send('events', b'hello')\n"
             f"  kcat     kcat -b {where} -t events -C -e\n"
             f"  Kafka    kafka-topics.sh --bootstrap-server {where} --list\n"
-            f"  files    {_command()} log dump {shlex.quote(str(data / 'data'))}\n"
+            f"  files    {_command()} log dump {shlex.quote(str(files))}\n"
             f"{_metrics(node)}"
             f"\n"
             f"There is no authentication yet: use it on trusted networks only."
@@ -90,16 +91,20 @@ def dev(
 
 
 def _metrics(node: "Node") -> str:
-    """The line about metrics, where there are any."""
-    page = node.metrics
-    return "" if page is None else f"  metrics  http://{page}/metrics\n"
+    """The line about metrics: where they are, or why there are none and what changes it."""
+    if node.metrics is not None:
+        return f"  metrics  http://{node.metrics}/metrics\n"
+    if node.no_metrics is None:
+        return ""
+    flag = "--override ottla.metrics.listener=127.0.0.1:N"
+    return f"  metrics  none: {node.no_metrics}. For another port: {flag}\n"
 
 
 def _command() -> str:
     """What to type for `ottla` here: its path, unless the shell finds it."""
     from shutil import which
 
-    return "ottla" if which("ottla") else shlex.quote(os.path.relpath(sys.argv[0]))
+    return "ottla" if which("ottla") else shlex.quote(os.path.abspath(sys.argv[0]))
 
 
 def _run(
@@ -113,6 +118,7 @@ def _run(
 ) -> None:
     from ottla.broker.event_lines import LineFormat
     from ottla.broker.service import log_to_stderr, run
+    from ottla.coordination.errors import StoreInUse
     from ottla.errors import OttlaError
     from ottla.settings.problems import InvalidSettings
     from ottla.settings.properties import read_properties
@@ -131,6 +137,9 @@ def _run(
         run(config, started, signals)
     except AddressTaken as error:
         typer.echo(f"{error}: {_whose(error.port)}", err=True)
+        raise typer.Exit(1) from None
+    except StoreInUse as error:
+        typer.echo(f"{error}: `ottla dev --data DIR --port N`, `--override log.dirs=DIR`", err=True)
         raise typer.Exit(1) from None
     except OttlaError as error:
         typer.echo(str(error), err=True)

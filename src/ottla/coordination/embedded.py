@@ -15,7 +15,7 @@ from typing import Final, Self, TypeVar
 
 from ottla.clock import Clock
 from ottla.coordination.commits import Commits
-from ottla.coordination.errors import ConnectionLoss, NodeError, SessionExpired, StoreRefused
+from ottla.coordination.errors import ConnectionLoss, NodeError, SessionExpired, StoreInUse
 from ottla.coordination.journal import Journal
 from ottla.coordination.operations import Create, Delete, Operation, SetData, check
 from ottla.coordination.paths import check_path
@@ -63,7 +63,7 @@ class EmbeddedStore:
         disk.make_folder(path.rpartition("/")[0])
         lock = disk.lock(path + LOCK_SUFFIX)
         if lock is None:
-            raise StoreRefused(
+            raise StoreInUse(
                 f"{path} is in use by another process: stop that broker, or give this one another "
                 f"data directory"
             )

@@ -87,5 +87,9 @@ class StoreRefused(CoordinationError):
     """The file of the embedded store cannot be used; a person has to decide what to do."""
 
 
+class StoreInUse(StoreRefused):
+    """Another process has the file."""
+
+
 class EnsembleFailed(CoordinationError):
     """ZooKeeper cannot be reached, or its server did not start; the text says what was tried."""
