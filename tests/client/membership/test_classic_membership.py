@@ -267,6 +267,32 @@ def test_heartbeats_go_on_while_partitions_are_given_up() -> None:
     run(scenario())
 
 
+def test_nothing_waits_behind_a_join_that_waits_for_others() -> None:
+    """Offsets can be asked for, and the group can be left, while another member takes its time."""
+
+    async def scenario() -> None:
+        async with Cluster(settings=SIX) as cluster, guests() as guest:
+            quick, slow = (guest(cluster.bootstrap_servers, ["t"]) for _ in range(2))
+            await settled([quick, slow], T6)
+            go_on = asyncio.Event()
+
+            async def slowly(_: object) -> None:
+                await go_on.wait()
+
+            slow.owner.on_revoke = slowly
+            third = guest(cluster.bootstrap_servers, ["t"])
+            waits = "the other members of the group to join"
+            await until(lambda: quick.membership.waiting_for == waits)
+            assert await quick.commits.committed(T6, 5) == dict.fromkeys(T6)
+            assert quick.membership.waiting_for == waits
+            async with asyncio.timeout(5):
+                await quick.leave()
+            go_on.set()
+            await settled([slow, third], T6)
+
+    run(scenario())
+
+
 def test_the_leader_joins_again_when_partitions_are_added() -> None:
     async def scenario() -> None:
         async with Cluster(settings=SIX) as cluster, guests() as guest:
