@@ -129,6 +129,8 @@ def test_a_record_of_a_split_batch_is_settled_with_its_part() -> None:
         parts[0].fail(refused)
         with pytest.raises(RequestError):
             await acks[0]
+        for _ in range(9):
+            await asyncio.sleep(0)
         assert not all_of_it.done()
         for part in parts[1:-1]:
             part.settle(10, -1)

@@ -166,6 +166,7 @@ def transaction_rules(config: Config, chance: Callable[[], float]) -> Transactio
         block_s=config[producer.MAX_BLOCK_MS] / 1000,
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         backoff=retry_backoff(config, chance),
+        is_two_phase=config[producer.TRANSACTION_TWO_PHASE_COMMIT_ENABLE],
     )
 
 

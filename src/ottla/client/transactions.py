@@ -65,6 +65,7 @@ _END_TXN_EXPLICIT: Final = 4
 
 _ADD_PARTITIONS_NEWEST: Final = 3  # later ones are for brokers among themselves
 _BUMPS_FROM: Final = 3  # the version of InitProducerId that gives a new epoch to who has one
+_TWO_PHASES_FROM: Final = 6  # the version of InitProducerId that takes a participant
 _MEMBERS_FROM: Final = 3  # the version of TxnOffsetCommit that says who commits
 
 _TEXTS: Final = {
@@ -90,6 +91,8 @@ class TransactionRules:
 
     request_timeout_s: float
     backoff: Backoff
+    is_two_phase: bool = False
+    """Whether one stays open without a time limit until somebody ends it (KIP-939)."""
 
 
 class Transactions:
@@ -171,6 +174,8 @@ class Transactions:
             version = channel.version(INIT_PRODUCER_ID)
             if version < _BUMPS_FROM and before != NOBODY:
                 raise NotSupported(f"{channel.address} gives no new epoch to a producer")
+            if version < _TWO_PHASES_FROM and self._rules.is_two_phase:
+                raise NotSupported(f"{channel.address} has no transactions in two phases")
             return version
 
         answer = await self._ask(
@@ -180,6 +185,7 @@ class Transactions:
                 transaction_timeout_ms=self._rules.timeout_ms,
                 producer_id=before.producer_id,
                 producer_epoch=before.epoch,
+                enable2_pc=self._rules.is_two_phase,
             ),
             InitProducerIdResponse,
             lambda answer: [answer.error_code],
