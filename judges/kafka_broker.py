@@ -78,7 +78,7 @@ class KafkaBroker:
         keeps_ports: bool = False,
     ) -> None:
         self._keeps_ports = keeps_ports
-        self._ports: list[int] = []
+        self._held: list[socket.socket] = []  # ports that are its own while it is down
         self.settings = {**_ALONE, **(settings or {})}
         self.timeout_s = timeout_s  # for a start, and for a clean stop
         self.port = 0
@@ -174,6 +174,8 @@ class KafkaBroker:
     def remove(self) -> None:
         """End it, and delete everything it wrote."""
         self.kill()
+        for one in self._held:
+            one.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _format(self) -> None:
@@ -187,9 +189,11 @@ class KafkaBroker:
             raise KafkaFailed(f"Kafka did not format its folder.\n{done.stdout}{done.stderr}")
 
     def _write_properties(self) -> None:
-        if not self._ports or not self._keeps_ports:
-            self._ports = _free_ports(2 + len(self._listeners))
-        self.port, controller, *others = self._ports
+        count = 2 + len(self._listeners)
+        if self._keeps_ports and not self._held:
+            self._held = [_held_port() for _ in range(count)]
+        ports = [one.getsockname()[1] for one in self._held] or _free_ports(count)
+        self.port, controller, *others = ports
         self.ports = dict(zip(self._listeners, others, strict=True))
         named = {"PLAINTEXT": self.port, "CONTROLLER": controller, **self.ports}
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
@@ -226,6 +230,14 @@ class KafkaBroker:
             return "Kafka has logged nothing."
         lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
         return "\n".join(["Kafka's log ends so:", *lines])
+
+
+def _held_port() -> socket.socket:
+    """A port that is given to nobody else, and that a broker can listen on all the same."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((_HOST, 0))
+    return held
 
 
 def _free_ports(count: int) -> list[int]:

@@ -7,6 +7,7 @@ from client.both_brokers import run
 from ottla.client.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from ottla.client.load import Load
 from ottla.client.partition_queue import PartitionQueue
+from ottla.client.partitioners import KeyPartitioner, Partitions, RoundRobinPartitioner
 from ottla.client.producer import Producer
 from ottla.ids import ZERO_UUID, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from ottla.records import BatchBuilder
@@ -34,12 +35,26 @@ def queues(*waiting: int) -> dict[TopicPartition, PartitionQueue]:
 
 
 class Heard:
-    def __init__(self) -> None:
+    """A partitioner that remembers what it was told."""
+
+    def __init__(self, *, listens: bool = True) -> None:
+        self._listens = listens
+        self.told: list[dict[int, int]] = []
         self.last: tuple[dict[int, int], int] | None = None
 
-    def __call__(self, topic: str, batches: Mapping[int, int], count: int) -> None:
+    def choose(self, topic: str, key: object, value: object, partitions: object) -> int:
+        return 0
+
+    def batch_closed(self, topic: str, partition: int, size: int) -> None:
+        """Nothing follows from it."""
+
+    def listens(self, topic: str) -> bool:
+        return self._listens
+
+    def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
         assert topic == "t"
         self.last = (dict(batches), count)
+        self.told.append(dict(batches))
 
 
 def test_what_waits_is_told_for_every_partition_with_a_leader() -> None:
@@ -54,6 +69,18 @@ def test_what_waits_is_told_for_every_partition_with_a_leader() -> None:
     heard.last = None
     load.look(queues(0, 0), view(1, 2, -1, 1))
     assert heard.last is None
+
+
+def test_who_does_not_listen_is_told_nothing() -> None:
+    heard = Heard(listens=False)
+    Load(heard, 0).look(queues(3, 0), view(1, 2))
+    assert heard.last is None
+    by_key = KeyPartitioner(100, lambda: 0.0)
+    by_key.choose("t", b"key", None, Partitions(2, (0, 1)))
+    assert not by_key.listens("t")
+    by_key.choose("t", None, None, Partitions(2, (0, 1)))
+    assert by_key.listens("t")
+    assert not RoundRobinPartitioner().listens("t")
 
 
 def test_a_topic_of_one_partition_leaves_no_choice() -> None:
@@ -90,23 +117,9 @@ def test_without_a_timeout_no_broker_is_too_slow() -> None:
 def test_a_producer_tells_its_partitioner_what_waits_and_for_whom() -> None:
     """While the broker reads nothing its partitions fill up, and are not to be chosen any more."""
 
-    class Watching:
-        def __init__(self) -> None:
-            self.told: list[dict[int, int]] = []
-
-        def choose(self, topic: str, key: object, value: object, partitions: object) -> int:
-            return 0
-
-        def batch_closed(self, topic: str, partition: int, size: int) -> None:
-            pass
-
-        def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
-            assert (topic, count) == ("t", 3)
-            self.told.append(dict(batches))
-
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": 3}) as cluster:
-            watching = Watching()
+            watching = Heard()
             async with Producer(
                 bootstrap_servers=cluster.bootstrap_servers,
                 partitioner=watching,

@@ -4,26 +4,25 @@ Invariant: a partition counts as one that may be chosen while it has a leader an
 taken a batch within the time it is given, counted while batches wait for it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ottla.client.cluster_view import ClusterView, TopicView
 from ottla.client.partition_queue import PartitionQueue
+from ottla.client.partitioners import Partitioner
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition
-
-Tell = Callable[[str, Mapping[int, int], int], None]
-"""A topic, how many batches wait for each partition that may be chosen, and how many there are."""
 
 
 class Load:
-    """Watches the queues, and tells the partitioner."""
+    """Watches the queues, and tells the partitioner if it listens."""
 
-    def __init__(self, tell: Tell, availability_timeout_s: float) -> None:
+    def __init__(self, partitioner: Partitioner, availability_timeout_s: float) -> None:
         """With a time of 0 every broker may be as slow as it likes."""
-        self._tell = tell
+        self._partitioner = partitioner
         self._timeout_s = availability_timeout_s
         self._took_s: dict[BrokerId, float] = {}
         self._asked_s: dict[BrokerId, float] = {}
         self._told: set[str] = set()  # topics of which something was waiting
+        self._led: dict[str, tuple[TopicView, list[tuple[TopicPartition, BrokerId]]]] = {}
 
     def asked(self, broker: BrokerId, now_s: float, *, takes: bool) -> None:
         """Batches are ready for a broker, and it takes some, or it does not."""
@@ -41,16 +40,24 @@ class Load:
         loaded = {queue.partition.topic for queue in queues.values() if queue.waiting}
         for topic in loaded | self._told:
             known = view.topics.get(topic)
-            if known is not None and len(known.partitions) > 1:
-                self._tell(topic, self._batches(known, queues), len(known.partitions))
+            if known is None or len(known.partitions) < 2 or not self._partitioner.listens(topic):
+                continue
+            batches: dict[int, int] = {}
+            for place, leader in self._with_leaders(known):
+                if not self._timeout_s or not self.is_slow(leader):
+                    queue = queues.get(place)
+                    batches[place.partition] = 0 if queue is None else len(queue.waiting)
+            self._partitioner.waiting(topic, batches, len(known.partitions))
         self._told = loaded
 
-    def _batches(
-        self, topic: TopicView, queues: Mapping[TopicPartition, PartitionQueue]
-    ) -> dict[int, int]:
-        batches: dict[int, int] = {}
-        for index, partition in sorted(topic.partitions.items()):
-            if partition.leader >= 0 and not self.is_slow(partition.leader):
-                queue = queues.get(TopicPartition(topic.name, PartitionIndex(index)))
-                batches[index] = 0 if queue is None else len(queue.waiting)
-        return batches
+    def _with_leaders(self, topic: TopicView) -> list[tuple[TopicPartition, BrokerId]]:
+        """Put together once for each answer of the cluster."""
+        known = self._led.get(topic.name)
+        if known is None or known[0] is not topic:
+            led = [
+                (TopicPartition(topic.name, PartitionIndex(index)), one.leader)
+                for index, one in sorted(topic.partitions.items())
+                if one.leader >= 0
+            ]
+            known = self._led[topic.name] = (topic, led)
+        return known[1]

@@ -8,8 +8,9 @@ A partition that has lost its leader is left at once, where Java would first fil
 
 A producer calls `choose` once for a record and nothing else. It tells the rest as it happens:
 `batch_closed` for a batch that takes no more records, be it full or on its way, and `waiting` when
-it has looked over its queues. When a record closes a batch because it does not fit, `choose` is
-called again for it: the record is the first of the next batch, and that may be elsewhere.
+it has looked over its queues, if the partitioner `listens`. When a record closes a batch because it
+does not fit, `choose` is called again for it: the record is the first of the next batch, and that
+may be elsewhere.
 
 The bytes of records without a key are so counted by batch: records with a key that went into the
 same batches count too, which Java leaves out.
@@ -47,6 +48,10 @@ class Partitioner(Protocol):
 
     def batch_closed(self, topic: str, partition: int, size: int) -> None:
         """A batch of so many bytes takes no more records."""
+        ...
+
+    def listens(self, topic: str) -> bool:
+        """Whether it wants to hear what waits for the partitions of a topic."""
         ...
 
     def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
@@ -139,6 +144,10 @@ class KeyPartitioner:
         if sticky.closed_bytes >= self._batch_size:
             self._switch(sticky)
 
+    def listens(self, topic: str) -> bool:
+        """Whether records without a key go to a topic, and by its load."""
+        return self._adaptive and topic in self._sticky
+
     def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
         """How many batches wait for each partition that may be chosen."""
         sticky = self._sticky.get(topic)
@@ -175,6 +184,10 @@ class _Deaf:
 
     def batch_closed(self, topic: str, partition: int, size: int) -> None:
         """Changes nothing."""
+
+    def listens(self, topic: str) -> bool:
+        """No."""
+        return False
 
     def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
         """Changes nothing."""

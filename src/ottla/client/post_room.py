@@ -109,4 +109,4 @@ def _load(config: Config, partitioner: Partitioner) -> Load | None:
     if not config[producer.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE]:
         return None
     timeout_s = config[producer.PARTITIONER_AVAILABILITY_TIMEOUT_MS] / 1000
-    return Load(partitioner.waiting, timeout_s)
+    return Load(partitioner, timeout_s)

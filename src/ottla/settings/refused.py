@@ -215,9 +215,9 @@ _CLIENT: Final = (
 PRODUCER: Final = (
     *_CLIENT,
     Refused("interceptor.classes", _NO_JAVA, "wrap the producer in Python", harmless=("",)),
-    Refused("key.serializer", _NO_JAVA, "hand the producer a Python function as its key serializer"),
+    Refused("key.serializer", _NO_JAVA, "hand the producer a Python function as its key_serializer"),
     Refused("partitioner.class", _NO_JAVA, "hand the producer a Python function as its partitioner", harmless=("",)),
-    Refused("value.serializer", _NO_JAVA, "hand the producer a Python function as its value serializer"),
+    Refused("value.serializer", _NO_JAVA, "hand the producer a Python function as its value_serializer"),
     Refused("block.on.buffer.full", "Kafka dropped it long ago", "use max.block.ms"),
     Refused("message.timeout.ms", "it is another library's name", "use delivery.timeout.ms"),
     Refused("metadata.fetch.timeout.ms", "Kafka dropped it long ago", "use max.block.ms"),
