@@ -15,7 +15,7 @@ from ottla.client.fetching.locator import Committed
 from ottla.client.fetching.reading import Reading
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
-from ottla.client.membership.entry import membership
+from ottla.client.membership.entry import membership_of
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Membership
 from ottla.client.metadata import Metadata
@@ -104,7 +104,7 @@ class Consumption(Generic[K, V]):
         self.participation = part = Participation(
             subscription, self.reading, self.commits_of(), rules, self._clock
         )
-        enters = membership(
+        enters = membership_of(
             part,
             self.reading.metadata,
             self._coordinator,
