@@ -112,9 +112,9 @@ class ApiCounts:
         self.buckets[bisect_left(LATENCY_SECONDS, seconds)] += 1
         self.seconds += seconds
 
-    def note_error(self, code: int) -> None:
-        """An answer tells of an error."""
-        self.errors[code] = self.errors.get(code, 0) + 1
+    def note_error(self, code: int, count: int = 1) -> None:
+        """An answer tells of an error, once or several times."""
+        self.errors[code] = self.errors.get(code, 0) + count
 
 
 @dataclass(slots=True, eq=False)

@@ -20,6 +20,7 @@ from ottla.log.files import OsDisk
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
 from ottla.settings.resolution import broker_config
+from ottla.transport.listener import Listener
 from ottla.transport.network import TcpNetwork
 
 M = TypeVar("M", bound=Message)
@@ -78,6 +79,10 @@ class OpenNode(Node):
     """A broker whose state a test can look at and change."""
 
     state: BrokerState
+
+    @property
+    def listeners(self) -> list[Listener]:
+        return self._listeners
 
     async def _serve(self, state: BrokerState) -> None:
         self.state = state

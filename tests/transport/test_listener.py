@@ -4,6 +4,7 @@ import asyncio
 import struct
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any
 
 import pytest
@@ -467,6 +468,12 @@ class _Draining(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self.left
 
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
 
 def test_who_takes_an_answer_slowly_is_not_idle() -> None:
     clock, transport = FastClock(), _Draining()
@@ -485,6 +492,30 @@ def test_who_takes_an_answer_slowly_is_not_idle() -> None:
     assert connection.overdue() is None
     clock.ahead_s += 61
     assert connection.overdue() == "idle for 60 s"
+
+
+def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -> None:
+    async def wait() -> Answer:
+        raise AssertionError("nobody asks any more")
+
+    async def scenario() -> None:
+        coming = wait()
+        connection = Connection(
+            lambda request, connection: Later(coming),
+            lambda connection: Entry.IN,
+            lambda connection: None,
+            ConnectionRules(),
+            FastClock(),
+        )
+        connection.connection_made(_Draining())
+        frame = b"".join(ClientConversation("test").send(heartbeat(0), 4)[1])
+        connection.get_buffer(len(frame))[: len(frame)] = frame
+        connection.buffer_updated(len(frame))
+        connection.connection_lost(None)
+        assert getcoroutinestate(coming) == CORO_CLOSED
+        await asyncio.sleep(0)
+
+    run(scenario)
 
 
 def test_more_connections_than_allowed_are_refused_and_leaving_makes_room(run: Run) -> None:

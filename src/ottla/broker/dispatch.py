@@ -3,7 +3,7 @@
 Invariant: what is served is what has a handler, and ApiVersions tells exactly that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -40,10 +40,11 @@ from ottla.broker.handlers import (
     sync_group,
 )
 from ottla.broker.state import BrokerState
+from ottla.broker.wide import WideRequests
 from ottla.metrics import ApiCounts
 from ottla.protocol import apis
 from ottla.protocol.apis import Api
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Answer, Request, WideRequest
 from ottla.protocol.message import Message
 from ottla.protocol.schema import Versions
 from ottla.transport.connection import Connection, Dispatch, Later
@@ -101,6 +102,11 @@ def dispatcher(state: BrokerState) -> Dispatch:
     elapsed_s = state.clock.elapsed_s
     errors = AnswerErrors()
 
+    def codes(request: Request, answer: Message) -> Iterable[int]:
+        return () if request.api.key in _COUNT_THEIR_ERRORS else errors.of(answer)
+
+    wide = WideRequests(state, codes)
+
     def note(key: int, counts: ApiCounts, began_s: float, answer: Answer | None) -> None:
         counts.note(elapsed_s() - began_s)
         if key not in _COUNT_THEIR_ERRORS and isinstance(answer, Message):
@@ -111,7 +117,10 @@ def dispatcher(state: BrokerState) -> Dispatch:
         key = request.api.key
         handler, counts = handlers[key]
         began_s = elapsed_s()
-        answer = handler(state, request, connection)
+        if isinstance(request, WideRequest):
+            answer = Later(wide.answer(request, connection, handler))
+        else:
+            answer = handler(state, request, connection)
         if isinstance(answer, Later):
             answer.told = partial(note, key, counts, began_s)
         else:

@@ -128,15 +128,14 @@ class Gathering:
             except (RequestError, StorageFailure) as error:
                 self._fail(one, error)
 
-    def count(self) -> None:
+    def count(self, one: Gathered) -> None:
         """Note what is given away, once, when it is."""
-        for one in self.found:
-            if one.error is not ErrorCode.NONE:
-                self.state.requests[FETCH.key].note_error(one.error)
-            elif one.records and one.partition is not None:
-                traffic = one.partition.traffic
-                traffic.bytes_out += len(one.records)
-                traffic.records_out += count_records(one.records)
+        if one.error is not ErrorCode.NONE:
+            self.state.requests[FETCH.key].note_error(one.error)
+        elif one.records and one.partition is not None:
+            traffic = one.partition.traffic
+            traffic.bytes_out += len(one.records)
+            traffic.records_out += count_records(one.records)
 
     def _room(self, wanted: Wanted) -> int:
         return max(0, min(wanted.bytes_max, self._left))

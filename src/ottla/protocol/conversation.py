@@ -8,11 +8,18 @@ handed out, it is in `violation` and raised by the next call, and nothing behind
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from ottla.errors import ErrorCode, ProtocolViolation
-from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, METADATA, Api
+from ottla.protocol.apis import (
+    API_OF_KEY,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    METADATA,
+    Api,
+)
 from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, frame_length
 from ottla.protocol.headers import (
     CLIENT_ID_BYTES_MAX,
@@ -26,6 +33,7 @@ from ottla.protocol.headers import (
 )
 from ottla.protocol.message import OBJECTS_MAX, Message
 from ottla.protocol.primitives import Buffer
+from ottla.protocol.reader import TooManyObjects
 from ottla.protocol.schema import Versions
 
 T = TypeVar("T")
@@ -37,6 +45,17 @@ ALL_VERSIONS: Final[Mapping[int, Versions]] = {key: api.versions for key, api in
 
 Answer: TypeAlias = Message | Sequence[Buffer]
 """A response to be written, or its body as it was written before."""
+
+
+OBJECTS_AT_ONCE: Final = 1000
+"""Requests with more elements are wide; so many take some 10 milliseconds."""
+
+_COSTLY: Final = frozenset((DESCRIBE_CONFIGS, CREATE_TOPICS))
+
+
+def objects_at_once(api: Api) -> int:
+    """The same for an API; of some, each element is answered with all settings of a topic."""
+    return OBJECTS_AT_ONCE // 50 if api in _COSTLY else OBJECTS_AT_ONCE
 
 
 class _Conversation:
@@ -88,6 +107,19 @@ class Request:
     """UNSUPPORTED_VERSION when the answer must say which versions of ApiVersions there are."""
 
 
+@dataclass(slots=True, eq=False)
+class WideRequest(Request):
+    """A request with so many elements that reading it is left to whoever answers it."""
+
+    frame: memoryview = field(kw_only=True)
+    position: int = field(kw_only=True)
+    objects_max: int = field(kw_only=True)
+
+    def read(self) -> None:
+        """Let `message` be what was sent; ProtocolViolation when it is none."""
+        self.message = _message(self.api, self.frame, self.version, self.position, self.objects_max)
+
+
 class ServerConversation(_Conversation):
     """A server's side: requests come out in order, and so do the answers."""
 
@@ -98,10 +130,13 @@ class ServerConversation(_Conversation):
         frame_bytes_max: int = FRAME_BYTES_MAX,
         objects_max: int = OBJECTS_MAX,
         huge_memory: Callable[[int], memoryview] | None = None,
+        objects_at_once: Callable[[Api], int] = lambda api: OBJECTS_MAX,
     ) -> None:
+        """Requests with more objects than are read at once come out as WideRequest."""
         super().__init__(frame_bytes_max, huge_memory)
         self._versions = versions
         self._objects_max = objects_max
+        self._objects_at_once = objects_at_once
         self._received = 0
         self._answered = 0  # how many answers have left
         self._held: dict[int, list[Buffer]] = {}  # answers that wait for an earlier one
@@ -153,10 +188,37 @@ class ServerConversation(_Conversation):
             return Request(api, header, nothing, 0, sequence, ErrorCode.UNSUPPORTED_VERSION)
         if api.request_header_version(version) >= 2:
             position = header_tags_end(frame, position)
-        read = _leniently if api is METADATA else api.request.decode
-        message = read(frame, version, position=position, objects_max=self._objects_max)
+        at_once = min(self._objects_at_once(api), self._objects_max)
+        try:
+            message = _message(api, frame, version, position, at_once)
+        except TooManyObjects:
+            if at_once == self._objects_max:
+                raise
+            self._received += 1
+            return WideRequest(
+                api,
+                header,
+                _UNREAD,
+                version,
+                sequence,
+                frame=frame,
+                position=position,
+                objects_max=self._objects_max,
+            )
         self._received += 1
         return Request(api, header, message, version, sequence)
+
+
+class _Unread(Message):
+    """What stands for the message of a wide request until it is read."""
+
+
+_UNREAD: Final = _Unread()
+
+
+def _message(api: Api, frame: memoryview, version: int, position: int, objects_max: int) -> Message:
+    read = _leniently if api is METADATA else api.request.decode
+    return read(frame, version, position=position, objects_max=objects_max)
 
 
 def _leniently(frame: memoryview, version: int, *, position: int, objects_max: int) -> Message:

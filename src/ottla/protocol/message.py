@@ -98,7 +98,7 @@ class Message(Struct):
         except UnicodeDecodeError as error:
             raise ProtocolViolation(f"{cls.__name__} v{version}: {error.reason}") from None
         except ProtocolViolation as error:
-            raise ProtocolViolation(f"{cls.__name__} v{version}: {error}") from None
+            raise type(error)(f"{cls.__name__} v{version}: {error}") from None
         assert isinstance(message, cls)
         return message, end
 

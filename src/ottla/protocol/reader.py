@@ -81,8 +81,12 @@ def _long(name: str, length: int) -> NoReturn:
     raise ProtocolViolation(f"{name} has {length} bytes, more than {STRING_BYTES_MAX}")
 
 
+class TooManyObjects(ProtocolViolation):
+    """A message has more elements than were to be read."""
+
+
 def _over_budget(name: str) -> NoReturn:
-    raise ProtocolViolation(f"{name} exceeds the number of objects a message may have")
+    raise TooManyObjects(f"{name} exceeds the number of objects a message may have")
 
 
 def _tag_order(tag: int, last: int) -> NoReturn:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from inspect import CORO_CREATED, getcoroutinestate
 from mmap import mmap
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
@@ -24,7 +25,14 @@ from typing import Any, Final, TypeAlias, cast
 from ottla.clock import Clock
 from ottla.errors import ProtocolViolation
 from ottla.protocol.apis import PRODUCE
-from ottla.protocol.conversation import ALL_VERSIONS, Answer, Request, ServerConversation
+from ottla.protocol.conversation import (
+    ALL_VERSIONS,
+    Answer,
+    Request,
+    ServerConversation,
+    WideRequest,
+    objects_at_once,
+)
 from ottla.protocol.frames import FRAME_BYTES_MAX
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
@@ -35,6 +43,11 @@ _LOG = logging.getLogger(__name__)
 
 # What was written and not taken by the client beyond this stops its next request.
 WRITE_BUFFER_BYTES: Final = 32 * 1024
+
+
+def _needs_frame(request: Request) -> bool:
+    """Whether it refers to the bytes that came: records are slices of them."""
+    return request.api is PRODUCE or isinstance(request, WideRequest)
 
 
 @dataclass(slots=True)
@@ -82,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_busy",
         "_closed",
+        "_coming",
         "_complained",
         "_conversation",
         "_dispatch",
@@ -125,11 +139,15 @@ class Connection(asyncio.BufferedProtocol):
         self.address = "?"
         self.software: tuple[str, str] | None = None  # name and version, if the client told
         self._conversation = ServerConversation(
-            rules.versions, frame_bytes_max=rules.frame_bytes_max, huge_memory=_mapped
+            rules.versions,
+            frame_bytes_max=rules.frame_bytes_max,
+            objects_at_once=objects_at_once,
+            huge_memory=_mapped,
         )
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._coming: Coroutine[Any, Any, Answer | None] | None = None
         self._busy = False  # with a request that is answered later, or with waiting to be let in
         self._full = False  # the client does not take what was written
         self._paused = False  # reading
@@ -177,6 +195,8 @@ class Connection(asyncio.BufferedProtocol):
         self._conversation.framer.drop()
         if self._task is not None:
             self._task.cancel()
+        if self._coming is not None and getcoroutinestate(self._coming) == CORO_CREATED:
+            self._coming.close()  # else it would be complained of, as nobody awaits it now
         if self._entry is not Entry.REFUSED:
             self._closed(self)
 
@@ -240,8 +260,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if type(answer) is Later:
                 self._busy = True
-                if self.holding.request_bytes and request.api is not PRODUCE:
-                    self.holding.note_served()  # only records are slices of the frame
+                if self.holding.request_bytes and not _needs_frame(request):
+                    self.holding.note_served()
+                self._coming = answer.answer
                 self._task = asyncio.get_running_loop().create_task(
                     self._serve_later(request, answer.answer, answer.told)
                 )
@@ -260,12 +281,15 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         try:
             answer = await coming
+        except ProtocolViolation as violation:
+            self._send_away(violation)
+            return
         except Exception:
             self._give_up(request)
             return
         if told is not None:
             told(answer)
-        self._busy, self._task = False, None
+        self._busy, self._task, self._coming = False, None, None
         self._heard_s = self.clock.elapsed_s()
         if self._transport is not None:
             self._send(request, answer)

@@ -2,6 +2,7 @@
 
 from ottla.broker.configs import TWICE, given_twice, outcome
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.alter_configs import (
@@ -28,7 +29,7 @@ async def _answer(state: BrokerState, message: AlterConfigsRequest) -> Answer:
             _response(one, *TWICE)
             if (one.resource_type, one.resource_name) in twice
             else await _alter(state, one, validate_only=message.validate_only)
-            for one in message.resources
+            async for one in Turns(state).over(message.resources)
         ],
     )
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.create_partitions import (
@@ -28,7 +29,7 @@ async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Answe
         for name, count in names.items()
         if count > 1
     ]
-    for topic in message.topics:
+    async for topic in Turns(state).over(message.topics):
         if names[topic.name] > 1:
             continue
         try:

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.cluster.creation import AskedTopic
 from ottla.cluster.image import Topic
 from ottla.errors import ErrorCode, RequestError
@@ -31,7 +32,7 @@ async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Answer:
         for name, count in names.items()
         if count > 1
     ]
-    for topic in message.topics:
+    async for topic in Turns(state).over(message.topics):
         if names[topic.name] > 1:
             continue
         try:

@@ -1,6 +1,7 @@
 """DeleteRecords: what lies below an offset is hidden, and removed by and by."""
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.delete_records import (
@@ -21,14 +22,18 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _answer(state: BrokerState, message: DeleteRecordsRequest) -> Answer:
+    turns = Turns(state)
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[await _delete(state, topic.name, one) for one in topic.partitions],
+                partitions=[
+                    await _delete(state, topic.name, one)
+                    async for one in turns.over(topic.partitions)
+                ],
             )
-            for topic in message.topics
+            async for topic in turns.over(message.topics)
         ],
     )
 

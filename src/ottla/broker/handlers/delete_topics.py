@@ -1,6 +1,7 @@
 """DeleteTopics: by name, or by id."""
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import Answer, Request
@@ -27,13 +28,14 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Answer:
     by_topic: dict[str | Uuid, list[DeleteTopicState]] = {}
-    for one in asked:
+    turns = Turns(state)
+    async for one in turns.over(asked):
         by_topic.setdefault(_identity(state, one), []).append(one)
     return DeleteTopicsResponse(
         throttle_time_ms=0,
         responses=[
             await _delete(state, same[0]) if len(same) == 1 else _twice(same)
-            for same in by_topic.values()
+            async for same in turns.over(by_topic.values())
         ],
     )
 

@@ -5,6 +5,7 @@ from itertools import dropwhile
 from typing import Final
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import topic_name_problem
 from ottla.protocol.conversation import Answer, Request
@@ -17,19 +18,25 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from ottla.settings.layers import Described, Source
-from ottla.transport.connection import Connection
+from ottla.transport.connection import Connection, Later
 
 TOPIC: Final = 2
 BROKER: Final = 4
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
     """Describe each resource."""
     message = request.message
     assert isinstance(message, DescribeConfigsRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: DescribeConfigsRequest) -> Answer:
     return DescribeConfigsResponse(
         throttle_time_ms=0,
-        results=[_resource(state, message, one) for one in message.resources],
+        results=[
+            _resource(state, message, one) async for one in Turns(state).over(message.resources)
+        ],
     )
 
 

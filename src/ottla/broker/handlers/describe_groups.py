@@ -2,6 +2,7 @@
 
 from ottla.broker.handlers.metadata import NOT_ASKED
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import GroupDescription
 from ottla.protocol.conversation import Answer, Request
@@ -11,21 +12,26 @@ from ottla.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ottla.transport.connection import Connection
+from ottla.transport.connection import Connection, Later
 
 _TELLS_MISSING = 6  # the version from which a group that is not there is an error
 # Read, delete, describe, and the group's settings: describe, alter.
 _OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
     """Describe each group."""
     message = request.message
     assert isinstance(message, DescribeGroupsRequest)
+    return Later(_answer(state, message, request.version))
+
+
+async def _answer(state: BrokerState, message: DescribeGroupsRequest, version: int) -> Answer:
     operations = _OPERATIONS if message.include_authorized_operations else NOT_ASKED
     return DescribeGroupsResponse(
         groups=[
-            _group(_describe(state, name), request.version, operations) for name in message.groups
+            _group(_describe(state, name), version, operations)
+            async for name in Turns(state).over(message.groups)
         ]
     )
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode
 from ottla.ids import NO_BROKER, ZERO_UUID, topic_name_problem
@@ -17,15 +18,19 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.settings.broker import MAX_REQUEST_PARTITION_SIZE_LIMIT
-from ottla.transport.connection import Connection
+from ottla.transport.connection import Connection, Later
 
 _FIRST: Final = 0
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
     """Describe topics in the order of their names, from where the last page ended."""
     message = request.message
     assert isinstance(message, DescribeTopicPartitionsRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -> Answer:
     image, cursor = state.image, message.cursor
     names = sorted({one.name for one in message.topics} or set(image.topics))
     begin = _FIRST
@@ -44,7 +49,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     )
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     following: Cursor | None = None
-    for name in names:
+    async for name in Turns(state).over(names):
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_unknown(name))

@@ -1,16 +1,17 @@
 """Fetch: records from many partitions, or a wait until there are some."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.broker.fetch_sessions import NO_SESSION, FetchSession, SessionKey, Told, Wanted
 from ottla.broker.reading import READ_COMMITTED, Gathered, Gathering, Limits
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.apis import FETCH
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import OBJECTS_AT_ONCE, Answer, Request, WideRequest
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -43,7 +44,24 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     message = request.message
     assert isinstance(message, FetchRequest)
     by_id = request.version >= _BY_ID
-    asked = _asked(message, by_id)
+    if isinstance(request, WideRequest):
+        return Later(_handle_wide(state, request, connection.holding, _asked(message, by_id)))
+    return _begun(state, request, connection.holding, [*_asked(message, by_id)])
+
+
+async def _handle_wide(
+    state: BrokerState, request: Request, client: Holding, asked: Iterable[Wanted]
+) -> Answer | None:
+    begun = _begun(state, request, client, [one async for one in Turns(state).over(asked)])
+    return await begun.answer if isinstance(begun, Later) else begun
+
+
+def _begun(
+    state: BrokerState, request: Request, client: Holding, asked: Sequence[Wanted]
+) -> FetchResponse | Later:
+    message = request.message
+    assert isinstance(message, FetchRequest)
+    by_id = request.version >= _BY_ID
     try:
         session = state.sessions.begin(
             message.session_id,
@@ -58,7 +76,9 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         return FetchResponse(
             throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
         )
-    fetch = _Fetch(state, request, message, session, asked, connection.holding)
+    fetch = _Fetch(state, request, message, session, asked, client)
+    if fetch.is_wide:
+        return Later(fetch.wait(None))
     gathering = fetch.gather()
     if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_room(gathering):
         return Later(fetch.wait(gathering))
@@ -83,28 +103,46 @@ class _Fetch:
         self.session = session
         self.full = message.session_epoch <= 0  # names all partitions, so all are answered
         self.wanted = asked if session is None else [*session.wanted.values()]
+        self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
         self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
         self.client = client
         self.memory = client.answers
         self.held = 0
         self.has_waited = False  # for memory
-        # Who is known waits for its turn. Of the others there may be any number, so that the newest
-        # goes first: else all of them would wait for too long, and whoever reads with them.
-        now_s = state.clock.elapsed_s()
-        self.rank = now_s if client.is_known else -now_s
+        self._rank = 0.0  # among those who do
         self._told: asyncio.Future[None] | None = None
 
     def gather(self) -> Gathering:
-        share = self._share()
-        self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
-        limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
-        gathering = Gathering(self.state, limits)
+        gathering = self._gathering()
         names: Mapping[Uuid, str] = self.state.image.names
         for wanted in self.wanted:
             topic = wanted.key[0]
             gathering.take(wanted, names.get(topic) if isinstance(topic, Uuid) else topic)
         return gathering
+
+    async def _gather_in_turns(self) -> Gathering:
+        """The same; what was found is held, as others take memory between two turns."""
+        gathering = self._gathering()
+        async for wanted in Turns(self.state).over(self.wanted):
+            topic = wanted.key[0]
+            if isinstance(topic, Uuid):
+                gathering.take(wanted, self.state.image.names.get(topic))
+            else:
+                gathering.take(wanted, topic)
+            if gathering.size > self.held:
+                self._hold(gathering.size)
+        return gathering
+
+    def _look(self) -> Gathering | None:
+        """What there is; None where looking takes memory for a while, so that has to come first."""
+        return None if self.is_wide else self.gather()
+
+    def _gathering(self) -> Gathering:
+        share = self._share()
+        self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
+        limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
+        return Gathering(self.state, limits)
 
     def is_enough(self, gathering: Gathering) -> bool:
         return (
@@ -115,29 +153,37 @@ class _Fetch:
             or self.state.stopping
         )
 
-    def has_room(self, gathering: Gathering) -> bool:
+    def has_room(self, gathering: Gathering | None) -> bool:
         """Whether what was found may be answered now; what is small takes no memory."""
-        if gathering.is_cold:
+        if self.held:
+            return True  # it has its memory already
+        if gathering is None or gathering.is_cold:
             return self.memory.has_room(self)
         return gathering.size <= WRITE_BUFFER_BYTES or self.memory.has_room(self)
 
-    async def wait(self, gathering: Gathering) -> Answer:
+    async def wait(self, gathering: Gathering | None) -> Answer:
+        """Answer when there is enough; None: nobody has looked yet."""
         try:
-            return await self._wait(gathering)
+            found = await self._wait(gathering)
+            return await self._answer_in_turns(found) if self.is_wide else self.answer(found)
         finally:
             self._hold(0)
 
-    async def _wait(self, gathering: Gathering) -> Answer:
+    async def _wait(self, gathering: Gathering | None) -> Gathering:
         clock = self.state.clock
         began_s = clock.elapsed_s()
         deadline = began_s + self.message.max_wait_ms / 1000
         while True:
             if not self.has_room(gathering) and not self.state.stopping:
+                if gathering is not None:
+                    gathering.drop()
+                if await self._room(began_s + ROOM_SECONDS - clock.elapsed_s()):
+                    gathering = self._look()
+                    continue
+                gathering = gathering or await self._gather_in_turns()
                 gathering.drop()
-                if not await self._room(began_s + ROOM_SECONDS - clock.elapsed_s()):
-                    return self.answer(gathering)
-                gathering = self.gather()
-                continue
+                return gathering
+            gathering = gathering or await self._gather_in_turns()
             if gathering.is_cold:
                 # Others may have come between the look and this.
                 gathering.narrow(gathering.size + self._share())
@@ -145,7 +191,7 @@ class _Fetch:
                 await gathering.take_cold(lambda size: self._hold(max(size, self.held)))
             left = deadline - clock.elapsed_s()
             if self.is_enough(gathering) or left <= 0:
-                return self.answer(gathering)
+                return gathering
             missing = self.bytes_min - gathering.size
             gathering.drop()
             self._hold(0)
@@ -153,7 +199,7 @@ class _Fetch:
             if not gathering.is_outdated:
                 partitions = [one.partition for one in gathering.found if one.partition is not None]
                 await BytesAwaited(partitions, missing).wait(left)
-            gathering = self.gather()
+            gathering = self._look()
 
     # Memory.
 
@@ -175,9 +221,14 @@ class _Fetch:
 
     async def _room(self, seconds: float) -> bool:
         """Wait for memory; tells whether it came in time."""
-        self.has_waited = True
+        if not self.has_waited:
+            self.has_waited = True
+            # Who is known waits for its turn. Of the others there may be any number, so the newest
+            # goes first: else all of them would wait for too long, and whoever reads with them.
+            now_s = self.state.clock.elapsed_s()
+            self._rank = now_s if self.client.is_known else -now_s
         self._told = asyncio.get_running_loop().create_future()
-        self.memory.wait(self, self.rank)
+        self.memory.wait(self, self._rank)
         try:
             await asyncio.wait((self._told,), timeout=max(seconds, 0))
         finally:
@@ -191,24 +242,39 @@ class _Fetch:
 
     # The answer.
 
-    def answer(self, gathering: Gathering) -> Answer:
-        gathering.count()
-        session = self.session
-        by_topic: dict[Uuid | str, list[PartitionData]] = {}
+    def answer(self, gathering: Gathering) -> FetchResponse:
+        by_topic: _ByTopic = {}
         for one in gathering.found:
-            if session is not None:
-                told = Told(one.high_watermark, one.last_stable_offset, one.log_start_offset)
-                failed = one.error is not ErrorCode.NONE or one.diverging is not None
-                news = session.is_news(
-                    one.wanted.key, told, has_records=len(one.records) > 0, failed=failed
-                )
-                if not news and not self.full:
-                    continue
-            by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
+            gathering.count(one)
+            if self._is_told(one):
+                by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
+        return self._response(by_topic)
+
+    async def _answer_in_turns(self, gathering: Gathering) -> Answer:
+        by_topic: _ByTopic = {}
+        async for one in Turns(self.state).over(gathering.found):
+            gathering.count(one)
+            if self._is_told(one):
+                by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
+        response = self._response(by_topic)
+        return await self.state.logs.disk.blocking(lambda: response.buffers(self.version))
+
+    def _is_told(self, one: Gathered) -> bool:
+        session = self.session
+        if session is None:
+            return True
+        told = Told(one.high_watermark, one.last_stable_offset, one.log_start_offset)
+        failed = one.error is not ErrorCode.NONE or one.diverging is not None
+        news = session.is_news(
+            one.wanted.key, told, has_records=len(one.records) > 0, failed=failed
+        )
+        return news or self.full
+
+    def _response(self, by_topic: "_ByTopic") -> FetchResponse:
         return FetchResponse(
             throttle_time_ms=0,
             error_code=0,
-            session_id=NO_SESSION if session is None else session.id,
+            session_id=NO_SESSION if self.session is None else self.session.id,
             responses=[
                 FetchableTopicResponse(
                     topic="" if isinstance(topic, Uuid) else topic,
@@ -252,8 +318,11 @@ class _Fetch:
 _NOWHERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def _asked(message: FetchRequest, by_id: bool) -> list[Wanted]:
-    return [
+_ByTopic = dict[Uuid | str, list[PartitionData]]
+
+
+def _asked(message: FetchRequest, by_id: bool) -> Iterator[Wanted]:
+    return (
         Wanted(
             (topic.topic_id if by_id else topic.topic, one.partition),
             one.fetch_offset,
@@ -264,7 +333,7 @@ def _asked(message: FetchRequest, by_id: bool) -> list[Wanted]:
         )
         for topic in message.topics
         for one in topic.partitions
-    ]
+    )
 
 
 def _forgotten(message: FetchRequest, by_id: bool) -> Iterable[SessionKey]:

@@ -2,6 +2,7 @@
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.cluster.image import Address
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.coordinator import partition_for
@@ -31,7 +32,9 @@ async def _answer(
     state: BrokerState, message: FindCoordinatorRequest, version: int, listener: str
 ) -> Answer:
     keys = message.coordinator_keys if version >= _BATCHED else (message.key,)
-    found = [await _find(state, message.key_type, key, listener) for key in keys]
+    found = [
+        await _find(state, message.key_type, key, listener) async for key in Turns(state).over(keys)
+    ]
     if version >= _BATCHED:
         return FindCoordinatorResponse(coordinators=found)
     (one,) = found

@@ -4,6 +4,7 @@ from typing import Final
 
 from ottla.broker.reading import READ_COMMITTED
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.list_offsets import (
@@ -40,9 +41,10 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int) -> Answer:
     committed = message.isolation_level == READ_COMMITTED
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
-    for topic in message.topics:
+    turns = Turns(state)
+    async for topic in turns.over(message.topics):
         partitions = asked.setdefault(topic.name, {})
-        for one in topic.partitions:
+        async for one in turns.over(topic.partitions):
             partitions.setdefault(one.partition_index, []).append(one)
     return ListOffsetsResponse(
         topics=[
@@ -52,7 +54,7 @@ async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int)
                     await _partition(state, name, same[0], committed, version)
                     if len(same) == 1
                     else _failed(index, ErrorCode.INVALID_REQUEST)
-                    for index, same in partitions.items()
+                    async for index, same in turns.over(partitions.items())
                 ],
             )
             for name, partitions in asked.items()

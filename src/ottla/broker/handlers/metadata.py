@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Answer, Request, WideRequest
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -45,11 +46,26 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     ):
         return _refused(asked)
     # A topic is described once, however often it is asked for.
+    if isinstance(request, WideRequest):
+        return Later(_handle_wide(state, message, asked, connection.listener))
     asked = list({(one.name, one.topic_id): one for one in asked}.values())
-    missing = _to_be_made(state, message, asked)
+    missing = [one.name for one in asked if _is_to_be_made(state, message, one)]
     if missing:
         return Later(_made_first(state, message, asked, missing, connection.listener))
-    return _response(state, message, _described(state, message, asked), connection.listener)
+    topics = [_described(state, message, one) for one in asked]
+    return _response(state, message, topics, connection.listener)
+
+
+async def _handle_wide(
+    state: BrokerState,
+    message: MetadataRequest,
+    asked: Iterable[MetadataRequestTopic],
+    listener: str,
+) -> Answer:
+    turns = Turns(state)
+    once = {(one.name, one.topic_id): one async for one in turns.over(asked)}.values()
+    missing = [one.name async for one in turns.over(once) if _is_to_be_made(state, message, one)]
+    return await _made_first(state, message, once, missing, listener)
 
 
 def _all_topics(
@@ -73,39 +89,40 @@ def _all_topics(
     return known
 
 
-def _to_be_made(
-    state: BrokerState, message: MetadataRequest, asked: Iterable[MetadataRequestTopic]
-) -> list[str]:
-    if (
-        not message.allow_auto_topic_creation
-        or not state.settings.broker[AUTO_CREATE_TOPICS_ENABLE]
-    ):
-        return []
-    names = (one.name for one in asked if one.topic_id == ZERO_UUID)
-    return [
-        name
-        for name in names
-        if name is not None and name not in state.image.topics and not topic_name_problem(name)
-    ]
+def _is_to_be_made(
+    state: BrokerState, message: MetadataRequest, asked: MetadataRequestTopic
+) -> bool:
+    name = asked.name
+    return (
+        message.allow_auto_topic_creation
+        and name is not None
+        and name not in state.image.topics
+        and asked.topic_id == ZERO_UUID
+        and state.settings.broker[AUTO_CREATE_TOPICS_ENABLE]
+        and not topic_name_problem(name)
+    )
 
 
 async def _made_first(
     state: BrokerState,
     message: MetadataRequest,
     asked: Iterable[MetadataRequestTopic],
-    missing: Iterable[str],
+    missing: Iterable[str | None],
     listener: str,
 ) -> Answer:
-    failed: dict[str, ErrorCode] = {}
-    for name in missing:
+    failed: dict[str | None, ErrorCode] = {}
+    turns = Turns(state)
+    async for name in turns.over(missing):
         try:
-            await state.topics.create_missing(name)
+            await state.topics.create_missing(name or "")
         except RequestError as error:
             failed[name] = _told(error)
-    described = _described(state, message, asked)
-    for topic in described:
+    described: list[MetadataResponseTopic] = []
+    async for one in turns.over(asked):
+        topic = _described(state, message, one)
         if topic.name in failed and topic.error_code:
             topic.error_code = int(failed[topic.name])
+        described.append(topic)
     return _response(state, message, described, listener)
 
 
@@ -121,27 +138,22 @@ def _told(error: RequestError) -> ErrorCode:
 
 
 def _described(
-    state: BrokerState, message: MetadataRequest, asked: Iterable[MetadataRequestTopic]
-) -> list[MetadataResponseTopic]:
-    found: list[MetadataResponseTopic] = []
-    for one in asked:
-        by_id = one.topic_id != ZERO_UUID
-        topic = (
-            state.image.topic_of_id(one.topic_id)
-            if by_id
-            else state.image.topics.get(one.name or "")
-        )
-        if topic is not None:
-            found.append(_topic(state, message, topic))
-        elif by_id:
-            found.append(_unknown(message, None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
-        elif one.name is None or topic_name_problem(one.name):
-            code = ErrorCode.INVALID_TOPIC_EXCEPTION
-            found.append(_unknown(message, one.name or "", ZERO_UUID, code))
-        else:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            found.append(_unknown(message, one.name, ZERO_UUID, code))
-    return found
+    state: BrokerState, message: MetadataRequest, asked: MetadataRequestTopic
+) -> MetadataResponseTopic:
+    by_id = asked.topic_id != ZERO_UUID
+    topic = (
+        state.image.topic_of_id(asked.topic_id)
+        if by_id
+        else state.image.topics.get(asked.name or "")
+    )
+    if topic is not None:
+        return _topic(state, message, topic)
+    if by_id:
+        return _unknown(message, None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    if asked.name is None or topic_name_problem(asked.name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return _unknown(message, asked.name or "", ZERO_UUID, code)
+    return _unknown(message, asked.name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _unknown(

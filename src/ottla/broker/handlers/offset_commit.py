@@ -1,6 +1,9 @@
 """OffsetCommit: how far a group has come."""
 
+from typing import Final
+
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import PartitionErrors
 from ottla.groups.effects import RequestToken
@@ -9,14 +12,16 @@ from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from ottla.transport.connection import Connection, Later
 
-_BY_ID = 10  # the version from which topics are named by their ids
+_BY_ID: Final = 10  # the version from which topics are named by their ids
+
+PIECE: Final = 500
+"""So many offsets are one batch of the offsets topic, and one step of the group."""
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
@@ -27,36 +32,44 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int) -> Answer:
-    errors: dict[tuple[int, int], ErrorCode] = {}  # by the place of topic and partition
-    places: dict[TopicPartition, list[tuple[int, int]]] = {}
-    offsets: list[OffsetToCommit] = []
-    for number, topic in enumerate(message.topics):
-        for place, one in enumerate(topic.partitions):
+    answered: list[OffsetCommitResponseTopic] = []
+    committed: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
+    turns = Turns(state)
+    async for topic in turns.over(message.topics):
+        partitions: list[OffsetCommitResponsePartition] = []
+        answered.append(
+            OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=partitions
+            )
+        )
+        async for one in turns.over(topic.partitions):
+            index = one.partition_index
+            told = OffsetCommitResponsePartition(partition_index=index, error_code=0)
+            partitions.append(told)
             try:
                 found = state.topic(topic.name, topic.topic_id if version >= _BY_ID else None)
-                if found.partition(one.partition_index) is None:
+                if found.partition(index) is None:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             except RequestError as error:
-                errors[number, place] = error.code
+                told.error_code = int(error.code)
                 continue
-            key = TopicPartition(found.name, PartitionIndex(one.partition_index))
-            places.setdefault(key, []).append((number, place))
-            offsets.append(
-                OffsetToCommit(
-                    key,
-                    one.committed_offset,
-                    one.committed_leader_epoch,
-                    one.committed_metadata,
-                    found.id,
-                )
+            offset = OffsetToCommit(
+                TopicPartition(found.name, PartitionIndex(index)),
+                one.committed_offset,
+                one.committed_leader_epoch,
+                one.committed_metadata,
+                found.id,
             )
-    if offsets or not errors:
-        answer = await _commit(state, message, version, tuple(offsets))
-        told = dict.fromkeys(places, answer.error) if answer.error else dict(answer.partitions)
-        errors |= {place: code for key, code in told.items() for place in places[key]}
-    return OffsetCommitResponse(
-        topics=[_topic(number, topic, errors) for number, topic in enumerate(message.topics)]
-    )
+            committed.append((offset, told))
+    # The group has its say also when nothing was to be committed, but not when all was refused.
+    count = len(committed) or not any(topic.partitions for topic in answered)
+    async for start in turns.over(range(0, count, PIECE)):
+        piece = committed[start : start + PIECE]
+        answer = await _commit(state, message, version, tuple(offset for offset, _ in piece))
+        codes = dict(answer.partitions)
+        for offset, told in piece:
+            told.error_code = int(answer.error or codes[offset.partition])
+    return OffsetCommitResponse(topics=answered)
 
 
 async def _commit(
@@ -83,19 +96,3 @@ async def _commit(
         return PartitionErrors(error.code)
     assert isinstance(answer, PartitionErrors)
     return answer
-
-
-def _topic(
-    number: int, topic: OffsetCommitRequestTopic, errors: dict[tuple[int, int], ErrorCode]
-) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(
-                partition_index=one.partition_index,
-                error_code=int(errors[number, place]),
-            )
-            for place, one in enumerate(topic.partitions)
-        ],
-    )

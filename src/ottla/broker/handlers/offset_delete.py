@@ -1,6 +1,9 @@
 """OffsetDelete: offsets of a group are to go."""
 
+from typing import Final
+
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import PartitionErrors
 from ottla.groups.events import DeleteOffsets
@@ -14,6 +17,9 @@ from ottla.protocol.messages.offset_delete import (
 )
 from ottla.transport.connection import Connection, Later
 
+PIECE: Final = 500
+"""So many offsets are deleted in one step of the group."""
+
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
     """Delete what a group has committed for partitions that it does not read."""
@@ -23,22 +29,24 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Answer:
+    turns = Turns(state)
     asked = [
         TopicPartition(topic.name, PartitionIndex(one.partition_index))
-        for topic in message.topics
-        for one in topic.partitions
+        async for topic in turns.over(message.topics)
+        async for one in turns.over(topic.partitions)
     ]
-    known = [one for one in asked if state.image.state(*one) is not None]
-    try:
-        answer = await state.coordinator(message.group_id).ask(
-            lambda token: DeleteOffsets(token, message.group_id, tuple(known))
-        )
-    except RequestError as error:
-        answer = PartitionErrors(error.code)
-    assert isinstance(answer, PartitionErrors)
-    if answer.error:
-        return OffsetDeleteResponse(error_code=int(answer.error), throttle_time_ms=0, topics=[])
-    codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | dict(answer.partitions)
+    known = [one async for one in turns.over(asked) if state.image.state(*one) is not None]
+    codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    async for start in turns.over(range(0, len(known) or 1, PIECE)):
+        piece = tuple(known[start : start + PIECE])
+        answer = await _delete(state, message.group_id, piece)
+        if start and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
+            # With its last offset an empty group goes, and there is nothing left to delete.
+            codes |= dict.fromkeys(piece, ErrorCode.NONE)
+            continue
+        if answer.error:
+            return OffsetDeleteResponse(error_code=int(answer.error), throttle_time_ms=0, topics=[])
+        codes |= dict(answer.partitions)
     return OffsetDeleteResponse(
         error_code=0,
         throttle_time_ms=0,
@@ -52,9 +60,22 @@ async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Answer:
                             codes[TopicPartition(topic.name, PartitionIndex(one.partition_index))]
                         ),
                     )
-                    for one in topic.partitions
+                    async for one in turns.over(topic.partitions)
                 ],
             )
-            for topic in message.topics
+            async for topic in turns.over(message.topics)
         ],
     )
+
+
+async def _delete(
+    state: BrokerState, group_id: str, partitions: tuple[TopicPartition, ...]
+) -> PartitionErrors:
+    try:
+        answer = await state.coordinator(group_id).ask(
+            lambda token: DeleteOffsets(token, group_id, partitions)
+        )
+    except RequestError as error:
+        return PartitionErrors(error.code)
+    assert isinstance(answer, PartitionErrors)
+    return answer

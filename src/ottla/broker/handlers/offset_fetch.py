@@ -1,8 +1,10 @@
 """OffsetFetch: how far groups have come."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import FetchAnswer, FetchedOffset
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
@@ -17,7 +19,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ottla.transport.connection import Connection
+from ottla.transport.connection import Connection, Later
 
 _BATCHED = 8  # the version from which several groups are asked for at once
 _BY_ID = 10  # the version from which topics are named by their ids
@@ -26,17 +28,26 @@ Asked = list[tuple[str, Uuid, int]]
 """Names, ids and numbers of partitions."""
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
     """Answer what is committed; -1 where nothing is."""
     message = request.message
     assert isinstance(message, OffsetFetchRequest)
     if request.version >= _BATCHED:
-        return OffsetFetchResponse(
-            groups=[
-                _group(state, one, message.require_stable, request.version)
-                for one in message.groups
-            ]
-        )
+        return Later(_groups(state, message, request.version))
+    return Later(_one_group(state, message, request.version))
+
+
+async def _groups(state: BrokerState, message: OffsetFetchRequest, version: int) -> Answer:
+    turns = Turns(state)
+    return OffsetFetchResponse(
+        groups=[
+            await _group(state, one, message.require_stable, version, turns)
+            async for one in turns.over(message.groups)
+        ]
+    )
+
+
+async def _one_group(state: BrokerState, message: OffsetFetchRequest, version: int) -> Answer:
     asked = (
         None
         if message.topics is None
@@ -46,9 +57,10 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
             for index in topic.partition_indexes
         ]
     )
-    answer = _fetch(state, message.group_id, asked, message.require_stable)
+    turns = Turns(state)
+    answer = await _fetch(state, message.group_id, asked, message.require_stable, turns)
     # Before version 2 the error of the whole is told with every partition.
-    whole = answer.error if request.version < 2 else ErrorCode.NONE
+    whole = answer.error if version < 2 else ErrorCode.NONE
     offsets = answer.offsets
     if answer.error and asked is not None:
         offsets = {key: FetchedOffset(error=whole) for key in asked}
@@ -65,7 +77,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
                         metadata=one.metadata,
                         error_code=int(one.error),
                     )
-                    for index, one in partitions
+                    async for index, one in turns.over(partitions)
                 ],
             )
             for topic, partitions in _by_topic(offsets).items()
@@ -73,21 +85,51 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     )
 
 
-def _fetch(
+PIECE: Final = 500
+"""So many offsets are looked up in one go."""
+
+
+async def _fetch(
+    state: BrokerState,
+    group_id: str,
+    asked: list[TopicPartition] | None,
+    require_stable: bool,
+    turns: Turns,
+) -> FetchAnswer:
+    if asked is None or len(asked) <= PIECE:
+        return _fetched(state, group_id, asked, require_stable)
+    offsets: dict[TopicPartition, FetchedOffset] = {}
+    async for start in turns.over(range(0, len(asked), PIECE)):
+        found = _fetched(state, group_id, asked[start : start + PIECE], require_stable)
+        if found.error:
+            return found
+        offsets |= found.offsets
+    return FetchAnswer(ErrorCode.NONE, offsets)
+
+
+def _fetched(
     state: BrokerState, group_id: str, asked: list[TopicPartition] | None, require_stable: bool
 ) -> FetchAnswer:
     try:
         coordinator = state.coordinator(group_id)
     except RequestError as error:
         return FetchAnswer(error.code, {})
-    ids = {name: topic.id for name, topic in state.image.topics.items()}
+    topics = state.image.topics
+    names = topics if asked is None else {one.topic for one in asked if one.topic in topics}
     return coordinator.groups.fetch_offsets(
-        group_id, asked, require_stable=require_stable, topic_ids=ids
+        group_id,
+        asked,
+        require_stable=require_stable,
+        topic_ids={name: topics[name].id for name in names},
     )
 
 
-def _group(
-    state: BrokerState, asked: OffsetFetchRequestGroup, require_stable: bool, version: int
+async def _group(
+    state: BrokerState,
+    asked: OffsetFetchRequestGroup,
+    require_stable: bool,
+    version: int,
+    turns: Turns,
 ) -> OffsetFetchResponseGroup:
     by_id = version >= _BY_ID
     unknown: list[OffsetFetchResponseTopics] = []
@@ -104,27 +146,22 @@ def _group(
                 wanted += [
                     TopicPartition(name, PartitionIndex(index)) for index in topic.partition_indexes
                 ]
-    answer = _fetch(state, asked.group_id, wanted, require_stable)
+    answer = await _fetch(state, asked.group_id, wanted, require_stable, turns)
     if answer.error:
         return OffsetFetchResponseGroup(
             group_id=asked.group_id, topics=[], error_code=int(answer.error)
         )
-    ids = {name: topic.id for name, topic in state.image.topics.items()} if by_id else {}
-    return OffsetFetchResponseGroup(
-        group_id=asked.group_id,
-        topics=[
-            *unknown,
-            *(
-                OffsetFetchResponseTopics(
-                    name=topic,
-                    topic_id=ids.get(topic, ZERO_UUID),
-                    partitions=[_partition(index, one) for index, one in partitions],
-                )
-                for topic, partitions in _by_topic(answer.offsets).items()
-                if not by_id or topic in ids  # one that is gone has no id to be named by
-            ),
-        ],
-    )
+    topics = state.image.topics
+    known = [
+        OffsetFetchResponseTopics(
+            name=topic,
+            topic_id=topics[topic].id if by_id else ZERO_UUID,
+            partitions=[_partition(index, one) async for index, one in turns.over(partitions)],
+        )
+        for topic, partitions in _by_topic(answer.offsets).items()
+        if not by_id or topic in topics  # one that is gone has no id to be named by
+    ]
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[*unknown, *known])
 
 
 def _partition(index: int, one: FetchedOffset) -> OffsetFetchResponsePartitions:

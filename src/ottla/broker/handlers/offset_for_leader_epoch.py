@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch: where an epoch ends in the leader's log (rules A2 and A12)."""
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -10,21 +11,28 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ottla.transport.connection import Connection
+from ottla.transport.connection import Connection, Later
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
     """Answer each partition; -1 where the epoch is not known."""
     message = request.message
     assert isinstance(message, OffsetForLeaderEpochRequest)
+    return Later(_answer(state, message))
+
+
+async def _answer(state: BrokerState, message: OffsetForLeaderEpochRequest) -> Answer:
+    turns = Turns(state)
     return OffsetForLeaderEpochResponse(
         throttle_time_ms=0,
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_end(state, topic.topic, one) for one in topic.partitions],
+                partitions=[
+                    _end(state, topic.topic, one) async for one in turns.over(topic.partitions)
+                ],
             )
-            for topic in message.topics
+            async for topic in turns.over(message.topics)
         ],
     )
 

@@ -4,14 +4,17 @@ A batch that takes long to check is checked in a thread, and appended when that 
 connection serves nothing else meanwhile, so a client's batches stay in their order.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.log.appending import Appended
 from ottla.protocol.apis import PRODUCE
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Answer, Request, WideRequest
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -55,6 +58,8 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         return ProduceResponse(
             responses=[_refused(state, topic, refused) for topic in message.topic_data]
         )
+    if isinstance(request, WideRequest):
+        return Later(_handle_wide(state, request, message, connection))
     unsafe: Unsafe = []
     slow: Slow = {}
     responses = [
@@ -73,6 +78,51 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 def _unheard(answer: ProduceResponse, connection: Connection) -> None:
     if any(one.error_code for topic in answer.responses for one in topic.partition_responses):
         connection.close()  # the only way to tell a client that does not listen
+
+
+PIECE: Final = 50
+"""So many partitions are appended to in one go."""
+
+
+async def _handle_wide(
+    state: BrokerState, request: Request, message: ProduceRequest, connection: Connection
+) -> Answer | None:
+    """The same in turns, some partitions in each."""
+    unsafe: Unsafe = []
+    slow: Slow = {}
+    turns = Turns(state)
+    responses = [
+        _append_topic(state, request, message, piece, unsafe, slow)
+        async for piece in turns.over(piece for one in message.topic_data for piece in _pieces(one))
+    ]
+    answer = ProduceResponse(responses=responses)
+    if message.acks == 0:
+        return await _finish_unheard(state, request, answer, slow, connection)
+    await _finish(state, request, answer, slow, unsafe)
+    found = iter(responses)
+    answer.responses = [
+        _joined([next(found) for _ in _pieces(topic)]) for topic in message.topic_data
+    ]
+    return answer
+
+
+def _pieces(topic: TopicProduceData) -> Iterable[TopicProduceData]:
+    data = topic.partition_data
+    if len(data) <= PIECE:
+        return (topic,)
+    return (
+        TopicProduceData(
+            name=topic.name, topic_id=topic.topic_id, partition_data=data[start : start + PIECE]
+        )
+        for start in range(0, len(data), PIECE)
+    )
+
+
+def _joined(pieces: Sequence[TopicProduceResponse]) -> TopicProduceResponse:
+    first = pieces[0]
+    if len(pieces) > 1:
+        first.partition_responses = [*chain(*(one.partition_responses for one in pieces))]
+    return first
 
 
 class _Slow(NamedTuple):
@@ -209,7 +259,7 @@ async def _append_slow(
 
 
 async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Answer:
-    for partition, response in unsafe:
+    async for partition, response in Turns(state).over(unsafe):
         try:
             await partition.durable(partition.log.next_offset)
         except RequestError as error:
