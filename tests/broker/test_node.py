@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from ottla.cluster.creation import AskedTopic
 from ottla.cluster.nodes import TopicNode
 from ottla.controller.store import ClusterStore
 from ottla.errors import ErrorCode, StorageFailure
-from ottla.ids import ZERO_UUID, Uuid
+from ottla.ids import ZERO_UUID, BrokerEpoch, Uuid
+from ottla.log.logs import Logs
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -43,6 +45,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
+from ottla.transport.listener import AddressTaken
 
 
 def batch(*values: bytes, producer_id: int = -1, sequence: int = -1) -> bytes:
@@ -260,3 +263,54 @@ def test_a_topic_has_nothing_of_one_that_had_its_name_and_whose_deletion_was_cut
             assert await produce(await running.client(), "t", batch(b"newer")) == (0, 1)
 
     run(scenario)
+
+
+def test_a_start_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Another start, in the same process, has the addresses and the directories again."""
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        first = f"PLAINTEXT://127.0.0.1:{port}"
+        protocols = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
+        with socket.create_server(("127.0.0.1", 0)) as holder:
+            taken = int(holder.getsockname()[1])
+            listeners = f"listeners={first},OTHER://127.0.0.1:{taken}"
+            with pytest.raises(AddressTaken):
+                async with broker(tmp_path, listeners, protocols):
+                    pass
+        async with broker(tmp_path, f"listeners={first}") as running:
+            assert running.port == port
+            client = await running.client()
+            await create(client, "t")
+            assert await produce(client, "t", batch(b"x")) == (0, 0)
+
+    run(scenario)
+
+
+def test_nobody_is_served_any_more_when_the_logs_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Logs.close
+    tried: list[bool] = []
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            # One that is not closed before the broker is.
+            client = Client(*await asyncio.open_connection("127.0.0.1", running.port))
+            await create(client, "t")
+
+            async def look(logs: Logs, epoch: BrokerEpoch) -> dict[str, BaseException]:
+                with pytest.raises((EOFError, ConnectionError)):
+                    await produce(client, "t", batch(b"too late"))
+                with pytest.raises(ConnectionError):
+                    await running.client()
+                tried.append(True)
+                return await close(logs, epoch)
+
+            monkeypatch.setattr(Logs, "close", look)
+
+        await client.close()
+
+    run(scenario)
+    assert tried == [True]
