@@ -200,7 +200,13 @@ def test_a_late_poll_leaves_the_group_and_the_next_joins_it(
 ) -> None:
     async def scenario() -> None:
         async with Cluster(settings=SIX) as cluster, guests() as guest:
-            slow = guest(cluster.bootstrap_servers, ["t"], max_poll_interval_ms=600)
+            # It leaves, for its session would last longer than the test waits.
+            slow = guest(
+                cluster.bootstrap_servers,
+                ["t"],
+                max_poll_interval_ms=600,
+                session_timeout_ms=60_000,
+            )
             other = guest(cluster.bootstrap_servers, ["t"])
             await settled([slow, other], T6)
             had = slow.has
@@ -222,7 +228,8 @@ def test_a_late_poll_counts_while_partitions_are_given_up() -> None:
 
     async def scenario() -> None:
         async with Cluster(settings=SIX) as cluster, guests() as guest:
-            stuck = guest(cluster.bootstrap_servers, ["t"], max_poll_interval_ms=600)
+            settings = {"max_poll_interval_ms": 600, "session_timeout_ms": 60_000}
+            stuck = guest(cluster.bootstrap_servers, ["t"], **settings)
             await settled([stuck], T6)
             polled = asyncio.Event()
 

@@ -299,10 +299,12 @@ def test_a_commit_follows_into_the_next_generation_only_what_was_ours_throughout
             with pytest.raises(CommitFailed) as failed:
                 await commits.commit(FIVE, 10)
             assert failed.value.errors.keys() == {T1}
+            assert failed.value.code is E.ILLEGAL_GENERATION
             assert not standing.told
             asked = [one for one in broker.asked if isinstance(one, OffsetCommitRequest)]
             assert [one.generation_id_or_member_epoch for one in asked] == [3, 4]
-            assert [one.topics[0].partitions[0].partition_index for one in asked] == [0, 0]
+            sent = [[one.partition_index for one in it.topics[0].partitions] for it in asked]
+            assert sent == [[0, 1], [0]]
 
     run(scenario())
 

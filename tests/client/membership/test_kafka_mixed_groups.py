@@ -1,62 +1,94 @@
-"""Our members in one group with others' at a real Kafka: every partition has exactly one owner.
+"""Our members in one group with others': every partition has exactly one owner.
 
-With every assignor that both have, and in the protocol of KIP-848. Members of both kinds lead, join
-and leave.
+With every assignor that both have, at our broker and at a real Kafka, and there in the protocol of
+KIP-848 too. Members of both kinds lead, join and leave.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Generator, Sequence
 from itertools import count
+from typing import TypeAlias
 
 import pytest
 
-from client.membership.peers import AiokafkaPeer, ConfluentPeer, JavaPeers, Joins, Peer
+from client.membership.peers import (
+    AIOKAFKA,
+    JAVA,
+    AiokafkaPeer,
+    ConfluentPeer,
+    JavaPeers,
+    Joins,
+    Peer,
+)
 from client.membership.stage import Guest, all_of, guests, run, until
 from judges.kafka_broker import KafkaBroker
+from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import kafka_broker
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 
 NUMBERS = count()
 PARTITIONS = 7
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Generator[KafkaBroker]:
-    settings = {
-        "num.partitions": PARTITIONS,
-        "auto.create.topics.enable": "true",
-        "group.consumer.min.heartbeat.interval.ms": 100,
-        "group.consumer.heartbeat.interval.ms": 100,
-        "group.consumer.assignment.interval.ms": 0,
-    }
-    with kafka_broker(settings) as running:
-        yield running
+SETTINGS = {
+    "num.partitions": PARTITIONS,
+    "auto.create.topics.enable": "true",
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+}
+
+
+@pytest.fixture(scope="module", params=["Kafka", "Ottla"])
+def server(request: pytest.FixtureRequest) -> Generator[KafkaBroker | OttlaBroker]:
+    if request.param == "Ottla":
+        with ottla_broker(SETTINGS) as running:
+            yield running
+    else:
+        with kafka_broker({**SETTINGS, "group.consumer.assignment.interval.ms": 0}) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")
-def java(kafka: KafkaBroker) -> Generator[JavaPeers]:
-    with JavaPeers(kafka.bootstrap) as peers:
+def java(server: KafkaBroker | OttlaBroker) -> Generator[JavaPeers]:
+    with JavaPeers(server.bootstrap) as peers:
         yield peers
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_with_the_java_client(kafka: KafkaBroker, java: JavaPeers, strategy: str) -> None:
-    run(mixed(kafka.bootstrap, java.join, strategy))
+Server: TypeAlias = KafkaBroker | OttlaBroker
 
 
-def test_with_the_java_client_under_the_new_protocol(kafka: KafkaBroker, java: JavaPeers) -> None:
-    run(mixed(kafka.bootstrap, java.join, "consumer"))
+def tried(server: Server, joins: Joins, strategy: str) -> None:
+    """Our broker has groups of the classic protocol alone, and says so."""
+    if strategy != "consumer" or isinstance(server, KafkaBroker):
+        run(mixed(server.bootstrap, joins, strategy))
+    else:
+        run(refused(server.bootstrap))
+
+
+@pytest.mark.parametrize("strategy", [*JAVA])
+def test_with_the_java_client(server: Server, java: JavaPeers, strategy: str) -> None:
+    tried(server, java.join, strategy)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky", "consumer"])
-def test_with_confluent_kafka(kafka: KafkaBroker, strategy: str) -> None:
-    run(mixed(kafka.bootstrap, ConfluentPeer, strategy))
+def test_with_confluent_kafka(server: Server, strategy: str) -> None:
+    tried(server, ConfluentPeer, strategy)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky"])
-def test_with_aiokafka(kafka: KafkaBroker, strategy: str) -> None:
-    run(mixed(kafka.bootstrap, AiokafkaPeer, strategy))
+@pytest.mark.parametrize("strategy", [*AIOKAFKA])
+def test_with_aiokafka(server: Server, strategy: str) -> None:
+    tried(server, AiokafkaPeer, strategy)
+
+
+async def refused(bootstrap: str) -> None:
+    async with guests() as guest:
+        one = guest(bootstrap, ["t"], group_protocol="consumer")
+        await until(one.life.done)
+        with pytest.raises(RequestError, match=r"group\.protocol=classic") as told:
+            one.life.result()
+        assert told.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:

@@ -33,6 +33,7 @@ LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2  # a static member's
 
 REASSIGNED: Final = "the coordinator assigned partitions anew"
+CLASSIC: Final = "group.protocol=classic works with every broker"
 
 _FIRST_INTERVAL_S: Final = 5.0  # until the coordinator tells its own
 _OWN_IDS_SINCE: Final = 1  # the version from which members choose their ids, and can send patterns
@@ -218,6 +219,8 @@ class ModernMembership(Presence):
         pause_s = self._rules.backoff.pause_s(self._failures)
         self._pulse.failed(self._clock.elapsed_s(), pause_s)
         done = reaction(error.code)
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise RequestError(error.code, f"{error.message or error.code.text}; {CLASSIC}")
         if done is Reaction.FINAL:
             raise error
         if done is Reaction.ELSEWHERE:
