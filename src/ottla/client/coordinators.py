@@ -23,7 +23,8 @@ from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from ottla.transport.channel import Channel, NotSupported, TimedOut
+from ottla.transport.channel import Channel
+from ottla.transport.failures import NotSupported, TimedOut
 
 _BATCHED: Final = 4  # the version from which several are asked for at once (KIP-699)
 
@@ -73,17 +74,19 @@ class Coordinators:
         """A connection to the coordinator; RequestError when there is none to be had in time."""
         deadline_s = self._clock.elapsed_s() + timeout_s
         failures = 0
+        reason: RequestError | None = None
         while True:
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())
             found = (await self.find(kind, (key,), left_s))[key]
             if isinstance(found, RequestError):
-                raise found
+                raise _why(reason, found)
             try:
                 return await self._connected(found, deadline_s)
             except RequestError as error:
                 self.forget(kind, key)
                 failures += 1
-                await self._pause(failures, deadline_s, error)
+                reason = _why(reason, error)
+                await self._pause(failures, deadline_s, reason)
 
     async def find(
         self, kind: CoordinatorKind, keys: Iterable[str], timeout_s: float
@@ -99,11 +102,12 @@ class Coordinators:
                 missing.append(key)
             else:
                 found[key] = known
+        passing: dict[str, RequestError] = {}
         while missing:
-            passing: dict[str, RequestError] = {}
+            before, passing = passing, {}
             for key, told in (await self._told(kind, missing, deadline_s)).items():
                 if isinstance(told, RequestError) and told.retriable:
-                    passing[key] = told
+                    passing[key] = _why(before.get(key), told)
                     continue
                 found[key] = told
                 if isinstance(told, BrokerView):
@@ -182,6 +186,11 @@ class Coordinators:
         if self._clock.elapsed_s() + pause_s >= deadline_s:
             raise reason
         await self._clock.sleep(pause_s)
+
+
+def _why(before: RequestError | None, now: RequestError) -> RequestError:
+    """The reason of two: that the deadline came is none, if there was one before."""
+    return before if before is not None and isinstance(now, TimedOut) else now
 
 
 def _read(

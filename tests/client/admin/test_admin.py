@@ -36,7 +36,7 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid
 from ottla.settings.problems import InvalidSettings
 from ottla.testing import Cluster
-from ottla.transport.channel import Disconnected, NotSupported
+from ottla.transport.failures import Disconnected, NotSupported
 
 FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "default.api.timeout.ms": 20_000}
 T0, T1 = ("t", 0), ("t", 1)

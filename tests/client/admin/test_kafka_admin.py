@@ -47,11 +47,16 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from ottla.transport.failures import AuthenticationFailed
 
 FAST = {"retry.backoff.ms": 10, "default.api.timeout.ms": 20_000}
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
+    "super.users": "User:ANONYMOUS;User:carol",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.login.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
 }
 
 
@@ -70,7 +75,8 @@ class Judge(NamedTuple):
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Generator[Judge]:
     first: Path = tmp_path_factory.mktemp("first")
     second: Path = tmp_path_factory.mktemp("second")
-    with kafka_broker({**SETTINGS, "log.dirs": f"{first},{second}"}) as broker:
+    settings = {**SETTINGS, "log.dirs": f"{first},{second}"}
+    with kafka_broker(settings, listeners={"LOGIN": "SASL_PLAINTEXT"}) as broker:
         yield Judge(broker, (str(first), str(second)))
 
 
@@ -201,7 +207,12 @@ def test_configs(kafka: Judge) -> None:
             return (await ours.describe_configs(resource))[resource][name].value
 
         async def arrived() -> bool:
-            return await value(topic, "retention.ms") == "5000"
+            return (
+                await value(topic, "retention.ms"),
+                await value(broker, "log.cleaner.threads"),
+                await value(group, "consumer.session.timeout.ms"),
+                await value(metrics, "interval.ms"),
+            ) == ("5000", "2", "50000", "1000")
 
         await until(arrived)
         described = await ours.describe_configs(
@@ -625,6 +636,39 @@ def test_scram_users(kafka: Judge) -> None:
             return left == (ScramCredential(ScramMechanism.SHA_256, 4096),)
 
         await until(taken)
+
+    run(kafka, scenario)
+
+
+def test_who_is_given_a_password_can_log_in_with_it(kafka: Judge) -> None:
+    async def scenario(ours: Admin) -> None:
+        (await ours.alter_scram_users([ScramPassword("carol", "a secret")])).or_raise()
+
+        def carol(password: str) -> Admin:
+            return Admin(
+                FAST,
+                bootstrap_servers=f"127.0.0.1:{kafka.broker.ports['LOGIN']}",
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="SCRAM-SHA-512",
+                sasl_username="carol",
+                sasl_password=password,
+            )
+
+        async def logs_in() -> bool:
+            try:
+                async with carol("a secret") as hers:
+                    return bool((await hers.describe_cluster()).brokers)
+            except AuthenticationFailed:
+                return False
+
+        await until(logs_in)
+        async with carol("no secret") as hers:
+            with pytest.raises(AuthenticationFailed):
+                await hers.describe_cluster()
+            with pytest.raises(AuthenticationFailed):
+                await hers.create_topic("hers", 1)
+            with pytest.raises(AuthenticationFailed):
+                await hers.describe_group("hers")
 
     run(kafka, scenario)
 

@@ -34,9 +34,9 @@ from ottla.client.admin.transactions import TransactionCalls
 from ottla.client.connections import Connections
 from ottla.client.coordinators import Coordinators
 from ottla.client.metadata import Metadata
-from ottla.client.options import connection_rules, metadata_rules, patience, retry_backoff
+from ottla.client.options import connection_rules, metadata_rules, patience
+from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock, SystemClock
-from ottla.settings import connection
 from ottla.settings.admin import ADMIN
 from ottla.settings.config import Config
 from ottla.settings.resolution import client_config
@@ -70,19 +70,25 @@ class Admin(
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
         random_bytes: Callable[[int], bytes] | None = None,
+        token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`."""
-        self._config = client_config(ADMIN, settings, **arguments)
+        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`.
+
+        `token` gives the tokens of OAUTHBEARER.
+        """
+        self._config = config = client_config(ADMIN, settings, **arguments)
         self._network = network or TcpNetwork()
         self._clock = clock or SystemClock()
         self._chance = chance or random.random
         self._random_bytes = random_bytes or os.urandom
+        self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
         self._running: _Running | None = None
 
     async def __aenter__(self) -> Self:
         assert self._running is None, "an administrator is started once"
-        self._running = _Running(self._config, self._network, self._clock, self._chance)
+        connections = Connections(self._connecting, self._network, self._clock, self._chance)
+        self._running = _Running(self._config, connections, self._clock, self._chance)
         self._started = self._running.asking
         return self
 
@@ -100,25 +106,23 @@ class _Running:
     """The parts of an administrator that runs."""
 
     def __init__(
-        self, config: Config, network: Connector, clock: Clock, chance: Callable[[], float]
+        self,
+        config: Config,
+        connections: Connections,
+        clock: Clock,
+        chance: Callable[[], float],
     ) -> None:
-        self._connections = Connections(connection_rules(config, chance), network, clock, chance)
-        metadata = Metadata(
-            self._connections, metadata_rules(config, chance), clock, changed=lambda: None
-        )
+        limits = patience(config, chance)
+        metadata = Metadata(connections, metadata_rules(config, chance), clock, lambda: None)
         coordinators = Coordinators(
-            metadata,
-            self._connections,
-            clock,
-            retry_backoff(config, chance),
-            config[connection.REQUEST_TIMEOUT_MS] / 1000,
+            metadata, connections, clock, limits.backoff, limits.request_timeout_s
         )
-        self.asking = Asking(
-            metadata, self._connections, coordinators, clock, patience(config, chance)
-        )
+        self.asking = Asking(metadata, connections, coordinators, clock, limits)
+        self._connections = connections
         self._learning = asyncio.get_running_loop().create_task(metadata.run())
 
     async def close(self) -> None:
+        self.asking.close()
         self._learning.cancel()
         with suppress(asyncio.CancelledError):
             await self._learning

@@ -6,7 +6,8 @@ the deadline is the last one that was told. No wait is longer than what is left 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -31,7 +32,8 @@ from ottla.ids import BrokerId
 from ottla.protocol.message import Message
 from ottla.protocol.schema import VERSION_MAX
 from ottla.protocol.writer import Unwritable
-from ottla.transport.channel import Channel, Disconnected, NotSupported, TimedOut
+from ottla.transport.channel import Channel
+from ottla.transport.failures import Disconnected, NotSupported, TimedOut
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -88,6 +90,26 @@ class Asking:
         self._coordinators = coordinators
         self._clock = clock
         self._patience = patience
+        self._calls: set[asyncio.Timeout] = set()
+
+    def close(self) -> None:
+        """End all calls that are under way."""
+        now_s = asyncio.get_running_loop().time()
+        for call in self._calls:
+            call.reschedule(now_s)
+
+    @asynccontextmanager
+    async def _call(self) -> AsyncGenerator[None]:
+        """What is done inside ends with the administrator."""
+        call = asyncio.timeout(None)
+        self._calls.add(call)
+        try:
+            async with call:
+                yield
+        except TimeoutError as error:
+            raise Disconnected("the administrator was closed while this was asked") from error
+        finally:
+            self._calls.remove(call)
 
     # Whom.
 
@@ -157,15 +179,21 @@ class Asking:
         tries = 0
         while left:
             tries += 1
-            told |= await self._round(route, left, question, deadline_s, unsure)
-            left = [key for key in left if _again(route, told[key], tries)]
-            pause_s = self._patience.backoff.pause_s(tries)
-            if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
-                break
-            for key in left:
-                route.wrong(key)
-            if left:
-                await self._clock.sleep(pause_s)
+            async with self._call():
+                news = await self._round(route, left, question, deadline_s, unsure)
+                is_late = not self.left_s(deadline_s)
+                for key, one in news.items():
+                    # That the deadline came while it was asked again is not why it failed.
+                    if key not in told or not (is_late and isinstance(one, TimedOut)):
+                        told[key] = one
+                left = [key for key in left if _again(route, told[key], tries)]
+                pause_s = self._patience.backoff.pause_s(tries)
+                if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
+                    break
+                for key in left:
+                    route.wrong(key)
+                if left:
+                    await self._clock.sleep(pause_s)
         for error in {id(told[key]): told[key] for key in unsure}.values():
             if isinstance(error, RequestError) and not isinstance(error, Disconnected | TimedOut):
                 error.add_note(UNSURE)
@@ -214,7 +242,8 @@ class Asking:
 
     async def brokers(self, timeout_s: float) -> tuple[int, ...]:
         """The ids of all brokers that live."""
-        view = await self._metadata.refreshed(timeout_s)
+        async with self._call():
+            view = await self._metadata.refreshed(timeout_s)
         return tuple(sorted(view.brokers))
 
     async def _round(

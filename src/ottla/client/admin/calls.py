@@ -6,7 +6,7 @@ Invariant: a call is made by an administrator that runs, or says how to start on
 from typing import Final
 
 from ottla.client.admin.asking import Asking
-from ottla.transport.channel import Disconnected
+from ottla.transport.failures import Disconnected
 
 NEVER_STARTED: Final = "the administrator was not started: use `async with`"
 

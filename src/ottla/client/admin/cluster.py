@@ -14,7 +14,7 @@ from ottla.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.transport.channel import NotSupported
+from ottla.transport.failures import NotSupported
 
 _FENCED_SINCE: Final = 2
 

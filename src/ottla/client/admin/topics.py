@@ -47,7 +47,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.transport.channel import NotSupported
+from ottla.transport.failures import NotSupported
 
 _DEFAULTS_SINCE: Final = 4  # the version of CreateTopics in which a broker may choose
 _IDS_SINCE: Final = 6  # the version of DeleteTopics with ids
