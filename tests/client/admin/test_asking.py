@@ -201,6 +201,36 @@ def test_who_is_not_the_controller_is_asked_once() -> None:
     run(scenario())
 
 
+def test_what_was_wrong_is_known_to_the_next_call() -> None:
+    """Though nothing is tried again in the call that found out."""
+
+    async def scenario() -> None:
+        async with (
+            ScriptedBroker({CreateTopicsRequest: made(t=ErrorCode.NOT_CONTROLLER)}) as old,
+            ScriptedBroker({CreateTopicsRequest: made()}, number=2) as new,
+        ):
+            after = cluster_of(old, new, controller=2)
+            old.answers[MetadataRequest] = in_turn(cluster_of(old, new, controller=1), after)
+            new.answers[MetadataRequest] = after
+            old.answers[FindCoordinatorRequest] = coordinator_at(old, new)
+            new.answers[FindCoordinatorRequest] = coordinator_at(new)
+            old.answers[DeleteGroupsRequest] = deleted(g=ErrorCode.NOT_COORDINATOR)
+            new.answers[DeleteGroupsRequest] = deleted()
+            async with admin(old, retries=0) as ours:
+                with pytest.raises(RequestError) as refused:
+                    await ours.create_topic("t", 1, 1)
+                assert refused.value.code is ErrorCode.NOT_CONTROLLER
+                while old.count(MetadataRequest) + new.count(MetadataRequest) < 2:
+                    await asyncio.sleep(0.001)
+                while not (await ours.create_topics([NewTopic("t", 1, 1)])).succeeded:
+                    await asyncio.sleep(0.001)
+                while not (await ours.delete_groups(["g"])).succeeded:
+                    await asyncio.sleep(0.001)
+            assert old.count(DeleteGroupsRequest) <= 1
+
+    run(scenario())
+
+
 def offsets(code: ErrorCode, **values: int) -> Callable[[ListOffsetsRequest], ListOffsetsResponse]:
     """The first partition has a code, the others an offset."""
 

@@ -187,11 +187,13 @@ class Asking:
                     if key not in told or not (is_late and isinstance(one, TimedOut)):
                         told[key] = one
                 left = [key for key in left if _again(route, told[key], tries)]
-                pause_s = self._patience.backoff.pause_s(tries)
-                if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
-                    break
                 for key in left:
                     route.wrong(key)
+                pause_s = self._patience.backoff.pause_s(tries)
+                if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
+                    if left:
+                        self._metadata.expire()  # what was wrong is not to be so for the next call
+                    break
                 if left:
                     await self._clock.sleep(pause_s)
         for error in {id(told[key]): told[key] for key in unsure}.values():
