@@ -207,9 +207,10 @@ def test_who_waits_for_metadata_is_told_at_once_and_nobody_asks_again_by_itself(
             given_up = asyncio.create_task(known.refreshed(20))
             await asyncio.sleep(0)
             given_up.cancel()
-            for one in waiting:
-                with pytest.raises(AuthenticationFailed):
-                    await one
+            async with asyncio.timeout(10):
+                for one in waiting:
+                    with pytest.raises(AuthenticationFailed):
+                        await one
             tries = door.logins
             await asyncio.sleep(0.3)
             assert door.logins == tries <= 2

@@ -26,7 +26,9 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
 )
 from ottla.transport.channel import Channel
-from ottla.transport.failures import AuthenticationFailed, TimedOut
+from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOut
+
+CLOSED: Final = "the client is closed"
 
 SWEEP_S: Final = 5.0
 """So often idle connections and unused topics are looked for."""
@@ -72,6 +74,7 @@ class Metadata:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # for a question, or a later one
         self._told_s = clock.elapsed_s()
         self._answered = False
+        self._is_over = False
 
     def want(self, topic: str) -> TopicView | None:
         """A topic, if it is known; from now on it is kept up to date."""
@@ -96,6 +99,8 @@ class Metadata:
 
     async def refreshed(self, timeout_s: float) -> ClusterView:
         """The view after a question that is asked now."""
+        if self._is_over:
+            raise Disconnected(CLOSED)
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = (self._questions + 1, answered)
         self._waiting.append(waiting)
@@ -104,7 +109,9 @@ class Metadata:
         try:
             await asyncio.wait((answered,), timeout=timeout_s)
         finally:
-            if waiting in self._waiting:
+            if answered.done():
+                answered.exception()  # is known, even if nobody is there any more to hear it
+            else:
                 self._waiting.remove(waiting)
         if not answered.done():
             raise self.failure or TimedOut(f"no metadata within {timeout_s:g} s")
@@ -145,6 +152,16 @@ class Metadata:
 
     async def run(self) -> None:
         """Ask when somebody needs to know, and when what is known is old."""
+        try:
+            await self._ask_and_ask()
+        finally:
+            # Nobody asks any more, so nobody waits.
+            self._is_over = True
+            for _, answered in self._waiting:
+                answered.set_exception(Disconnected(CLOSED))
+            self._waiting.clear()
+
+    async def _ask_and_ask(self) -> None:
         failures = 0
         while True:
             await self._until_due()

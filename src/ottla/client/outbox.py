@@ -1,7 +1,8 @@
 """The outbox of a producer: records in batches, by partition, until the broker has them.
 
 Invariant: memory is taken when a batch begins and given back when it is settled; who finds none
-waits, first come, first served, and who gives up waiting has taken none.
+waits, first come, first served, and who gives up waiting has taken none. After its end it takes
+nothing more, so that no batch waits for a sender that is gone.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from itertools import repeat
 
 from ottla.client.partition_queue import PartitionQueue
 from ottla.client.pending_batch import Ack, PendingBatch
+from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.records import BatchBuilder, Compression
 from ottla.transport.channel import TimedOut
@@ -54,6 +56,8 @@ class Outbox:
     _waiting: deque[tuple[int, asyncio.Future[None]]] = field(
         default_factory=deque[tuple[int, asyncio.Future[None]]]
     )
+
+    _over: RequestError | None = None  # why it takes nothing more
 
     def __post_init__(self) -> None:
         self.memory_left = self.rules.memory_bytes
@@ -112,12 +116,24 @@ class Outbox:
 
     async def reserve(self, size: int, timeout_s: float) -> int:
         """Take memory for a batch whose first record has at most so many bytes; how much it is."""
+        if self._over is not None:
+            raise self._over
         memory = max(self.rules.batch_bytes, size)
         if self._waiting or memory > self.memory_left:
             await self._room(memory, timeout_s)
+            if self._over is not None:  # it came, and then the end
+                raise self._over
         else:
             self.memory_left -= memory
         return memory
+
+    def close(self, reason: RequestError) -> None:
+        """Take nothing more: who waits for memory, and who comes later, hears why."""
+        self._over = reason
+        waiting, self._waiting = self._waiting, deque()
+        for _, coming in waiting:
+            if not coming.done():
+                coming.set_result(None)
 
     def begin(self, partition: TopicPartition, memory: int) -> None:
         """Open a batch with memory that was taken for it, unless somebody else was faster."""

@@ -115,7 +115,8 @@ class Producer(Generic[K, V]):
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # What was sent in transactions ended with them.
-        if kind is None and self._started().transactions is None:
+        running = self._running
+        if kind is None and running is not None and running.transactions is None:
             try:
                 await self.flush()
             finally:

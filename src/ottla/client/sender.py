@@ -93,6 +93,7 @@ class Sender:
     async def close(self, reason: RequestError) -> None:
         """Give up what is not settled, and send nothing more."""
         self._is_closed = True
+        self._outbox.close(reason)
         if self._timer is not None:
             self._timer.cancel()
         tasks = [*self._tasks.values()]

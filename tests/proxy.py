@@ -1,0 +1,172 @@
+"""A way to a broker that is slow, stops, cuts and refuses, as networks do.
+
+Whoever connects through a Detour gets to the broker by a proxy, whatever addresses the broker
+tells, for there is one in front of each.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from ottla.transport.network import TcpNetwork
+
+HOST = "127.0.0.1"
+RESET = struct.pack("ii", 1, 0)  # linger for no time: what is under way is thrown away
+
+
+class Trouble:
+    """What happens on all ways at present; nothing, to begin with."""
+
+    def __init__(self) -> None:
+        self.chunk_bytes = 1 << 16
+        self.pause_s = 0.0
+        self.is_refusing = False
+        self.is_mute = False  # what a broker answers is lost
+        self.reset_after: Callable[[], int] | None = None
+        """How many bytes a new connection takes from the client until it is reset."""
+
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._lines: set[_Line] = set()
+        self.resets = 0
+
+    def freeze(self) -> None:
+        """Pass nothing on, and close nothing: connections are half open."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        self._flowing.set()
+
+    def forget_frozen(self) -> None:
+        """Throw away what lies in frozen connections: they stay as they are, for ever."""
+        for line in self._lines:
+            line.is_dead = True
+
+    def reset(self) -> int:
+        """Cut all connections at once; returns how many there were."""
+        lines = [*self._lines]
+        for line in lines:
+            line.reset()
+        return len(lines)
+
+    @property
+    def open_lines(self) -> int:
+        return len(self._lines)
+
+    async def pass_on(self, line: "_Line", reader: asyncio.StreamReader, to: "_End") -> None:
+        while data := await reader.read(self.chunk_bytes):
+            await self._flowing.wait()
+            if self.pause_s:
+                await asyncio.sleep(self.pause_s)
+            if line.is_dead or (self.is_mute and to is line.client):
+                continue
+            if to is line.broker and line.left is not None:
+                data, line.left = data[: line.left], line.left - len(data)
+            to.writer.write(data)
+            await to.writer.drain()
+            if line.left is not None and line.left <= 0:
+                line.reset()
+                return
+
+    def opened(self, line: "_Line") -> None:
+        self._lines.add(line)
+
+    def closed(self, line: "_Line") -> None:
+        self._lines.discard(line)
+
+
+class _End:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def cut(self) -> None:
+        line: socket.socket = self.writer.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.writer.transport.abort()
+
+
+class _Line:
+    """One connection of a client, and its counterpart to the broker."""
+
+    def __init__(self, trouble: Trouble, client: _End, broker: _End) -> None:
+        self._trouble = trouble
+        self.client, self.broker = client, broker
+        self.left = trouble.reset_after() if trouble.reset_after else None
+        self.is_dead = False
+
+    def reset(self) -> None:
+        self._trouble.resets += 1
+        self.client.cut()
+        self.broker.cut()
+
+    async def run(self) -> None:
+        self._trouble.opened(self)
+        ways = [
+            asyncio.create_task(self._trouble.pass_on(self, self.client.reader, self.broker)),
+            asyncio.create_task(self._trouble.pass_on(self, self.broker.reader, self.client)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            self.client.writer.transport.abort()
+            self.broker.writer.transport.abort()
+            self._trouble.closed(self)
+
+
+class Detour(TcpNetwork):
+    """Connects through proxies."""
+
+    def __init__(self) -> None:
+        self.trouble = Trouble()
+        self.made = 0
+        self._servers: dict[tuple[str, int], asyncio.Server] = {}
+        self._lines: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for server in self._servers.values():
+            server.close()
+        for line in self._lines:
+            line.cancel()
+        await asyncio.gather(*self._lines, return_exceptions=True)
+        await asyncio.sleep(0)
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        if self.trouble.is_refusing:
+            raise ConnectionRefusedError(111, "Connection refused")
+        server = self._servers.get((host, port))
+        if server is None:
+
+            def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                line = asyncio.create_task(self._run(reader, writer, host, port))
+                self._lines.add(line)
+                line.add_done_callback(self._lines.discard)
+
+            server = self._servers[host, port] = await asyncio.start_server(accepted, HOST, 0)
+        self.made += 1
+        await super().connect(protocol, HOST, server.sockets[0].getsockname()[1])
+
+    async def _run(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int
+    ) -> None:
+        try:
+            broker = await asyncio.open_connection(host, port)
+        except OSError:
+            writer.transport.abort()
+            return
+        await _Line(self.trouble, _End(reader, writer), _End(*broker)).run()
