@@ -122,7 +122,7 @@ def test_connections_that_are_reset_again_and_again() -> None:
         for _ in range(30):
             await asyncio.sleep(0.04)
             way.reset()
-        assert way.resets >= 20
+        assert way.resets >= 5
 
     through(trouble, 3000, pause_s=0.0005)
 
@@ -135,7 +135,7 @@ def test_connections_that_are_reset_in_the_midst_of_a_request(seed: int) -> None
         way.reset_after = lambda: chance.randrange(100, 20_000)
         way.reset()
         await asyncio.sleep(1.5)
-        assert way.resets >= 5
+        assert way.resets >= 2
         way.reset_after = None
 
     through(trouble, 3000, pause_s=0.0003)
