@@ -1,5 +1,6 @@
 """Members of groups at a real Kafka, in both protocols, among themselves."""
 
+import asyncio
 from collections.abc import Generator
 from itertools import count
 
@@ -195,6 +196,8 @@ def test_a_static_member_gets_back_what_it_had(
             await settled([first, second], all_of(topic, 6))
             had, told = second.has, len(first.owner.told)
             await second.leave()
+            await asyncio.sleep(0.5)  # ten heartbeats of the other, which hears of nothing
+            assert len(first.owner.told) == told
             again = join("two")
             await settled([first, again], all_of(topic, 6))
             assert again.has == had
