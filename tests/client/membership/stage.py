@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from ottla.client.connections import Connections
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
-from ottla.client.membership.entry import membership
+from ottla.client.membership.entry import membership_of
 from ottla.client.membership.owner import Membership, Rebalance
 from ottla.client.metadata import Metadata
 from ottla.client.options import connection_rules, group_rules, metadata_rules, retry_backoff
@@ -175,7 +175,7 @@ class Guest:
             clock,
             chance,
         )
-        self.membership: Membership = membership(
+        self.membership: Membership = membership_of(
             self.owner, self.metadata, self.coordinator, self.rules, clock, chance, assignors
         )
         self.commits = Commits(

@@ -15,7 +15,7 @@ from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor
 
 
-def membership(
+def membership_of(
     owner: GroupOwner,
     metadata: Metadata,
     coordinator: GroupCoordinator,
