@@ -11,6 +11,12 @@ import pytest
 from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_node import batch, create, produce
 from ottla.protocol.conversation import ClientConversation
+from ottla.protocol.message import Message
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.records.batch import batches
 from ottla.transport import holding
@@ -30,10 +36,13 @@ def request(offset: int) -> FetchRequest:
 
 
 @asynccontextmanager
-async def clients_that_never_read(port: int, count: int) -> AsyncGenerator[None]:
+async def clients_that_never_read(
+    port: int, count: int, message: Message | None = None, version: int = 11
+) -> AsyncGenerator[None]:
     """Each asks for more than the system takes for it."""
     loop = asyncio.get_running_loop()
-    asked = b"".join(ClientConversation("never").send(request(0), 11)[1]) * BATCHES
+    frame = b"".join(ClientConversation("never").send(message or request(0), version)[1])
+    asked = frame * (1 if message else BATCHES)
     with ExitStack() as stack:
         for _ in range(count):
             one = stack.enter_context(socket.socket())
@@ -129,5 +138,49 @@ def test_what_is_small_waits_for_nobody(tmp_path: Path) -> None:
                 # As many as need no memory of all, and not only the first.
                 found = [*batches(answer.responses[0].partitions[0].records or b"")]
                 assert 4 <= len(found) <= 6
+
+    run(scenario)
+
+
+def describe(count: int) -> DescribeConfigsRequest:
+    """Each of them is answered with 5 KB."""
+    one = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+    return DescribeConfigsRequest(
+        resources=[one] * count, include_synonyms=True, include_documentation=True
+    )
+
+
+def test_large_answers_of_any_request_are_held_back_while_others_are_not_taken(
+    tmp_path: Path,
+) -> None:
+    count, answer_bytes = 1200, 6 * MB
+
+    async def scenario() -> None:
+        async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
+            client = await running.client()
+            await create(client, "t")
+            memory = running.state.memory
+            most = 0
+
+            async def watch() -> None:
+                nonlocal most
+                while True:
+                    most = max(most, memory.answers_held)
+                    await asyncio.sleep(0.005)
+
+            watching = asyncio.create_task(watch())
+            async with clients_that_never_read(running.port, 6, describe(count), 4):
+                await seen(lambda: memory.first_answers.is_awaited)
+                # What is small is answered at once,
+                async with asyncio.timeout(SOON_SECONDS):
+                    assert (await client.ask(describe(1), DescribeConfigsResponse, 4)).results
+                # and what is large when there is memory for it.
+                newcomer = await running.client()
+                answer = await newcomer.ask(describe(count), DescribeConfigsResponse, 4)
+                assert len(answer.results) == count
+                assert len(answer.encode(4)) < answer_bytes
+                # One may go beyond the limit; six of them would be 34 MB.
+                watching.cancel()
+                assert most <= LIMIT_BYTES + 2 * answer_bytes
 
     run(scenario)

@@ -39,6 +39,7 @@ from ottla.broker.handlers import (
     produce,
     sync_group,
 )
+from ottla.broker.held_back import held_back, is_held_back
 from ottla.broker.state import BrokerState
 from ottla.broker.wide import WideRequests
 from ottla.metrics import ApiCounts
@@ -113,14 +114,20 @@ def dispatcher(state: BrokerState) -> Dispatch:
             for code in errors.of(answer):
                 counts.note_error(code)
 
+    def made(handler: Handler, request: Request, connection: Connection) -> Answer | Later | None:
+        if isinstance(request, WideRequest):
+            return Later(wide.answer(request, connection, handler))
+        return handler(state, request, connection)
+
     def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
         key = request.api.key
         handler, counts = handlers[key]
         began_s = elapsed_s()
-        if isinstance(request, WideRequest):
-            answer = Later(wide.answer(request, connection, handler))
+        if is_held_back(request, connection):
+            make = partial(made, handler, request, connection)
+            answer = Later(held_back(state, request, connection, make))
         else:
-            answer = handler(state, request, connection)
+            answer = made(handler, request, connection)
         if isinstance(answer, Later):
             answer.told = partial(note, key, counts, began_s)
         else:

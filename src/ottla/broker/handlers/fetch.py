@@ -1,6 +1,5 @@
 """Fetch: records from many partitions, or a wait until there are some."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -25,6 +24,7 @@ from ottla.replication.waiting import BytesAwaited
 from ottla.settings.broker import FETCH_MAX_BYTES
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, Later
 from ottla.transport.holding import Holding
+from ottla.transport.room import Room
 
 SHARE: Final = 4
 """A fetch gets at most one part in so many of the memory that is left."""
@@ -106,12 +106,9 @@ class _Fetch:
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
         self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
-        self.client = client
+        self.room = Room(client, state.clock)
         self.memory = client.answers
         self.held = 0
-        self.has_waited = False  # for memory
-        self._rank = 0.0  # among those who do
-        self._told: asyncio.Future[None] | None = None
 
     def gather(self) -> Gathering:
         gathering = self._gathering()
@@ -158,8 +155,8 @@ class _Fetch:
         if self.held:
             return True  # it has its memory already
         if gathering is None or gathering.is_cold:
-            return self.memory.has_room(self)
-        return gathering.size <= WRITE_BUFFER_BYTES or self.memory.has_room(self)
+            return self.room.is_there
+        return gathering.size <= WRITE_BUFFER_BYTES or self.room.is_there
 
     async def wait(self, gathering: Gathering | None) -> Answer:
         """Answer when there is enough; None: nobody has looked yet."""
@@ -177,7 +174,7 @@ class _Fetch:
             if not self.has_room(gathering) and not self.state.stopping:
                 if gathering is not None:
                     gathering.drop()
-                if await self._room(began_s + ROOM_SECONDS - clock.elapsed_s()):
+                if await self.room.wait(began_s + ROOM_SECONDS - clock.elapsed_s()):
                     gathering = self._look()
                     continue
                 gathering = gathering or await self._gather_in_turns()
@@ -206,7 +203,7 @@ class _Fetch:
     def _share(self) -> int:
         """How much may be answered, the first batch aside."""
         # Where some do not read, each takes one batch at a time, so that all get on soon.
-        if self.has_waited and not self.client.is_known:
+        if self.room.has_waited and not self.room.client.is_known:
             return WRITE_BUFFER_BYTES
         # Nobody gets all that is left, so that there is something left for the next one.
         return max(self.memory.left // SHARE, WRITE_BUFFER_BYTES)
@@ -215,30 +212,9 @@ class _Fetch:
         """Hold so much, rather than what was held."""
         before, self.held = self.held, count
         if count > before:
-            self.memory.hold(self, count - before)
+            self.memory.hold(self.room, count - before)
         elif before:
-            self.memory.give_back(self, before - count)
-
-    async def _room(self, seconds: float) -> bool:
-        """Wait for memory; tells whether it came in time."""
-        if not self.has_waited:
-            self.has_waited = True
-            # Who is known waits for its turn. Of the others there may be any number, so the newest
-            # goes first: else all of them would wait for too long, and whoever reads with them.
-            now_s = self.state.clock.elapsed_s()
-            self._rank = now_s if self.client.is_known else -now_s
-        self._told = asyncio.get_running_loop().create_future()
-        self.memory.wait(self, self._rank)
-        try:
-            await asyncio.wait((self._told,), timeout=max(seconds, 0))
-        finally:
-            self.memory.leave(self)
-        return self._told.done()
-
-    def go_on(self) -> None:
-        """There may be memory."""
-        if self._told is not None and not self._told.done():
-            self._told.set_result(None)
+            self.memory.give_back(self.room, before - count)
 
     # The answer.
 

@@ -1,0 +1,81 @@
+"""Large answers of other requests than Fetch, while there is no memory for them.
+
+Invariant: an answer that is larger than what a connection may have unsent is given away only when
+there is memory for it, or made anew when there is: nothing of it is kept meanwhile. So what
+clients do not take is bounded, whatever they ask for. What is small waits for nobody. Only what
+changes nothing is made twice.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.broker.state import BrokerState
+from ottla.protocol import apis
+from ottla.protocol.conversation import Answer, Request, WideRequest
+from ottla.protocol.message import Message
+from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, Later
+from ottla.transport.room import Room
+
+REPEATABLE: Final = frozenset(
+    (
+        apis.DESCRIBE_CLUSTER,
+        apis.DESCRIBE_CONFIGS,
+        apis.DESCRIBE_GROUPS,
+        apis.DESCRIBE_LOG_DIRS,
+        apis.DESCRIBE_TOPIC_PARTITIONS,
+        apis.LIST_GROUPS,
+        apis.LIST_OFFSETS,
+        apis.METADATA,
+        apis.OFFSET_FETCH,
+        apis.OFFSET_FOR_LEADER_EPOCH,
+    )
+)
+"""What is asked, and may be asked again."""
+
+PATIENCE_SECONDS: Final = 20.0
+"""Whoever waits so long for memory is closed; it may come again."""
+
+
+def is_held_back(request: Request, connection: Connection) -> bool:
+    """Whether an answer may have to wait, should it be large."""
+    # By the time a wide request is answered others may have taken the memory that there is now.
+    return request.api in REPEATABLE and (
+        isinstance(request, WideRequest) or not connection.holding.answers.has_room(connection)
+    )
+
+
+async def held_back(
+    state: BrokerState,
+    request: Request,
+    connection: Connection,
+    make: Callable[[], Answer | Later | None],
+) -> Answer | None:
+    """The answer, when it is small or there is memory for it; it is made twice at most."""
+    room = Room(connection.holding, state.clock)
+    answer = await _made(make)
+    if answer is None or room.is_there:
+        return answer
+    size = _size(answer, request.version)
+    if size <= WRITE_BUFFER_BYTES:
+        return answer
+    answer = None
+    deadline = state.clock.elapsed_s() + PATIENCE_SECONDS
+    while not (room.is_there or state.stopping):
+        if not await room.wait(deadline - state.clock.elapsed_s()):
+            connection.close()
+            return None
+    # What it will take is held from now on, so that those who wait do not all make theirs.
+    room.memory.hold(room, size)
+    try:
+        return await _made(make)
+    finally:
+        room.memory.give_back(room, size)
+
+
+async def _made(make: Callable[[], Answer | Later | None]) -> Answer | None:
+    answer = make()
+    return await answer.answer if isinstance(answer, Later) else answer
+
+
+def _size(answer: Answer, version: int) -> int:
+    return sum(map(len, answer.buffers(version) if isinstance(answer, Message) else answer))
