@@ -6,9 +6,11 @@ new epoch, and 1, where the coordinator is told before.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import confluent_kafka
+import pyarrow
 import pytest
 
 from client.both_brokers import Cuttable, Ground, kafka_ground, run
@@ -32,6 +34,8 @@ from ottla.protocol.messages.update_features import (
 )
 from ottla.testing import Cluster
 from ottla.transport.network import TcpNetwork
+
+pa: Any = pyarrow
 
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
 FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
@@ -502,3 +506,25 @@ def test_a_broker_without_transactions_says_so_at_the_start() -> None:
             assert not refused.value.retriable
 
     run(scenario())
+
+
+def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic(2)
+        numbers = pa.table({"value": [str(number) for number in range(1, 501)]})
+        async with producer(ground, "columns", batch_size=500) as ours:
+            with pytest.raises(RequestError, match="there is no transaction"):
+                await ours.send_arrow(topic, numbers, key=None)
+            with suppress(ZeroDivisionError):
+                async with ours.transaction():
+                    await ours.send_arrow(topic, numbers, key=None, partition=0)
+                    raise ZeroDivisionError
+            async with ours.transaction():
+                for partition in range(2):
+                    await ours.send(topic, b"0", partition=partition)
+                    await ours.send_arrow(topic, numbers, key=None, partition=partition)
+        for partition in range(2):
+            found = await committed(ground, topic, partition)
+            assert found == [b"%d" % number for number in range(501)]
+
+    judge(scenario)

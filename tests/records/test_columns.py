@@ -19,10 +19,12 @@ from ottla.records.batch import (
     batches,
     empty_batch,
 )
-from ottla.records.columns import Column, Columns, Headers, decode, encode, partitions
+from ottla.records.builder import BatchBuilder
+from ottla.records.columns import Column, Columns, Headers, Rows, decode, encode, partitions
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker, marker_batch
 from ottla.records.errors import CorruptRecords, DecompressionLimitExceeded
+from ottla.records.kernel import RECORD_OVERHEAD_MAX
 from records.drawing import Drawn, build, drawn_batches, drawn_records
 
 UNLIMITED = 2**31 - 1
@@ -118,6 +120,53 @@ def test_encoding_columns_and_appending_records_make_the_same_batches(
     while fitting < len(drawn) and appender.append(*drawn[fitting]):
         fitting += 1
     assert encoded[0].next_row == fitting
+
+
+@given(st.lists(drawn_records, min_size=1, max_size=40), st.integers(0, 2000), st.integers(0, 40))
+def test_rows_join_a_batch_as_records_do(drawn: list[Drawn], limit: int, before: int) -> None:
+    source = Rows(decode(build(drawn)))
+    one_by_one, mixed = BatchBuilder(limit), BatchBuilder(limit)
+    fitting = 0
+    while fitting < len(drawn) and one_by_one.append(*drawn[fitting]):
+        fitting += 1
+    before = min(before, fitting)
+    for record in drawn[:before]:
+        assert mixed.append(*record)
+    assert source.append_to(mixed, before, len(drawn)) == fitting
+    assert (mixed.count, mixed.size) == (one_by_one.count, one_by_one.size)
+    assert mixed.build() == one_by_one.build()
+
+
+@given(st.lists(drawn_records, min_size=1, max_size=20), st.integers(0, 500))
+def test_a_row_that_is_larger_is_found(drawn: list[Drawn], limit: int) -> None:
+    source = Rows(decode(build(drawn)))
+    found = source.larger(0, len(drawn), limit)
+    until = len(drawn) if found is None else found[0]
+    sizes = [len(build([record])) for record in drawn]
+    assert all(size <= limit for size in sizes[:until])
+    if found is not None:
+        # What it may take is not less than what it takes, nor much more.
+        assert found[1] > limit
+        assert sizes[until] <= found[1] <= sizes[until] + RECORD_OVERHEAD_MAX
+
+
+def test_rows_that_are_not_there_cannot_be_appended() -> None:
+    source, builder = Rows(decode(build([Drawn(5, b"k", b"v", ())] * 3))), BatchBuilder()
+    for start, stop in ((-1, 2), (2, 1), (0, 4)):
+        with pytest.raises(ValueError, match="rows"):
+            source.append_to(builder, start, stop)
+        with pytest.raises(ValueError, match="rows"):
+            source.larger(start, stop, 1000)
+    assert builder.count == 0
+
+
+def test_a_batch_that_was_let_go_has_its_numbers_and_no_room() -> None:
+    builder = BatchBuilder()
+    assert builder.append(5, b"k", b"v")
+    size = builder.size
+    builder.let_go()
+    assert (builder.count, builder.size) == (1, size)
+    assert not builder.append(5, b"k", b"v")
 
 
 @pytest.mark.parametrize("compression", Compression)

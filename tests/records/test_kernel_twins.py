@@ -257,6 +257,11 @@ def test_columns_that_may_lie(keys: Any, values: Any, stop: int, limit: int, tim
 
     same(encode)
     same(header_lists)
+    same(
+        lambda kernel: kernel.larger_row(
+            column_of(kernel, keys), column_of(kernel, values), None, 0, stop, 95
+        )
+    )
     same(lambda kernel: kernel.partitions(column_of(kernel, keys), 7))
     same(lambda kernel: kernel.TimestampColumn(keys[1], keys[3]).length)
 

@@ -1,21 +1,23 @@
-"""Consumed columns as Arrow record batches.
+"""Arrow record batches: consumed columns, and rows that are to be sent.
 
-Invariant: no Python object is made per record, and no key or value is copied: topic and partition,
-which are the same throughout, are columns that Arrow fills by itself.
+Invariant: no Python object is made per record. Of what is consumed no key or value is copied: topic
+and partition, which are the same throughout, are columns that Arrow fills by itself. Of what is
+sent the rows of a partition keep their order.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ottla.ids import TopicPartition
+from ottla.protocol.primitives import Buffer
 from ottla.records import Columns
+from ottla.records.arrow import pyarrow_module
 
 
 def consumed(partition: TopicPartition, columns: Columns) -> Any:
     """A pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
     batch = columns.to_arrow()
-    import pyarrow
-
-    pa: Any = pyarrow
+    pa = pyarrow_module()
     rows = columns.rows
     # One name for all rows, and a small number in each that points to it.
     names = pa.DictionaryArray.from_arrays(
@@ -25,3 +27,97 @@ def consumed(partition: TopicPartition, columns: Columns) -> Any:
     return pa.RecordBatch.from_arrays(
         [names, numbers, *batch.columns], names=["topic", "partition", *batch.schema.names]
     )
+
+
+class RowColumns(NamedTuple):
+    """The names of the columns that are sent; None for those that there are not."""
+
+    key: str | None
+    value: str | None
+    headers: str | None
+    timestamp: str | None
+
+
+def select(given: Any, named: RowColumns, partition: str | None) -> Any:
+    """A table of what is sent, its columns named as in RowColumns; ValueError if that cannot be."""
+    pa = pyarrow_module()
+    if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
+        raise ValueError(
+            f"this is {type(given).__name__}, and not a pyarrow RecordBatch or Table: "
+            "pyarrow.table({'key': keys, 'value': values}) makes one"
+        )
+    table = pa.table(given)
+    wanted = {**named._asdict(), "partition": partition}
+    arrays: dict[str, Any] = {}
+    for part, name in wanted.items():
+        if name is None:
+            continue
+        places = table.schema.get_all_field_indices(name)
+        if len(places) != 1:
+            found = "no column" if not places else "more than one column"
+            raise ValueError(
+                f"there is {found} {name!r} for {part}=, but {', '.join(table.column_names)}; "
+                f"{part}=None sends without"
+            )
+        column = table.column(places[0])
+        if part in ("key", "value"):
+            _check_bytes(pa, column.type, name)
+        elif part == "partition":
+            if not pa.types.is_integer(column.type):
+                raise ValueError(f"partitions are integers, and column {name!r} is {column.type}")
+            column = column.cast(pa.int32())
+        arrays[part] = column
+    if not arrays:
+        # Without a column a table forgets how many rows it has.
+        arrays["value"] = pa.nulls(table.num_rows)
+    return pa.table(arrays)
+
+
+def _check_bytes(pa: Any, kind: Any, name: str) -> None:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if not (
+        types.is_binary(kind)
+        or types.is_string(kind)
+        or types.is_large_binary(kind)
+        or types.is_large_string(kind)
+        or types.is_binary_view(kind)
+        or types.is_string_view(kind)
+        or types.is_fixed_size_binary(kind)
+        or types.is_null(kind)
+    ):
+        raise ValueError(
+            f"column {name!r} is {kind}, and keys and values are bytes or strings: cast it to "
+            f"what its readers expect, as in table.set_column(table.column_names.index({name!r}), "
+            f"{name!r}, table[{name!r}].cast('string'))"
+        )
+
+
+def pieces(table: Any, bytes_max: int) -> Iterator[Any]:
+    """The rows of a table in record batches of about so many bytes at most."""
+    rows = table.num_rows
+    step = max(1, rows * max(1, bytes_max) // max(1, table.nbytes))
+    for start in range(0, rows, step):
+        yield from table.slice(start, step).combine_chunks().to_batches()
+
+
+def sorted_by_partition(batch: Any, numbers: Any) -> tuple[Any, list[tuple[int, int]]]:
+    """The rows with those of each partition together, in their order; partitions, and how many.
+
+    The numbers of partitions are an array, or a buffer of 32-bit numbers.
+    """
+    pa = pyarrow_module()
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    if not isinstance(numbers, pa.Array):
+        buffer: Buffer = numbers
+        parts = [None, pa.py_buffer(buffer)]
+        numbers = pa.Array.from_buffers(pa.int32(), batch.num_rows, parts)
+    counted = compute.value_counts(numbers).to_pylist()
+    counts = sorted((one["values"], one["counts"]) for one in counted)
+    if len(counts) > 1:
+        # The order is a stable one: rows of one partition stay as they are.
+        batch = batch.take(compute.array_sort_indices(numbers))
+    return batch, counts

@@ -13,9 +13,10 @@ from itertools import repeat
 
 from ottla.client.partition_queue import PartitionQueue
 from ottla.client.pending_batch import Ack, PendingBatch
+from ottla.client.row_ack import Run
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
-from ottla.records import BatchBuilder, Compression
+from ottla.records import BatchBuilder, Compression, Rows
 from ottla.transport.channel import TimedOut
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -113,6 +114,21 @@ class Outbox:
         first = batch.builder.count
         count = batch.builder.extend(timestamp_ms, key, values, start)
         return [*map(Ack, repeat(batch), range(first, first + count))]
+
+    def extend_rows(
+        self, partition: TopicPartition, rows: Rows, start: int, stop: int
+    ) -> Run | None:
+        """Put as many rows as fit from `start` on into the batch that is open; None without any."""
+        queue = self.queues.get(partition)
+        batch = None if queue is None else queue.open
+        if queue is None or batch is None:
+            return None
+        first = batch.builder.count
+        after = rows.append_to(batch.builder, start, stop)
+        if after < stop:
+            queue.close()
+            self.news.filled()
+        return Run(batch, first, after - start) if after > start else None
 
     async def reserve(self, size: int, timeout_s: float) -> int:
         """Take memory for a batch whose first record has at most so many bytes; how much it is."""

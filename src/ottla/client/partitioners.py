@@ -123,6 +123,11 @@ class KeyPartitioner:
         self._adaptive = adaptive
         self._sticky: dict[str, _Sticky] = {}
 
+    @property
+    def heeds_keys(self) -> bool:
+        """Whether the key of a record says where it goes."""
+        return not self._ignore_keys
+
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions
     ) -> int:

@@ -82,6 +82,7 @@ class PendingBatch:
 
     def bytes_to_send(self, *, transactional: bool) -> bytes:
         """The batch as the broker gets it."""
+        assert not self.is_settled
         return self.builder.build(
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
@@ -161,6 +162,7 @@ class PendingBatch:
     def _finish(self) -> None:
         assert not self.is_settled, "a batch is settled once"
         self.is_settled = True
+        self.builder.let_go()  # who keeps the word on a record does not keep its bytes
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
 

@@ -14,17 +14,21 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from ottla.client.arrow import RowColumns
+from ottla.client.consignment import Consignment
 from ottla.client.options import connection_rules
 from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
 from ottla.client.pending_batch import Ack, PendingBatch
 from ottla.client.post_room import PostRoom, World
 from ottla.client.producer_metrics import ProducerMetrics
+from ottla.client.row_ack import RowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.tokens import TokenFunction
 from ottla.client.transaction import Transaction
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
+from ottla.records.kernel import HEADER_SIZE, RECORD_OVERHEAD_MAX
 from ottla.settings import producer
 from ottla.settings.producer import PRODUCER
 from ottla.settings.resolution import client_config
@@ -40,7 +44,7 @@ else:
     K = TypeVar("K")
     V = TypeVar("V")
 
-RECORD_OVERHEAD_BYTES: Final = 61 + 26
+RECORD_OVERHEAD_BYTES: Final = HEADER_SIZE + RECORD_OVERHEAD_MAX
 """What a batch's header and the lengths in a record take at most."""
 
 UNHEARD_MAX: Final = 1000
@@ -200,6 +204,34 @@ class Producer(Generic[K, V]):
                 await self._begin_with(running, topic, key_data, value, partition, (), now_ms)
             )
         return acks
+
+    async def send_arrow(
+        self,
+        topic: str,
+        batch: Any,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition: int | str | None = None,
+    ) -> RowsAck:
+        """Put the rows of an Arrow record batch or table into the outbox, waiting for room.
+
+        What is returned tells of all rows at once: `WrittenRows(topic, partition, offset, rows)` of
+        each partition, or RowsNotWritten. `key`, `value`, `headers` and `timestamp` name
+        columns; None has no keys, null values, no headers, the time of now. Keys and values are
+        bytes or strings and are sent as they are: serializers are not asked. Headers are lists of
+        structs of key and value, or maps. `partition` is a number or names a column of numbers;
+        without it rows go by their keys, and those without a key go together, batch by batch, as
+        the partitioner says. One of your own is asked for each row, which is slow.
+
+        RequestError, and nothing is sent, when the columns are not so or a row is too large.
+        """
+        sending = Consignment(
+            self._started(), self._clock, topic, self._block_s, self._record_bytes_max
+        )
+        return await sending.send(batch, RowColumns(key, value, headers, timestamp), partition)
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all records sent so far are settled.

@@ -5,6 +5,8 @@ put together once for each answer of the cluster, so that a record costs one que
 partitioner and nothing more.
 """
 
+from array import array
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ottla.client.cluster_view import TopicView
@@ -12,6 +14,8 @@ from ottla.client.metadata import Metadata
 from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.primitives import Buffer
+from ottla.records import Column, partitions
 
 
 class _Topic(NamedTuple):
@@ -40,12 +44,9 @@ class Routes:
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
     ) -> TopicPartition | None:
         """Where a record goes; None while its topic is not known."""
-        view = self._metadata.view.topics.get(topic)
-        known = self._topics.get(topic)
-        if known is None or known.view is not view:
-            if view is None or not view.partitions:
-                return None
-            known = self._topics[topic] = _known(view)
+        known = self._known(topic)
+        if known is None:
+            return None
         if partition is None:
             partition = self._partitioner.choose(topic, key, value, known.choices)
         place = known.places.get(partition)
@@ -55,6 +56,33 @@ class Routes:
                 f"{topic} has partitions 0 to {len(known.places) - 1}, not {partition}",
             )
         return place
+
+    async def choices(self, topic: str, timeout_s: float) -> Partitions:
+        """The partitions of a topic, when it is known; RequestError if it does not become so."""
+        self._metadata.want(topic)
+        while (known := self._known(topic)) is None:
+            await self._metadata.topic(topic, timeout_s)
+        return known.choices
+
+    def of_rows(
+        self,
+        topic: str,
+        choices: Partitions,
+        keys: Column | None,
+        contents: Callable[[], Iterable[tuple[bytes | None, bytes | None]]],
+    ) -> Buffer | None:
+        """Where rows go, as 32-bit numbers, or -1 for any; None when that is so for all.
+
+        Of rows that may go anywhere those of one batch go where `find` says for it. `contents` are
+        the keys and values of the rows, for a partitioner that has to see each.
+        """
+        partitioner = self._partitioner
+        if not isinstance(partitioner, KeyPartitioner):
+            chosen = (partitioner.choose(topic, *one, choices) for one in contents())
+            return memoryview(array("i", chosen))
+        if keys is None or not partitioner.heeds_keys or choices.count == 1:
+            return None
+        return partitions(keys, choices.count)
 
     async def found(
         self,
@@ -72,8 +100,17 @@ class Routes:
             place = self.find(topic, key, value, partition)
         return place
 
+    def _known(self, topic: str) -> _Topic | None:
+        view = self._metadata.view.topics.get(topic)
+        known = self._topics.get(topic)
+        if known is None or known.view is not view:
+            if view is None or not view.partitions:
+                return None
+            known = self._topics[topic] = _seen(view)
+        return known
 
-def _known(view: TopicView) -> _Topic:
+
+def _seen(view: TopicView) -> _Topic:
     led = (one.index for one in view.partitions.values() if one.leader >= 0)
     places = {
         index: TopicPartition(view.name, PartitionIndex(index)) for index in sorted(view.partitions)

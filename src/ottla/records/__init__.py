@@ -19,7 +19,16 @@ from ottla.records.batch import (
     read_header,
 )
 from ottla.records.builder import BatchBuilder
-from ottla.records.columns import Column, Columns, EncodedBatch, Headers, decode, encode, partitions
+from ottla.records.columns import (
+    Column,
+    Columns,
+    EncodedBatch,
+    Headers,
+    Rows,
+    decode,
+    encode,
+    partitions,
+)
 from ottla.records.compression import Compression, compress, decompress
 from ottla.records.control import (
     ControlRecord,
@@ -64,6 +73,7 @@ __all__ = [
     "InvalidRecords",
     "Record",
     "RecordReader",
+    "Rows",
     "TimestampType",
     "TopicRules",
     "UnsupportedMagic",

@@ -13,7 +13,8 @@ from ottla.records.columns import Column, Columns, Headers
 _EMPTY_OFFSETS: Final = bytes(8)  # of an array without rows, for which pyarrow may have none
 
 
-def _pyarrow() -> Any:
+def pyarrow_module() -> Any:
+    """pyarrow; ImportError that says how to get it."""
     try:
         import pyarrow
     except ImportError:
@@ -25,7 +26,7 @@ def _pyarrow() -> Any:
 
 def to_arrow(columns: Columns) -> Any:
     """A RecordBatch over the same buffers: offset (if known), timestamp, key, value, headers."""
-    pa = _pyarrow()
+    pa = pyarrow_module()
     rows = columns.rows
     names: list[str] = []
     arrays: list[Any] = []
@@ -83,7 +84,7 @@ def from_arrow(batch: Any, *, now_ms: int | None = None) -> Columns:
     `now_ms` is the timestamp of rows that have none. Headers are lists of structs of a key and a
     value, or maps. ValueError for what is not so.
     """
-    pa = _pyarrow()
+    pa = pyarrow_module()
     by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
     return Columns(
         batch.num_rows,
@@ -96,7 +97,7 @@ def from_arrow(batch: Any, *, now_ms: int | None = None) -> Columns:
 
 def key_column(array: Any) -> Column:
     """One array of keys as a column, such as `partitions` takes."""
-    column = _column(_pyarrow(), array)
+    column = _column(pyarrow_module(), array)
     if column is None:
         return Column(bytes(4 * len(array) + 4), b"", bytes((len(array) + 7) // 8), len(array))
     return column

@@ -19,8 +19,10 @@ from ottla.records.kernel import (
     BinaryColumn,
     ColumnWriter,
     HeaderColumn,
+    RecordAppender,
     TimestampColumn,
     encode_rows,
+    larger_row,
 )
 from ottla.records.kernel import partitions as kernel_partitions
 
@@ -95,6 +97,33 @@ class Columns:
         from ottla.records.arrow import to_arrow
 
         return to_arrow(self)
+
+
+class Rows:
+    """Columns as the kernel reads them; ValueError when the buffers are too short for the rows."""
+
+    __slots__ = ("_headers", "_keys", "_timestamps", "_values", "count")
+
+    def __init__(self, columns: Columns) -> None:
+        self.count = columns.rows
+        self._keys = None if columns.keys is None else columns.keys.kernel()
+        self._values = None if columns.values is None else columns.values.kernel()
+        self._headers = None if columns.headers is None else columns.headers.kernel()
+        self._timestamps = TimestampColumn(columns.timestamps, columns.rows)
+
+    def append_to(self, appender: RecordAppender, start: int, stop: int) -> int:
+        """Append rows from start on to a batch; the row behind the last that fitted."""
+        parts = (self._keys, self._values, self._headers, self._timestamps)
+        return appender.append_rows(*parts, start, stop)
+
+    def larger(self, start: int, stop: int, limit: int) -> tuple[int, int] | None:
+        """The first row that may take more than limit bytes in a batch of its own, and how many.
+
+        ValueError when there is one that no batch can have, as with a header's key that is null.
+        """
+        parts = (self._keys, self._values, self._headers)
+        row, size = larger_row(*parts, start, stop, limit)
+        return (row, size) if row < stop else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ except ImportError:
 COMPILED = cython.compiled
 
 HEADER_SIZE = 61  # the batch header, for which the encoders leave room
+RECORD_OVERHEAD_MAX = 26  # what the lengths, the deltas and the attributes of a record take at most
 INT32_MAX = 0x7FFFFFFF
 HEADERS_MAX = 0xFFFF  # of one record: two compressed bytes must not become millions of objects
 NO_TIMESTAMP = -1
@@ -1307,6 +1308,20 @@ def _put_headers(
     return pos
 
 
+@cython.cfunc
+def _header_count(column: HeaderColumn, row: cython.Py_ssize_t) -> cython.longlong:
+    """How many headers a row has, all of which are in their columns."""
+    first: cython.longlong
+    end: cython.longlong
+    if not _is_valid(column.validity, column.start + row):
+        return 0
+    first = _offset(column.offsets, column.start + row, column.wide)
+    end = _offset(column.offsets, column.start + row + 1, column.wide)
+    if not 0 <= first <= end <= column.keys.length or end > column.values.length:
+        raise ValueError("the headers of a row are outside their columns")
+    return end - first
+
+
 def encode_rows(
     keys: BinaryColumn | None,
     values: BinaryColumn | None,
@@ -1323,8 +1338,74 @@ def encode_rows(
     (buffer, next row, timestamp of the first record, largest timestamp). The buffer begins with
     room for a batch header.
     """
+    if limit > INT32_MAX:
+        raise ValueError("rows or limit out of range")
+    appender: RecordAppender = RecordAppender(max(0, limit))
+    row: cython.Py_ssize_t = _append_rows(
+        appender, keys, values, headers, timestamps, timestamp, start, stop
+    )
+    buffer: bytearray = appender.buffer
+    _resize(buffer, appender.size)
+    return buffer, row, appender.base_timestamp, appender.max_timestamp
+
+
+def larger_row(
+    keys: BinaryColumn | None,
+    values: BinaryColumn | None,
+    headers: HeaderColumn | None,
+    start: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    limit: cython.longlong,
+):
+    """The first row that may take more than limit bytes in a batch of its own, and how many.
+
+    (stop, 0) when there is none. ValueError for rows that cannot be encoded.
+    """
+    row: cython.Py_ssize_t
+    size: cython.longlong
+    key_size: cython.longlong
+    value_size: cython.longlong
+    count: cython.longlong
+    overhead: cython.longlong = HEADER_SIZE + RECORD_OVERHEAD_MAX
+    if start < 0 or start > stop:
+        raise ValueError("rows out of range")
+    for column in (keys, values, headers):
+        if column is not None and column.length < stop:
+            raise ValueError("a column has fewer rows than are to be encoded")
+    for row in range(start, stop):
+        key_size = _cell_size(keys, row)
+        value_size = _cell_size(values, row)
+        if key_size < -1 or value_size < -1:
+            raise ValueError("a key or value is outside its column")
+        size = overhead + max(key_size, 0) + max(value_size, 0)
+        count = _header_count(headers, row) if headers is not None else 0
+        if count > 0:
+            size += _headers_size(
+                headers, _offset(headers.offsets, headers.start + row, headers.wide), count
+            )
+        if size > limit:
+            return row, size
+    return stop, 0
+
+
+@cython.cfunc
+def _append_rows(
+    appender: RecordAppender,
+    keys: BinaryColumn | None,
+    values: BinaryColumn | None,
+    headers: HeaderColumn | None,
+    timestamps: TimestampColumn | None,
+    timestamp: cython.longlong,
+    start: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Append rows while they fit; the row behind them. What raises changes nothing."""
     row: cython.Py_ssize_t = start
-    pos: cython.Py_ssize_t = HEADER_SIZE
+    pos: cython.Py_ssize_t = appender.size
+    limit: cython.longlong = appender.limit
+    delta: cython.longlong = appender.count
+    base_timestamp: cython.longlong = appender.base_timestamp
+    max_timestamp: cython.longlong = appender.max_timestamp
     body: cython.longlong
     total: cython.longlong
     key_size: cython.longlong
@@ -1333,46 +1414,38 @@ def encode_rows(
     header_first: cython.longlong
     header_count: cython.longlong
     timestamp_zigzag: cython.ulonglong
-    base_timestamp: cython.longlong = NO_TIMESTAMP
-    max_timestamp: cython.longlong = NO_TIMESTAMP
-    if start < 0 or start > stop or limit > INT32_MAX:
+    if start < 0 or start > stop:
         raise ValueError("rows or limit out of range")
     for column in (keys, values, headers, timestamps):
         if column is not None and column.length < stop:
             raise ValueError("a column has fewer rows than are to be encoded")
+    buffer: bytearray = appender.buffer
     # A guess that most batches of small records do not outgrow.
-    room: cython.Py_ssize_t = HEADER_SIZE + 256 + max(0, min(limit, min(stop - start, limit) * 160))
-    buffer: bytearray = bytearray()
-    _resize(buffer, room)
+    _reserve(buffer, pos + 256 + max(0, min(limit - pos, min(stop - start, limit) * 160)))
+    room: cython.Py_ssize_t = len(buffer)
     out: cython.p_uchar = _pointer(buffer)
     while row < stop:
         if timestamps is not None:
             timestamp = _get64(timestamps.values.at, row)
-        if row == start:
+        if delta == 0:
             base_timestamp = max_timestamp = timestamp
         key_size = _cell_size(keys, row)
         value_size = _cell_size(values, row)
         if key_size < -1 or value_size < -1:
             raise ValueError("a key or value is outside its column")
-        header_count = header_first = 0
+        header_first = 0
         headers_size = 1
-        if headers is not None and _is_valid(headers.validity, headers.start + row):
+        header_count = _header_count(headers, row) if headers is not None else 0
+        if header_count > 0:
             header_first = _offset(headers.offsets, headers.start + row, headers.wide)
-            header_count = _offset(headers.offsets, headers.start + row + 1, headers.wide)
-            if not 0 <= header_first <= header_count <= headers.keys.length or (
-                header_count > headers.values.length
-            ):
-                raise ValueError("the headers of a row are outside their columns")
-            header_count -= header_first
-            if header_count > 0:
-                headers_size = _headers_size(headers, header_first, header_count)
+            headers_size = _headers_size(headers, header_first, header_count)
         timestamp_zigzag = _zigzag(_minus(timestamp, base_timestamp))
-        body = 1 + _uvarint_size(timestamp_zigzag) + _uvarint_size(_zigzag(row - start))
+        body = 1 + _uvarint_size(timestamp_zigzag) + _uvarint_size(_zigzag(delta))
         body += _uvarint_size(_zigzag(key_size)) + (key_size if key_size > 0 else 0)
         body += _uvarint_size(_zigzag(value_size)) + (value_size if value_size > 0 else 0)
         body += headers_size
         total = body + _uvarint_size(_zigzag(body))
-        if pos + total > limit and row > start:
+        if pos + total > limit and delta > 0:
             break
         if pos + total > INT32_MAX:
             raise ValueError("a record has more than 2 GiB")
@@ -1383,7 +1456,7 @@ def encode_rows(
         pos = _put_uvarint(out, pos, _zigzag(body))
         out[pos] = 0
         pos = _put_uvarint(out, pos + 1, timestamp_zigzag)
-        pos = _put_uvarint(out, pos, _zigzag(row - start))
+        pos = _put_uvarint(out, pos, _zigzag(delta))
         pos = _put_cell(out, pos, keys, row, key_size)
         pos = _put_cell(out, pos, values, row, value_size)
         if header_count > 0:
@@ -1394,8 +1467,12 @@ def encode_rows(
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         row += 1
-    _resize(buffer, pos)
-    return buffer, row, base_timestamp, max_timestamp
+        delta += 1
+    appender.size = pos
+    appender.count = delta
+    appender.base_timestamp = base_timestamp
+    appender.max_timestamp = max_timestamp
+    return row
 
 
 @cython.cclass
@@ -1437,9 +1514,26 @@ class RecordAppender:
             index += 1
         return index - start
 
+    def append_rows(
+        self,
+        keys: BinaryColumn | None,
+        values: BinaryColumn | None,
+        headers: HeaderColumn | None,
+        timestamps: TimestampColumn,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ):
+        """Append rows from start on; the row behind the last that fitted."""
+        return _append_rows(self, keys, values, headers, timestamps, 0, start, stop)
+
     def encoded(self):
         """The batch so far, with room for its header in front; a copy."""
         return self.buffer[: self.size]
+
+    def let_go(self):
+        """Free the memory and take no more records; `size` and `count` stay."""
+        self.limit = 0
+        self.buffer = bytearray()
 
 
 @cython.cfunc

@@ -9,6 +9,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 COMPILED: Final[bool]
 HEADER_SIZE: Final = 61
+RECORD_OVERHEAD_MAX: Final = 26
 REASONS: Final[tuple[str, ...]]
 
 def read_varint(data: Buffer, pos: int = 0) -> tuple[int, int]: ...
@@ -167,6 +168,14 @@ def encode_rows(
     stop: int,
     limit: int,
 ) -> tuple[bytearray, int, int, int]: ...
+def larger_row(
+    keys: BinaryColumn | None,
+    values: BinaryColumn | None,
+    headers: HeaderColumn | None,
+    start: int,
+    stop: int,
+    limit: int,
+) -> tuple[int, int]: ...
 
 class RecordAppender:
     def __init__(self, limit: int) -> None: ...
@@ -180,7 +189,17 @@ class RecordAppender:
     def extend(
         self, timestamp: int, key: Buffer | None, values: list[bytes | None], start: int = 0
     ) -> int: ...
+    def append_rows(
+        self,
+        keys: BinaryColumn | None,
+        values: BinaryColumn | None,
+        headers: HeaderColumn | None,
+        timestamps: TimestampColumn,
+        start: int,
+        stop: int,
+    ) -> int: ...
     def encoded(self) -> bytearray: ...
+    def let_go(self) -> None: ...
     @property
     def limit(self) -> int: ...
     @property
