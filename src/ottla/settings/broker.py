@@ -105,10 +105,9 @@ QUEUED_MAX_REQUEST_BYTES = Setting("queued.max.request.bytes", LONG, 33_554_432,
         "is used up, large requests wait, and one at a time goes on, whatever its size; a quarter is kept for "
         "those of about a megabyte. A value of 0 or less does not limit it.")
 OTTLA_QUEUED_MAX_RESPONSE_BYTES = Setting("ottla.queued.max.response.bytes", LONG, 33_554_432,
-    doc="Memory for answers that clients have not taken, of all connections together: half of it for those "
-        "that have taken 8 MiB so far, half for the others. A fetch gets a quarter of what is left, and its first "
-        "batch at least; when nothing is left, one at a time does, and whoever takes nothing for 10 seconds, or 2 "
-        "when it is not known to read, while others wait is closed. 0 or less does not limit it. Ottla's own.")
+    doc="Memory for answers that clients have not taken, of all connections together: half for those that are known "
+        "to read, half for the others. When it is used up, answers wait, and who takes nothing for 10 seconds, or 2 "
+        "when it never read, is closed while others wait. 0 or less does not limit it. Ottla's own.")
 CONNECTIONS_MAX_IDLE_MS = Setting("connections.max.idle.ms", LONG, 600_000,
     doc="Milliseconds after which a connection without traffic is closed.")
 CONNECTIONS_MAX_REAUTH_MS = Setting("connections.max.reauth.ms", LONG, 0, at_least(0), per_listener=True,
