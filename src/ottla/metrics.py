@@ -43,7 +43,7 @@ ACCEPTED: Final = Metric("ottla_connections_accepted_total", Kind.COUNTER, ("lis
 REFUSED: Final = Metric("ottla_connections_refused_total", Kind.COUNTER, ("listener",),
     "Connections that were one too many.")
 SENT_AWAY: Final = Metric("ottla_connections_sent_away_total", Kind.COUNTER, ("listener", "reason"),
-    "Connections that the broker closed: `violation` for bytes that are no request, `overdue` for one that was idle or too slow, `failure` for a mistake of ours, which is in the log.")
+    "Connections that the broker closed: `violation` for bytes that are no request, `overdue` for one that was idle or too slow, `crowded` for the most silent one where there are too many, `failure` for a mistake of ours, which is in the log.")
 REQUESTS_HELD: Final = Metric("ottla_requests_held_bytes", Kind.GAUGE, (),
     "Memory of large requests that have not come whole or are being served; queued.max.request.bytes limits it.", "kafka.network:type=SocketServer,name=MemoryPoolUsed")
 ANSWERS_HELD: Final = Metric("ottla_answers_held_bytes", Kind.GAUGE, (),

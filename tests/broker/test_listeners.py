@@ -227,3 +227,58 @@ def test_who_asks_for_protection_does_not_go_without(
                 pass
 
     run(scenario)
+
+
+async def is_served(client: Client) -> bool:
+    try:
+        await client.ask(MetadataRequest(topics=[]), MetadataResponse)
+    except (EOFError, ConnectionError):
+        return False
+    return True
+
+
+def test_between_brokers_one_is_let_in_for_who_was_silent_longest(tmp_path: Path) -> None:
+    settings = (
+        "listeners=PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        "inter.broker.listener.name=PLAINTEXT",
+        "max.connections=2",
+    )
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *settings) as running:
+            first, second = [await client_at(running, "OTHER", "127.0.0.1") for _ in range(2)]
+            assert await is_served(second)
+            assert await is_served(first)
+            between = await running.client()
+            assert await is_served(between)
+            assert not await is_served(second)
+            assert await is_served(first)
+            late = await client_at(running, "OTHER", "127.0.0.1")
+            asked = asyncio.ensure_future(is_served(late))
+            await until_waiting(running, "OTHER")
+            await between.close()
+            assert await asked
+            # They are as many as the limit at most, and then nobody else is there.
+            members = [await running.client() for _ in range(2)]
+            assert [await is_served(one) for one in members] == [True, True]
+            assert not await is_served(first)
+            assert not await is_served(late)
+            for one in (first, second, late):
+                await one.close()
+
+    run(scenario)
+
+
+def test_where_less_are_allowed_than_there_are_some_are_closed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            readers = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(3)]
+            admin = await running.client()
+            assert await set_one(admin, BROKER_RESOURCE, "", "max.connections", "1") == 0
+            for reader, writer in readers:
+                assert await closed(reader)
+                writer.close()
+            assert await is_served(admin)
+
+    run(scenario)

@@ -89,3 +89,26 @@ def test_an_address_is_the_same_however_it_is_written() -> None:
     assert [notice.what for notice in config.notices] == [
         '"web" limits nobody: give an address, for names are not looked up'
     ]
+
+
+def test_who_is_exempt_is_let_in_though_there_are_too_many() -> None:
+    rules = AdmissionRules(connections_max=1, per_address_max=2, per_second_max=1)
+    above = Admission(lambda: rules)
+    own = Admission(AdmissionRules, above, exempt=True)
+    other = Admission(AdmissionRules, above)
+    assert other.enter("a", 0) is None
+    assert other.enter("b", 0) is not None
+    assert own.enter("b", 0) is None
+    assert own.enter("b", 0) is None
+    assert (above.count, above.excess) == (3, 2)
+    assert own.enter("b", 0) == Refusal("max.connections.per.ip=2 is reached for b", for_good=True)
+    own.leave("b")
+    own.leave("b")
+    assert (above.count, above.excess) == (1, 0)
+
+
+def test_who_is_exempt_does_not_use_up_the_rate_of_the_others() -> None:
+    above = Admission(lambda: AdmissionRules(per_second_max=1))
+    assert Admission(AdmissionRules, above, exempt=True).enter("a", 0) is None
+    assert Admission(AdmissionRules, above).enter("a", 0) is None
+    assert Admission(AdmissionRules, above).enter("a", 0) is not None

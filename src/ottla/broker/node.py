@@ -39,10 +39,16 @@ from ottla.protocol.conversation import Answer, Request
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.derived import log_dirs
-from ottla.settings.endpoints import advertised_listeners, listeners, protocols
+from ottla.settings.endpoints import (
+    advertised_listeners,
+    inter_broker_listener,
+    listeners,
+    protocols,
+)
 from ottla.transport.admission import Admission, AdmissionRules
 from ottla.transport.budget import Memory
 from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Later
+from ottla.transport.crowd import Crowd
 from ottla.transport.listener import Listener
 from ottla.transport.network import Network
 from ottla.transport.occupant import occupant
@@ -189,18 +195,25 @@ class Node:
         """Take the addresses, so that what is registered is true; nobody is let in yet."""
         around, config = self._around, self._config
         admission = Admission(lambda: AdmissionRules.of(self._current))
+        crowd = Crowd(admission)
+        between = inter_broker_listener(config)
         _refuse_unprotected(config)
         told = {one.name: one for one in advertised_listeners(config)}
-        for endpoint in listeners(config):
+        endpoints = listeners(config)
+        for endpoint in endpoints:
+            exempt = endpoint == between and len(endpoints) > 1
             listener = Listener(
                 endpoint.name,
                 self._answer,
                 network=around.network,
                 clock=around.clock,
-                admission=self._admission(endpoint.name, admission),
+                admission=self._admission(endpoint.name, admission, exempt=exempt),
                 rules=self._connection_rules,
                 memory=self._memory,
+                crowded=crowd.thin_out,
             )
+            if not exempt:
+                crowd.listeners.append(listener)
             backlog = config[broker.SOCKET_LISTEN_BACKLOG_SIZE]
             port = await listener.hold(endpoint.host or None, endpoint.port, backlog)
             self._exit.push_async_callback(listener.close)
@@ -210,8 +223,10 @@ class Node:
                 advertised.host or "localhost", advertised.port or port
             )
 
-    def _admission(self, listener: str, above: Admission) -> Admission:
-        return Admission(lambda: AdmissionRules.of_listener(self._current, listener), above)
+    def _admission(self, listener: str, above: Admission, *, exempt: bool) -> Admission:
+        return Admission(
+            lambda: AdmissionRules.of_listener(self._current, listener), above, exempt=exempt
+        )
 
     @property
     def _current(self) -> Config:

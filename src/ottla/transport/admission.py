@@ -2,7 +2,8 @@
 
 Invariant: the counts are those of the connections that were let in and have not left; a
 connection that is refused counts nowhere. What is allowed is asked for each time, so that changed
-settings count for the next connection.
+settings count for the next connection. One that is exempt counts, and is refused for its address
+alone.
 """
 
 from collections import Counter
@@ -56,10 +57,15 @@ class Admission:
     """Counts the connections of a broker, or of one of its listeners, who asks the broker's too."""
 
     def __init__(
-        self, rules: Callable[[], AdmissionRules], above: "Admission | None" = None
+        self,
+        rules: Callable[[], AdmissionRules],
+        above: "Admission | None" = None,
+        *,
+        exempt: bool = False,
     ) -> None:
         self._rules = rules
         self._above = above
+        self._exempt = exempt  # from what holds for all listeners, except for one address
         self._by_address: Counter[str] = Counter()
         self._second = -1
         self._in_second = 0
@@ -69,24 +75,31 @@ class Admission:
         """The connections that there are."""
         return self._by_address.total()
 
-    def enter(self, address: str, elapsed_s: float) -> Refusal | None:
+    @property
+    def excess(self) -> int:
+        """How many there are too many: who is exempt has come, or less are allowed by now."""
+        return max(self.count - self._rules().connections_max, 0)
+
+    def enter(self, address: str, elapsed_s: float, *, exempt: bool = False) -> Refusal | None:
         """Let a connection in; or the reason why it may not, or not yet."""
         rules = self._rules()
         limit = rules.per_address_overrides.get(address, rules.per_address_max)
         if self._by_address[address] >= limit:
             why = f"max.connections.per.ip={limit} is reached for {address}"
             return Refusal(why, for_good=True)
-        if self.count >= rules.connections_max:
+        if not exempt and self.count >= rules.connections_max:
             why = f"max.connections={rules.connections_max} is reached"
             return Refusal(why, for_good=False)
         if int(elapsed_s) != self._second:
             self._second, self._in_second = int(elapsed_s), 0
-        if self._in_second >= rules.per_second_max:
+        if not exempt and self._in_second >= rules.per_second_max:
             why = f"max.connection.creation.rate={rules.per_second_max} is reached"
             return Refusal(why, for_good=False)
-        if self._above is not None and (refused := self._above.enter(address, elapsed_s)):
-            return refused
-        self._in_second += 1
+        if self._above is not None:
+            refused = self._above.enter(address, elapsed_s, exempt=self._exempt)
+            if refused is not None:
+                return refused
+        self._in_second += not exempt
         self._by_address[address] += 1
         return None
 

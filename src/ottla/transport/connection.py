@@ -18,7 +18,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from inspect import CORO_CREATED, getcoroutinestate
-from mmap import mmap
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
 
@@ -37,7 +36,7 @@ from ottla.protocol.frames import FRAME_BYTES_MAX
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.transport.budget import Memory
-from ottla.transport.holding import Holding
+from ottla.transport.holding import Holding, mapped
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +66,7 @@ class Fault(StrEnum):
 
     VIOLATION = "violation"  # the client's bytes are no request
     OVERDUE = "overdue"  # the client is idle or too slow
+    CROWDED = "crowded"  # there are too many, and others were heard of later
     FAILURE = "failure"  # our mistake
 
 
@@ -101,7 +101,6 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatch",
         "_entry",
         "_full",
-        "_heard_s",
         "_opened",
         "_paused",
         "_paused_s",
@@ -112,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         "_waiting",
         "address",
         "clock",
+        "heard_s",
         "holding",
         "listener",
         "rules",
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
             rules.versions,
             frame_bytes_max=rules.frame_bytes_max,
             objects_at_once=objects_at_once,
-            huge_memory=_mapped,
+            huge_memory=mapped,
         )
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Request] = deque()
@@ -154,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused_s = 0.0
         self._entry = Entry.IN
         self._unsent = 0  # bytes that were written and not taken, when somebody last looked
-        self._heard_s = self._unsent_s = clock.elapsed_s()
+        self.heard_s = self._unsent_s = clock.elapsed_s()  # the client; an answer that moved
         self.holding = Holding(memory or Memory(), self)
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
     def let_in(self) -> None:
         """Be served from now on, after having waited."""
         self._busy = False
-        self._heard_s = self.clock.elapsed_s()
+        self.heard_s = self.clock.elapsed_s()
         self._serve()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         conversation = self._conversation
         framer, pace = conversation.framer, self.holding.frame_pace
         large = framer.is_large
-        now = self._heard_s = self.clock.elapsed_s()
+        now = self.heard_s = self.clock.elapsed_s()
         try:
             requests = conversation.requests(framer.filled(nbytes))
         except ProtocolViolation as violation:
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The client took it."""
         self._full = False
-        self._heard_s = self.clock.elapsed_s()
+        self.heard_s = self.clock.elapsed_s()
         self.holding.note_taken()
         self._serve()
 
@@ -290,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         if told is not None:
             told(answer)
         self._busy, self._task, self._coming = False, None, None
-        self._heard_s = self.clock.elapsed_s()
+        self.heard_s = self.clock.elapsed_s()
         if self._transport is not None:
             self._send(request, answer)
             self._serve()
@@ -313,15 +313,15 @@ class Connection(asyncio.BufferedProtocol):
         elif held != self._paused:
             self._paused = held
             if held:
-                self._paused_s = self._heard_s
+                self._paused_s = self.heard_s
                 transport.pause_reading()
             else:
-                self.holding.frame_pace.skip(self._heard_s - self._paused_s)
+                self.holding.frame_pace.skip(self.heard_s - self._paused_s)
                 transport.resume_reading()
 
     def go_on(self) -> None:
         """There may be memory for the frame that is coming."""
-        self._heard_s = self.clock.elapsed_s()
+        self.heard_s = self.clock.elapsed_s()
         self.holding.note_frame(self._conversation.framer)
         self._read_on()
 
@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
         now = self.clock.elapsed_s()
         before, unsent = self._unsent, self._look_at_unsent(now)
         if unsent < before:
-            self._heard_s = now  # who takes an answer slowly is not idle
+            self.heard_s = now  # who takes an answer slowly is not idle
         holding, pace = self.holding, self.holding.frame_pace
         arrived = self._conversation.framer.arrived
         if reason := holding.stuck(None if self._paused else arrived, unsent, now):
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._paused and pace.is_late(arrived, now):
             return f"a frame was not whole after {pace.allowed_s(arrived):.0f} s"
         idle_s = self.rules.idle_ms_max / 1000
-        if not (self._busy or holding.short) and idle_s >= 0 and now - self._heard_s > idle_s:
+        if not (self._busy or holding.short) and idle_s >= 0 and now - self.heard_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None
 
@@ -376,6 +376,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether an answer has not moved for so long; to be asked now and then."""
         now = self.clock.elapsed_s()
         return self._look_at_unsent(now) > 0 and not self._busy and now - self._unsent_s > seconds
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it will be gone in a moment."""
+        return self._transport is None or self._transport.is_closing()
 
     @property
     def idle(self) -> bool:
@@ -392,8 +397,3 @@ class Connection(asyncio.BufferedProtocol):
         self.holding.let_go()
         if self._transport is not None:
             self._transport.abort()
-
-
-def _mapped(size: int) -> memoryview:
-    """Memory that is real as far as it is used, and the system's again when nobody refers to it."""
-    return memoryview(mmap(-1, size))

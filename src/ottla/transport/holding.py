@@ -7,6 +7,7 @@ its owner is called when there is. An answer is held in the memory that its clie
 what it took before.
 """
 
+from mmap import mmap
 from typing import Final
 
 from ottla.protocol.frames import Framer
@@ -137,3 +138,8 @@ class Holding:
         ):
             return f"a frame does not get on after {arrived} bytes while others wait"
         return None
+
+
+def mapped(size: int) -> memoryview:
+    """Memory that is real as far as it is used, and the system's again when nobody refers to it."""
+    return memoryview(mmap(-1, size))

@@ -54,7 +54,9 @@ class Listener:
         admission: Admission,
         rules: Callable[[], ConnectionRules],
         memory: Memory | None = None,
+        crowded: Callable[[], None] = lambda: None,
     ) -> None:
+        """A listener that calls `crowded` when there may be too many connections."""
         self.name = name
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.waiting: dict[Connection, None] = {}  # to be let in, in the same order
@@ -68,6 +70,7 @@ class Listener:
         self._admission = admission
         self._rules = rules
         self._memory = memory or Memory()
+        self._crowded = crowded
         self._server: Server | None = None
         self._complaints = Complaints()
 
@@ -118,6 +121,7 @@ class Listener:
         if refusal is None:
             self.accepted += 1
             self.connections[connection] = None
+            self._crowded()
         return refusal
 
     def let_in(self) -> None:
@@ -132,7 +136,8 @@ class Listener:
 
     def _complained(self, connection: Connection, fault: Fault, reason: str) -> None:
         self.sent_away[fault] += 1
-        level = logging.INFO if fault is Fault.OVERDUE else logging.WARNING
+        mild = fault in (Fault.OVERDUE, Fault.CROWDED)
+        level = logging.INFO if mild else logging.WARNING
         self._log(level, "connection closed", connection, fault, reason)
 
     def _log(self, level: int, event: str, connection: Connection, kind: str, why: str) -> None:
@@ -155,6 +160,7 @@ class Listener:
         while True:
             await self._clock.sleep(SWEEP_SECONDS)
             self.sweep()
+            self._crowded()
             self.let_in()  # a connection of another listener may have left, or a second is over
 
     def sweep(self) -> None:
@@ -165,6 +171,11 @@ class Listener:
         for connection, reason in overdue:
             self._complained(connection, Fault.OVERDUE, reason)
             connection.abort()
+
+    def send_away(self, connection: Connection, reason: str) -> None:
+        """Close a connection for others."""
+        self._complained(connection, Fault.CROWDED, reason)
+        connection.abort()
 
     async def close(self, grace_s: float = 5.0) -> None:
         """Accept no more, let what is being served end, then close all connections."""
