@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
 
+import pyarrow
 import pytest
 
 from ottla.client.consumer import Consumer
@@ -14,6 +15,8 @@ from ottla.client.record import Record
 from ottla.client.serializers import INT, JSON, STRING, DeserializationFailed, Json
 from ottla.errors import ErrorCode, RequestError
 from ottla.records import TimestampType
+
+pa: Any = pyarrow
 
 FAST: dict[str, object] = {
     "retry.backoff.ms": 10,
@@ -165,6 +168,43 @@ async def columns_are_the_records(servers: str, topic: str) -> None:
         assert (row["key"], row["value"]) == (record.key, record.value)
         assert row["timestamp"].timestamp() * 1000 == record.timestamp_ms
         assert [(one["key"], one["value"]) for one in row["headers"]] == [*record.headers]
+
+
+async def typed_columns_are_the_values(servers: str, topic: str) -> None:
+    values = [b'{"n": %d}' % n for n in range(300)]
+    values[100] = b"bad"
+    async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
+        rows = pa.table({"value": pa.array(values, pa.binary())})
+        await producer.send_arrow(topic, rows, key=None, partition=0)
+    schema = pa.schema([("n", pa.int32())])
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        assert [record.offset for record in await take(ours, 10)] == [*range(10)]
+        before = await ours.poll_arrow(10, value_schema=schema)
+        assert before.column("n").to_pylist() == [*range(10, 100)]
+        for _ in range(2):  # until the application decides
+            with pytest.raises(DeserializationFailed, match="partition 0, offset 100"):
+                await ours.poll_arrow(10, value_schema=schema)
+        assert await ours.position((topic, 0)) == 100
+        ours.seek((topic, 0), 101)
+        found: list[int] = []
+        async for batch in ours.arrow(value_schema=schema):
+            assert batch.schema.names == ["topic", "partition", "offset", "timestamp", "key", "n"]
+            found += batch.column("n").to_pylist()
+            if len(found) == 199:
+                break
+        assert found == [*range(101, 300)]
+        assert await ours.position((topic, 0)) == 300
+    told: list[int] = []
+    settings = {**FAST, **FROM_START, "bootstrap.servers": servers}
+    async with Consumer(settings, bad_record=lambda bad: told.append(bad.offset)) as skipping:
+        skipping.assign((topic, 0))
+        found = []
+        while len(found) < 299:
+            batch = await skipping.poll_arrow(10, value_schema=schema)
+            found += batch.column("n").to_pylist()
+        assert found == [*range(100), *range(101, 300)]
+    assert told == [100]
 
 
 async def keys_and_values_are_deserialized(servers: str, topic: str) -> None:
@@ -395,6 +435,7 @@ ANYWHERE: list[Scenario] = [
     batches_are_of_one_partition_each,
     who_stops_and_goes_on_misses_nothing,
     columns_are_the_records,
+    typed_columns_are_the_values,
     keys_and_values_are_deserialized,
     a_bad_record_stops_and_can_be_skipped,
     seeks_go_where_they_say,

@@ -10,6 +10,7 @@ from ottla.client.options import sender_rules
 from ottla.client.outbox import Outbox, OutboxNews, OutboxRules
 from ottla.client.partition_queue import PartitionQueue
 from ottla.client.pending_batch import SEQUENCE_MASK, Ack, PendingBatch
+from ottla.client.row_ack import RowsAck, Run, WrittenRows
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.records import Batch, BatchBuilder, Compression
@@ -166,3 +167,23 @@ def test_the_first_batch_of_a_producer_goes_alone() -> None:
     assert queue.may_send(rules)
     queue.take_first(Identity(5, 0))
     assert queue.may_send(rules)
+
+
+def test_who_awaits_rows_has_asked_about_all_their_batches() -> None:
+    async def scenario() -> None:
+        first, second = pending([b"a", b"b"]), pending([b"c"] * 3)
+        ack = RowsAck([Run(first, 1, 1), Run(second, 0, 3)])
+        told = asyncio.create_task(_told(ack))
+        await asyncio.sleep(0)
+        assert first.awaited
+        assert second.awaited  # a flush does not tell of it again
+        second.settle(20, -1)
+        assert not ack.done
+        first.settle(10, -1)
+        assert await told == [WrittenRows("t", 0, 11, 4)]
+
+    asyncio.run(scenario())
+
+
+async def _told(ack: RowsAck) -> list[WrittenRows]:
+    return await ack

@@ -13,8 +13,10 @@ import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from ottla.client.arrow import consumed
 from ottla.client.consumption import Consumption, partition_of
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
 from ottla.client.fetching.decoding import Decoder
@@ -26,10 +28,12 @@ from ottla.client.participation import Callback, Subscription
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
 from ottla.client.tokens import TokenFunction
+from ottla.client.typed_values import Form, form_of, typed
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.records import Columns
 from ottla.settings import connection, consumer
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.resolution import client_config
@@ -86,6 +90,7 @@ class Consumer(Generic[K, V]):
             config[consumer.CHECK_CRCS],
             bad_record,
         )
+        self._form: tuple[Any, Form | None] = (None, None)  # of the last schema
         self._assignors = assignors
         self._subscription = Subscription(frozenset(topics)) if topics else None
         self._running: Consumption[K, V] | None = None
@@ -182,23 +187,28 @@ class Consumer(Generic[K, V]):
             if batch:
                 yield batch
 
-    async def poll_arrow(self, timeout_s: float = POLL_S) -> Any:
+    async def poll_arrow(self, timeout_s: float = POLL_S, *, value_schema: Any = None) -> Any:
         """Records of one partition as an Arrow record batch; None when none come in time.
 
         Its columns are topic, partition, offset, timestamp, key, value and headers; keys and values
         are bytes as they are in the topic.
+
+        With `value_schema` they are topic, partition, offset, timestamp, key and those of the
+        values: of JSON objects for a pyarrow.Schema, of Avro for an Avro schema, as text or dict.
+        Where a value has a name that is taken, its column is `value.` and the name. A field that
+        is missing in JSON is null, one that the schema does not have is left out; of a record
+        without a value all are null. A value that cannot be read is raised, or told to
+        `bad_record`, as when records are deserialized one by one.
         """
-        taken = await self._started().reading.reader.take_columns(timeout_s)
-        if taken is None:
-            return None
-        from ottla.client.arrow import consumed
+        return await self._started().reading.reader.take_columns(
+            timeout_s, self._maker(value_schema)
+        )
 
-        return consumed(*taken)
-
-    async def arrow(self) -> AsyncIterator[Any]:
-        """Arrow record batches, each of one partition, without an end."""
+    async def arrow(self, *, value_schema: Any = None) -> AsyncIterator[Any]:
+        """Arrow record batches, each of one partition, without an end; as `poll_arrow` has them."""
+        reader, make = self._started().reading.reader, self._maker(value_schema)
         while True:
-            batch = await self.poll_arrow()
+            batch = await reader.take_columns(POLL_S, make)
             if batch is not None:
                 yield batch
 
@@ -320,6 +330,18 @@ class Consumer(Generic[K, V]):
         if self._running is None:
             raise Disconnected(NEVER_STARTED)
         return self._running
+
+    def _maker(
+        self, value_schema: Any
+    ) -> Callable[[TopicPartition, Columns], tuple[Any, DeserializationFailed | None]]:
+        """What makes a record batch of columns; what it takes to read a schema is kept."""
+        if value_schema is None:
+            return lambda partition, columns: (consumed(partition, columns), None)
+        known, form = self._form
+        if form is None or known is not value_schema:
+            form = form_of(value_schema)
+            self._form = (value_schema, form)
+        return partial(typed, form, self._decoder.bad_record)
 
     def _seconds(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else timeout_s

@@ -21,6 +21,7 @@ from ottla.records import Batch, Columns, CorruptRecords, decode
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class Reader(Generic[K, V]):
@@ -131,17 +132,31 @@ class Reader(Generic[K, V]):
                 break
         return taken
 
-    async def take_columns(self, timeout_s: float) -> tuple[TopicPartition, Columns] | None:
-        """A chunk of one partition as columns; None when nothing comes in time."""
+    async def take_columns(
+        self,
+        timeout_s: float,
+        make: Callable[[TopicPartition, Columns], tuple[T | None, DeserializationFailed | None]],
+    ) -> T | None:
+        """What is made of the columns of a chunk; None when nothing comes in time.
+
+        `make` also tells which record ended it too early. What is before that is handed out first.
+        """
         while True:
             cursor = await self._next(timeout_s, as_columns=True)
             if cursor is None:
                 return None
-            columns = self._columns(cursor)
+            columns, until = self._columns(cursor)
+            made: T | None = None
+            failed: DeserializationFailed | None = None
+            if columns.rows:
+                made, failed = make(cursor.partition, columns)
+            if failed is not None and made is None:
+                raise failed
+            _hand_out(cursor, until if failed is None else failed.offset)
             self._handed.append(cursor)
             self._turn(cursor)
-            if columns.rows:
-                return cursor.partition, columns
+            if made is not None:
+                return made
 
     # How it comes about.
 
@@ -239,35 +254,43 @@ class Reader(Generic[K, V]):
         self._owes_turn = True
         self._drained()
 
-    def _columns(self, cursor: Cursor) -> Columns:
-        """The first chunk of a cursor, or what comes before its first damaged batch."""
+    def _columns(self, cursor: Cursor) -> tuple[Columns, int | None]:
+        """The first chunk of a cursor, or what comes before its first damaged batch and where."""
         batches = [*cursor.chunks[0].batches]
         try:
-            columns = self._decode(batches, cursor.position)
+            return self._decode(batches, cursor.position), None
         except CorruptRecords:
             good: list[Batch] = []
             for batch in batches:
                 try:
                     self._decode([batch], cursor.position)
                 except CorruptRecords as error:
-                    break_at, why = batch.header, str(error)
+                    header, why = batch.header, str(error)
                     if not good:
-                        offset, after = break_at.base_offset, break_at.next_offset
+                        offset, after = header.base_offset, header.next_offset
                         raise Corrupt(cursor.partition, offset, after, why) from error
-                    cursor.left = None
-                    columns = self._decode(good, cursor.position)
-                    for _ in good:
-                        cursor.chunks[0].batches.popleft()
-                    last = good[-1].header
-                    cursor.handed_out(last.next_offset, last.leader_epoch)
-                    return columns
+                    return self._decode(good, cursor.position), good[-1].header.next_offset
                 good.append(batch)
             raise
-        cursor.chunk_handed_out()
-        return columns
 
     def _decode(self, batches: Iterable[Batch], from_offset: int) -> Columns:
         return decode(batches, from_offset=from_offset, check_crc=self._decoder.checks_crc)
+
+
+def _hand_out(cursor: Cursor, until: int | None) -> None:
+    """The first chunk is handed out up to an offset, or whole."""
+    if until is None:
+        cursor.chunk_handed_out()
+        return
+    cursor.left = None
+    batches = cursor.chunks[0].batches
+    epoch = batches[0].header.leader_epoch
+    while batches and batches[0].header.base_offset < until:
+        epoch = batches[0].header.leader_epoch
+        if batches[0].header.next_offset > until:
+            break
+        batches.popleft()
+    cursor.handed_out(until, epoch)
 
 
 def _until(batch: Batch, error: RequestError | None) -> int:

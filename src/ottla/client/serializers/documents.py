@@ -111,8 +111,8 @@ def avro(
         from fastavro.validation import validate
     except ModuleNotFoundError as missing:
         raise _extra_missing("avro", missing) from missing
-    written = parse_schema(_schema(schema))
-    wanted = None if read_as is None else parse_schema(_schema(read_as))
+    written = parse_schema(schema_of(schema))
+    wanted = None if read_as is None else parse_schema(schema_of(read_as))
 
     def write(topic: str, value: AvroDatum) -> bytes:
         # The writer alone would make 1 of 1.5, and of 2**40 an int that no reader takes.
@@ -131,7 +131,8 @@ def avro(
     return Serde(write, read)
 
 
-def _schema(given: str | Mapping[str, object]) -> dict[str, object]:
+def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
+    """An Avro schema as Python has its JSON."""
     if isinstance(given, str):
         return msgspec.json.decode(given)
     return dict(given)
