@@ -22,6 +22,7 @@ from ottla.client.options import (
     transaction_rules,
 )
 from ottla.client.outbox import Outbox, OutboxNews
+from ottla.client.partition_queue import PartitionQueue
 from ottla.client.partitioners import Partitioner
 from ottla.client.pending_batch import PendingBatch
 from ottla.client.routes import Routes
@@ -60,8 +61,12 @@ class PostRoom:
             self.connections, metadata_rules(config, chance), clock, self._poke
         )
         self.routes = Routes(self.metadata, partitioner)
+        # Where records without a key go, of each topic, until the batch that is open there closes:
+        # a look here instead of a question saves a fifth of what a record costs.
+        self.usual: dict[str, PartitionQueue] = {}
 
         def closed(batch: PendingBatch) -> None:
+            self.usual.pop(batch.partition.topic, None)
             partitioner.batch_closed(*batch.partition, batch.builder.size)
 
         rules = sender_rules(config, chance)

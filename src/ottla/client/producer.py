@@ -156,10 +156,19 @@ class Producer(Generic[K, V]):
             value_data = serialize(self._value, topic, "value", value)
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
+        keyless = key_data is None and partition is None
+        if keyless and (usual := running.usual.get(topic)) is not None:
+            batch = usual.open
+            if batch is not None:
+                builder = batch.builder
+                if builder.append(timestamp_ms, None, value_data, headers):
+                    return Ack(batch, builder.count - 1)
         where = running.routes.find(topic, key_data, value_data, partition)
         if where is not None:
             ack = running.outbox.add(where, timestamp_ms, key_data, value_data, headers)
             if ack is not None:
+                if keyless and running.routes.is_steady(None):
+                    running.usual[topic] = running.outbox.queues[where]
                 return ack
         return await self._begin_with(
             running, topic, key_data, value_data, partition, headers, timestamp_ms
