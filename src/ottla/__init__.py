@@ -1,6 +1,90 @@
-"""Ottla: event streaming in Python, with the wire protocol and the files of Kafka."""
+"""Ottla: event streaming in Python, with the wire protocol and the files of Kafka.
 
-from typing import Final
+The client's names are here, and in `ottla.sync` for code without an event loop. They are imported
+when somebody first asks for one: a broker starts without its client.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin, NewPartitions, NewTopic
+    from ottla.client.consumer import Consumer
+    from ottla.client.membership.offsets import OffsetAndMetadata
+    from ottla.client.membership.owner import GroupMember, Rebalance
+    from ottla.client.pending_batch import Ack, Written
+    from ottla.client.producer import Producer
+    from ottla.client.producer_metrics import ProducerMetrics
+    from ottla.client.record import Record
+    from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
+    from ottla.client.transaction import Transaction
+    from ottla.errors import ErrorCode, RequestError
+    from ottla.ids import TopicPartition
+    from ottla.transport.channel import Disconnected, TimedOut
+
+__all__ = [
+    "Ack",
+    "Admin",
+    "Consumer",
+    "DeserializationFailed",
+    "Disconnected",
+    "ErrorCode",
+    "GroupMember",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "Producer",
+    "ProducerMetrics",
+    "Rebalance",
+    "Record",
+    "RequestError",
+    "Serde",
+    "SerializationFailed",
+    "TimedOut",
+    "TopicPartition",
+    "Transaction",
+    "Written",
+    "__version__",
+]
 
 # Here and not only in what is installed: to look that up takes longer than to start a listener.
 __version__: Final = "0.1.0.dev0"
+
+_MODULES: Final = {
+    "Ack": "ottla.client.pending_batch",
+    "Admin": "ottla.client.admin",
+    "Consumer": "ottla.client.consumer",
+    "DeserializationFailed": "ottla.client.serializers",
+    "Disconnected": "ottla.transport.channel",
+    "ErrorCode": "ottla.errors",
+    "GroupMember": "ottla.client.membership.owner",
+    "NewPartitions": "ottla.client.admin",
+    "NewTopic": "ottla.client.admin",
+    "OffsetAndMetadata": "ottla.client.membership.offsets",
+    "Producer": "ottla.client.producer",
+    "ProducerMetrics": "ottla.client.producer_metrics",
+    "Rebalance": "ottla.client.membership.owner",
+    "Record": "ottla.client.record",
+    "RequestError": "ottla.errors",
+    "Serde": "ottla.client.serializers",
+    "SerializationFailed": "ottla.client.serializers",
+    "TimedOut": "ottla.transport.channel",
+    "TopicPartition": "ottla.ids",
+    "Transaction": "ottla.client.transaction",
+    "Written": "ottla.client.pending_batch",
+}
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+
+    def __getattr__(name: str) -> object:
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(module), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -270,6 +270,7 @@ async def seeks_go_where_they_say(servers: str, topic: str) -> None:
         ours.seek_to_time(1000 + 5000)
         assert await ours.position((topic, 0)) == 1000
         ours.seek_to_end((topic, 0))
+        assert await ours.position((topic, 0)) == 1000  # the end is found before it moves
         assert await ours.poll(0.05) == []
         await write(servers, topic, 1, start=1000)
         assert numbers(await take(ours, 1)) == [1000]

@@ -185,6 +185,13 @@ class Ack:
             # It may be split before it is settled: then a part of it has the record.
             yield from batch.settled_or_split().__await__()
 
+    def known(self) -> Written | None:
+        """Where the record is; None as long as nobody knows. Any thread may ask."""
+        batch, index = self._batch.holder(self._index)
+        batch.awaited = True
+        # It may have been split since the line before the last.
+        return batch.place(index) if batch.is_settled and not batch.parts else None
+
     @property
     def done(self) -> bool:
         """Whether it is known already."""

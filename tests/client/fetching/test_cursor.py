@@ -41,13 +41,16 @@ def test_of_a_record_in_hand_the_position_is_behind_it_and_done_before_it() -> N
     cursor.add(chunk(10, 3))
     opened(cursor, 3)
     assert (cursor.position, cursor.done) == (10, 10)
-    assert cursor.left is not None
-    cursor.in_hand = next(cursor.left)
+    hand = cursor.open_hand()
+    assert (cursor.position, cursor.done) == (10, 10)
+    hand.record = next(hand.left)
     assert (cursor.position, cursor.done) == (11, 10)
-    cursor.in_hand = next(cursor.left)
+    hand.record = next(hand.left)
     assert (cursor.position, cursor.done) == (12, 11)
     cursor.came_back()
     assert (cursor.position, cursor.done, cursor.position_epoch) == (12, 12, 7)
+    assert hand.is_over
+    assert cursor.left is not None
     assert [*cursor.left]
     assert cursor.close_records()  # it was the last of its chunk
     assert (cursor.position, cursor.done, cursor.buffered_bytes) == (13, 13, 0)
@@ -73,16 +76,18 @@ def test_a_move_drops_what_was_fetched_and_is_known() -> None:
     cursor = at(0)
     cursor.add(chunk(0, 5))
     opened(cursor, 5)
-    assert cursor.left is not None
-    cursor.in_hand = next(cursor.left)
-    moves, turns = cursor.moves, cursor.turns
+    hand = cursor.open_hand()
+    hand.record = next(hand.left)
+    moves = cursor.moves
     cursor.move(70, 3)
     assert (cursor.position, cursor.done, cursor.fetched, cursor.fetched_epoch) == (70, 70, 70, 3)
     assert cursor.valid_under == UNKNOWN
     assert not cursor.has_records
     assert cursor.buffered_bytes == 0
     assert cursor.moves > moves
-    assert cursor.turns > turns
+    assert hand.is_over
+    hand.record = record(2)  # in another thread, which had not heard of it yet
+    assert (cursor.position, cursor.done) == (70, 70)
     assert cursor.is_located
     cursor.move_to_time(5)
     assert not cursor.is_located
@@ -114,8 +119,11 @@ def test_a_batch_that_was_read_in_part_stays() -> None:
 def test_a_pause_ends_the_turn_and_keeps_what_is_here() -> None:
     cursor = at(0)
     cursor.add(chunk(0, 5))
-    turns, moves = cursor.turns, cursor.moves
+    opened(cursor, 5)
+    hand, moves = cursor.open_hand(), cursor.moves
+    hand.record = next(hand.left)
     cursor.pause()
-    assert cursor.turns > turns
+    assert hand.is_over
+    assert cursor.position == 1
     assert cursor.moves == moves
     assert cursor.has_records

@@ -3,7 +3,9 @@
 Invariant: position <= fetched. What lies between them is in the chunks, in order and without a gap.
 Whoever moves a cursor drops all that was fetched from the old place, and `moves` has grown, so that
 an answer on its way to the old place is known when it comes. Of a record that the application has
-in its hands, `position` is behind it and `done` is before it.
+in its hands, `position` is behind it and `done` is before it. The application may take records out
+of a `Hand` in another thread than the cursor's: it writes nothing but which one it took last, and a
+hand that is over is looked at no more.
 """
 
 from collections import deque
@@ -22,6 +24,18 @@ EARLIEST_MS: Final = -2
 LATEST_MS: Final = -1
 
 
+class Hand:
+    """Decoded records that the application takes one by one."""
+
+    __slots__ = ("cursor", "is_over", "left", "record")
+
+    def __init__(self, cursor: "Cursor", left: Iterator[Record[Any, Any]]) -> None:
+        self.cursor: Final = cursor
+        self.left: Final = left
+        self.record: Record[Any, Any] | None = None  # was taken last
+        self.is_over = False  # no more may be taken, for the cursor went on without it
+
+
 class Cursor:
     """Where a consumer is in a partition."""
 
@@ -33,8 +47,8 @@ class Cursor:
         "failure",
         "fetched",
         "fetched_epoch",
+        "hand",
         "high_watermark",
-        "in_hand",
         "is_paused",
         "last_stable_offset",
         "left",
@@ -49,7 +63,6 @@ class Cursor:
         "seek_ms",
         "started",
         "tries",
-        "turns",
         "valid_under",
     )
 
@@ -62,14 +75,13 @@ class Cursor:
         self.fetched_epoch = UNKNOWN  # of the record before it
         self.valid_under = UNKNOWN  # the leader's epoch under which that was seen to be so
         self.moves = 0
-        self.turns = 0  # grows when what was decoded may not be handed out any more
         self.is_paused = False
         self.position_epoch = UNKNOWN  # of the record before the position
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
         self.left: Iterator[Record[Any, Any]] | None = None  # decoded and not handed out
         self.left_until = UNKNOWN  # the offset behind those
-        self.in_hand: Record[Any, Any] | None = None
+        self.hand: Hand | None = None  # out of which the application takes what is left
         self.done_before: int | None = None  # what was polled since is in the application's hands
         self.high_watermark = UNKNOWN
         self.last_stable_offset = UNKNOWN
@@ -84,15 +96,22 @@ class Cursor:
         return f"Cursor({self.partition}, {self.position}, fetched {self.fetched})"
 
     @property
+    def in_hand(self) -> Record[Any, Any] | None:
+        """The record that the application took last, if it has not come back since."""
+        return None if self.hand is None else self.hand.record
+
+    @property
     def position(self) -> int:
         """The offset of the record that is handed out next; UNKNOWN before it was found."""
-        return self._position if self.in_hand is None else self.in_hand.offset + 1
+        record = self.in_hand
+        return self._position if record is None else record.offset + 1
 
     @property
     def done(self) -> int:
         """What is before this the application has done, for it came back for more."""
-        if self.in_hand is not None:
-            return self.in_hand.offset
+        record = self.in_hand
+        if record is not None:
+            return record.offset
         return self._position if self.done_before is None else self.done_before
 
     @property
@@ -125,7 +144,6 @@ class Cursor:
         self.came_back()
         self.fetched = self._position
         self.moves += 1
-        self.turns += 1
         self.chunks.clear()
         self.buffered_bytes = 0
         self.left = None
@@ -133,7 +151,8 @@ class Cursor:
     def pause(self) -> None:
         """Hand nothing out for now; what is here stays."""
         self.is_paused = True
-        self.turns += 1
+        if self.hand is not None:
+            self.hand.is_over = True
 
     def resume(self) -> None:
         """Hand out again."""
@@ -159,6 +178,12 @@ class Cursor:
         """The next batch was decoded up to an offset: its records are handed out from now on."""
         self.left = iter(records)
         self.left_until = next_offset
+
+    def open_hand(self) -> Hand:
+        """Let the application take what was decoded, one by one."""
+        assert self.left is not None
+        self.hand = Hand(self, self.left)
+        return self.hand
 
     def close_records(self) -> bool:
         """All that was decoded is handed out; tells whether that was the end of a chunk."""
@@ -190,10 +215,13 @@ class Cursor:
     def came_back(self) -> None:
         """The application asks for more: what it had is done."""
         self.done_before = None
-        if self.in_hand is not None:
-            self._position = self.in_hand.offset + 1
-            self.position_epoch = self.in_hand.leader_epoch
-            self.in_hand = None
+        hand, self.hand = self.hand, None
+        if hand is None:
+            return
+        hand.is_over = True
+        if hand.record is not None:
+            self._position = hand.record.offset + 1
+            self.position_epoch = hand.record.leader_epoch
 
     def _end_chunk(self) -> None:
         chunk = self.chunks.popleft()

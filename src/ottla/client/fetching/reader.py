@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from ottla.client.fetching.cursor import Cursor
+from ottla.client.fetching.cursor import Cursor, Hand
 from ottla.client.fetching.decoding import Corrupt, Decoder
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed
@@ -97,18 +97,20 @@ class Reader(Generic[K, V]):
     async def records(self) -> AsyncIterator[Record[K, V]]:
         """One record after the other, without an end."""
         while True:
-            cursor = self._open_at_once() or await self._next(None)
-            assert cursor is not None
-            turns, left = cursor.turns, cursor.left
-            assert left is not None
-            self._handed.append(cursor)
-            for record in left:
-                cursor.in_hand = record
+            hand = self._hand(self._open_at_once() or await self._next(None))
+            for record in hand.left:
+                hand.record = record
                 yield record
-                if cursor.turns != turns:
+                if hand.is_over:
                     break
             else:
-                self._close(cursor)
+                self._close(hand.cursor)
+
+    async def hand(self, before: Hand | None) -> Hand:
+        """A hand to take records out of, in any thread; `before` is the one that was used up."""
+        if before is not None and not before.is_over:
+            self._close(before.cursor)
+        return self._hand(await self._next(None))
 
     async def take(
         self, records_max: int, timeout_s: float, *, one_partition: bool = False
@@ -181,6 +183,11 @@ class Reader(Generic[K, V]):
         finally:
             self.is_asked = False
             self._arrival = None
+
+    def _hand(self, cursor: Cursor | None) -> Hand:
+        assert cursor is not None  # there is no timeout that would have ended the wait
+        self._handed.append(cursor)
+        return cursor.open_hand()
 
     def _open_at_once(self) -> Cursor | None:
         """The cursor whose turn it is, if that needs no wait."""

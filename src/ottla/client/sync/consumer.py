@@ -1,0 +1,245 @@
+"""The consumer for code without an event loop.
+
+Invariant: a record counts as handed out when the application has it, and not when it has left the
+loop: `commit()`, `position()` and the end see what they would see in the asynchronous consumer. A
+callback is called in a thread of its own, so it may call the consumer.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+
+from ottla.client.consumer import POLL_S
+from ottla.client.consumer import Consumer as AsyncConsumer
+from ottla.client.fetching.cursor import Hand
+from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.client.membership.owner import GroupMember, Rebalance
+from ottla.client.record import Record
+from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
+from ottla.client.sync.front import Front, calls, iterates, waits
+from ottla.client.tokens import TokenFunction
+from ottla.clock import Clock
+from ottla.groups.assignors.assignor import Assignor
+from ottla.ids import TopicPartition
+from ottla.transport.network import Connector
+
+if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=bytes)
+    V = TypeVarWithDefault("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], None]
+
+
+class _Behind(AsyncConsumer[K, V]):
+    """The asynchronous consumer, whose records can be taken in another thread."""
+
+    async def hand(self, before: Hand | None) -> Hand:
+        return await self._started().reading.reader.hand(before)
+
+
+class Consumer(Front[_Behind[K, V]], Generic[K, V]):
+    """Reads records; `with` starts it, and ends it with its place kept.
+
+    One thread reads at a time. What is given to be called (deserializers, `bad_record`, `token`,
+    assignors) is called in the consumer's own thread, where calls to the consumer are refused.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        *topics: str,
+        key_deserializer: Serde[K] | Deserializer[K] | None = None,
+        value_deserializer: Serde[V] | Deserializer[V] | None = None,
+        bad_record: Callable[[DeserializationFailed], object] | None = None,
+        network: Connector | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        token: TokenFunction | None = None,
+        assignors: Sequence[Assignor] = (),
+        **arguments: object,
+    ) -> None:
+        """Take settings by Kafka's names, as `{"group.id": "g"}`, or as `group_id="g"`.
+
+        With topics it subscribes to them. A key or value that cannot be deserialized is raised to
+        who asks for it; with `bad_record` that is called instead and the record is skipped. `token`
+        gives the tokens of OAUTHBEARER. `assignors` of one's own are for classic groups.
+        """
+        behind: _Behind[K, V] = _Behind(
+            settings,
+            *topics,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            bad_record=bad_record,
+            network=network,
+            clock=clock,
+            chance=chance,
+            token=token,
+            assignors=assignors,
+            **arguments,
+        )
+        super().__init__(behind)
+
+    def __enter__(self) -> Self:
+        self._open(self._behind.__aenter__)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(is_done=kind is None)
+
+    def close(self, *, is_done: bool = True) -> None:
+        """Commit, give the partitions back and end; `is_done`: what was handed out counts too."""
+        self._shut(lambda: self._behind.close(is_done=is_done))
+
+    # What to read.
+
+    def subscribe(
+        self,
+        *topics: str,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        """Share topics, by name or by a pattern of whole names, with the others of the group.
+
+        Each call of a callback has a thread of its own, and records wait until it returns; it may
+        commit and seek.
+        """
+
+        def subscribed() -> None:
+            self._behind.subscribe(
+                *topics,
+                pattern=pattern,
+                on_assigned=_beside(on_assigned),
+                on_revoked=_beside(on_revoked),
+                on_lost=_beside(on_lost),
+            )
+
+        if self._opened is None:
+            subscribed()
+        else:
+            self._opened.call(subscribed)
+
+    unsubscribe = waits(AsyncConsumer[Any, Any].unsubscribe)
+    assign = calls(AsyncConsumer[Any, Any].assign)
+    partitions = waits(AsyncConsumer[Any, Any].partitions)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return self._portal.call(lambda: self._behind.assignment)
+
+    # Records.
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        portal, hand = self._portal, None
+        while True:
+            hand = portal.run(self._behind.hand(hand))
+            for record in hand.left:
+                hand.record = record
+                yield record
+                if hand.is_over:
+                    break
+
+    def poll(
+        self, timeout_s: float = POLL_S, *, max_records: int | None = None
+    ) -> list[Record[K, V]]:
+        """The records that are here, or that come in time; none is an empty list."""
+        return self._portal.run(self._behind.poll(timeout_s, max_records=max_records))
+
+    def batches(self) -> Iterator[list[Record[K, V]]]:
+        """Lists of records, each of one partition, without an end."""
+        return iterates(_Behind[K, V].batches)(self)
+
+    poll_arrow = waits(AsyncConsumer[Any, Any].poll_arrow)
+    arrow = iterates(AsyncConsumer[Any, Any].arrow)
+
+    # Where to read.
+
+    seek = calls(AsyncConsumer[Any, Any].seek)
+    seek_to_beginning = calls(AsyncConsumer[Any, Any].seek_to_beginning)
+    seek_to_end = calls(AsyncConsumer[Any, Any].seek_to_end)
+    seek_to_time = calls(AsyncConsumer[Any, Any].seek_to_time)
+    pause = calls(AsyncConsumer[Any, Any].pause)
+    resume = calls(AsyncConsumer[Any, Any].resume)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._portal.call(lambda: self._behind.paused)
+
+    position = waits(AsyncConsumer[Any, Any].position)
+    lag = calls(AsyncConsumer[Any, Any].lag)
+    beginning_offsets = waits(AsyncConsumer[Any, Any].beginning_offsets)
+    end_offsets = waits(AsyncConsumer[Any, Any].end_offsets)
+    offsets_for_times = waits(AsyncConsumer[Any, Any].offsets_for_times)
+
+    # How far the group is.
+
+    commit = waits(AsyncConsumer[Any, Any].commit)
+
+    def commit_soon(
+        self,
+        offsets: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None" = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Future[None]:
+        """Begin to keep offsets and go on; the future tells what became of it."""
+        task = self._portal.call(self._behind.commit_soon, offsets, timeout_s=timeout_s)
+        return self._portal.start(_end_of(task))
+
+    @contextmanager
+    def committing(self) -> Generator[None]:
+        """Commit what was handed out so far when the block succeeds; nothing when it does not."""
+        portal, behind = self._portal, self._behind.committing()
+        portal.run(behind.__aenter__())
+        try:
+            yield
+        except BaseException as error:
+            portal.run(behind.__aexit__(type(error), error, error.__traceback__))
+            raise
+        portal.run(behind.__aexit__(None, None, None))
+
+    committed = waits(AsyncConsumer[Any, Any].committed)
+
+    @property
+    def group_member(self) -> GroupMember:
+        """Who this consumer is to its group, for offsets inside a transaction."""
+        return self._portal.call(lambda: self._behind.group_member)
+
+
+def _beside(callback: Callback | None) -> Any:
+    """A callback for the loop that calls one that waits, in a thread of its own."""
+    if callback is None:
+        return None
+
+    async def called(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        over: Future[None] = Future()
+
+        def call() -> None:
+            try:
+                callback(partitions, why)
+            # Told to the loop, which waits for it; an interrupt comes to the main thread alone.
+            except BaseException as error:
+                over.set_exception(error)
+            else:
+                over.set_result(None)
+
+        threading.Thread(target=call, name="ottla rebalance", daemon=True).start()
+        await asyncio.wrap_future(over)
+
+    return called
+
+
+async def _end_of(task: asyncio.Task[None]) -> None:
+    await task

@@ -1,0 +1,103 @@
+"""A front: an asynchronous client in a portal, and its methods as calls that wait.
+
+Invariant: the client behind is touched in the portal's thread alone, except before it starts. The
+portal opens when the `with` is entered and closes when it is left, whatever happens in between.
+A method that is made here has the name, the parameters and the types of the one behind.
+"""
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from ottla.client.sync.portal import Portal
+from ottla.transport.channel import Disconnected
+
+A_co = TypeVar("A_co", covariant=True)
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Front(Generic[A_co]):
+    """What `Producer`, `Consumer` and `Admin` have in common."""
+
+    def __init__(self, behind: A_co) -> None:
+        self._behind = behind
+        self._opened: Portal | None = None
+
+    @property
+    def _portal(self) -> Portal:
+        if self._opened is None:
+            raise Disconnected(f"the {_noun(self)} does not run: use `with`")
+        return self._opened
+
+    def _open(self, starting: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Open the portal and start the client behind; when that fails nothing is left."""
+        assert self._opened is None, f"a {_noun(self)} is started once"
+        self._opened = portal = Portal(f"ottla {_noun(self)}")
+        try:
+            portal.run(starting())
+        except BaseException:
+            self._opened = None
+            portal.close()
+            raise
+
+    def _shut(self, ending: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """End the client behind, if it runs, and close the portal."""
+        portal, self._opened = self._opened, None
+        if portal is None:
+            return
+        try:
+            if portal.is_here:  # else it is another process that has to end it
+                portal.run(ending())
+        finally:
+            portal.close()
+
+
+def waits(
+    method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Front[T], P], R]:
+    """The method of a front that waits for a coroutine of the client behind."""
+
+    @functools.wraps(method)
+    def waiting(front: Front[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return front._portal.run(method(front._behind, *args, **kwargs))  # pyright: ignore[reportPrivateUsage] # noqa: SLF001
+
+    return waiting
+
+
+def calls(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Front[T], P], R]:
+    """The method of a front that calls one of the client behind, which does not wait."""
+
+    @functools.wraps(method)
+    def calling(front: Front[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return front._portal.call(method, front._behind, *args, **kwargs)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001
+
+    return calling
+
+
+def iterates(
+    method: Callable[Concatenate[T, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Front[T], P], Iterator[R]]:
+    """The method of a front that goes through an asynchronous iterator of the client behind."""
+
+    @functools.wraps(method)
+    def iterating(front: Front[T], *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        portal, behind = front._portal, front._behind  # pyright: ignore[reportPrivateUsage] # noqa: SLF001
+        iterator = method(behind, *args, **kwargs)
+
+        async def following() -> R:
+            return await anext(iterator)
+
+        while True:
+            try:
+                one = portal.run(following())
+            except StopAsyncIteration:
+                return
+            yield one
+
+    return iterating
+
+
+def _noun(front: Front[Any]) -> str:
+    return type(front).__name__.lower()

@@ -1,0 +1,137 @@
+"""A portal: an event loop in a thread of its own, and the way in for other threads.
+
+Invariant: what is run through a portal returns or raises in the thread that asked for it, and never
+waits for a loop that has ended: then it raises Disconnected. Who is interrupted while waiting has
+ended what was waited for. Nothing waits longer than CLOSE_S for the thread to end, and a process
+that was forked, which has no such thread, never waits for it.
+"""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, Final, ParamSpec, TypeVar
+
+from ottla.transport.channel import Disconnected, TimedOut
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CLOSE_S: Final = 5.0
+"""By then the thread has ended, or is left to end with the process."""
+
+CLOSED: Final = "the client was closed"
+FORKED: Final = "this client belongs to the process that started it: make one after the fork"
+OWN_THREAD: Final = (
+    "a call that waits cannot be made in the client's own thread, where serializers, partitioners "
+    "and the like are called: it would wait for itself"
+)
+
+
+class Portal:
+    """A loop that runs until `close`, or until nobody has the portal any more."""
+
+    def __init__(self, name: str) -> None:
+        self._lock = threading.Lock()
+        self._is_open = True
+        self._process = os.getpid()
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        # A daemon: a program that forgets to close still ends.
+        self._thread = threading.Thread(target=_live, args=(started,), name=name, daemon=True)
+        self._thread.start()
+        self.loop, self._over = started.result()
+        # Also called when the interpreter ends: no loop runs while Python takes itself apart.
+        self._end = weakref.finalize(self, _end, self.loop, self._over, self._thread, self._process)
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Wait for a coroutine that runs in the loop; TimedOut when it takes too long."""
+        future = self.start(coroutine if timeout_s is None else _bounded(coroutine, timeout_s))
+        try:
+            return future.result()
+        except CancelledError:
+            raise Disconnected(CLOSED) from None
+        except BaseException:
+            future.cancel()  # does nothing when it has ended; else somebody was interrupted
+            raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Let a coroutine run in the loop, and go on."""
+        try:
+            self._check()
+            with self._lock:
+                if not self._is_open:
+                    raise Disconnected(CLOSED)
+                return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except BaseException:
+            coroutine.close()
+            raise
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the loop, which it may need; wait for what it returns."""
+
+        async def called() -> T:
+            return function(*args, **kwargs)
+
+        return self.run(called())
+
+    def close(self) -> None:
+        """End the loop with all that runs in it; harmless when that was done before."""
+        if self._process == os.getpid():  # else the lock may be held by a thread that is not here
+            with self._lock:
+                self._is_open = False
+        self._end()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is of this process."""
+        return self._process == os.getpid()
+
+    def _check(self) -> None:
+        if not self.is_here:
+            raise Disconnected(FORKED)
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(OWN_THREAD)
+
+
+def _live(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    """The life of the thread. It knows the portal no longer than it takes to start."""
+
+    async def until_over(told: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+        over = asyncio.Event()
+        told.set_result((asyncio.get_running_loop(), over))
+        await over.wait()
+
+    # At its end the runner cancels what still runs, and so tells all who wait.
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(until_over(started))
+
+
+def _end(
+    loop: asyncio.AbstractEventLoop, over: asyncio.Event, thread: threading.Thread, process: int
+) -> None:
+    if process != os.getpid() or not thread.is_alive():
+        return
+    try:
+        loop.call_soon_threadsafe(over.set)
+    except RuntimeError:
+        return  # it was faster
+    if threading.current_thread() is not thread:
+        thread.join(CLOSE_S)
+
+
+async def _bounded(coroutine: Awaitable[T], timeout_s: float) -> T:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await coroutine
+    except TimeoutError as error:
+        raise TimedOut(f"not done after {timeout_s:g} s") from error
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop

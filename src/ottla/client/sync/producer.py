@@ -1,0 +1,275 @@
+"""The producer for code without an event loop.
+
+Invariant: a record is serialized in the thread that sends it, which hears at once when that fails;
+everything else is told by what `send` returned, or by the next `flush`. Threads may share a
+producer: each one's records keep their order.
+
+The path of a record: it is serialized here, handed over to the loop (`handover.py`), and from there
+it goes as with the asynchronous producer.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+
+from ottla.client.outbox import Headers
+from ottla.client.partitioners import Choice, Partitioner
+from ottla.client.pending_batch import Ack as AsyncAck
+from ottla.client.producer import Producer as AsyncProducer
+from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
+from ottla.client.sync.front import Front, calls, waits
+from ottla.client.sync.handover import Ack, Handover
+from ottla.client.sync.transaction import Transaction
+from ottla.client.tokens import TokenFunction
+from ottla.clock import Clock, SystemClock
+from ottla.settings import producer
+from ottla.transport.channel import Disconnected
+from ottla.transport.network import Connector
+
+if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=bytes)
+    V = TypeVarWithDefault("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+HANDOVER_BYTES_MAX: Final = 4 << 20
+"""Enough for what a thread sends before the loop gets its turn, which takes 5 ms."""
+
+
+class _Behind(AsyncProducer[bytes, bytes]):
+    """The asynchronous producer, of bytes."""
+
+    @property
+    def block_s(self) -> float:
+        return self._block_s
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._config[producer.BUFFER_MEMORY]
+
+    def take_at_once(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> AsyncAck | None:
+        running = self._started()
+        if running.transactions is not None:
+            running.transactions.check()
+        where = running.routes.find(topic, key, value, partition)
+        if where is None:
+            return None
+        return running.outbox.add(where, timestamp_ms, key, value, headers)
+
+    async def take(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> AsyncAck:
+        running = self._started()
+        return await self._begin_with(running, topic, key, value, partition, headers, timestamp_ms)
+
+
+class Producer(Front[_Behind], Generic[K, V]):
+    """Writes records; `with` starts it, and ends it when all of them are settled.
+
+    Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        *,
+        key_serializer: Serde[K] | Serializer[K] | None = None,
+        value_serializer: Serde[V] | Serializer[V] | None = None,
+        partitioner: Partitioner | Choice | None = None,
+        network: Connector | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        token: TokenFunction | None = None,
+        **arguments: object,
+    ) -> None:
+        """Take settings by Kafka's names, as `{"linger.ms": 5}`, or as `linger_ms=5`.
+
+        The partitioner and `token`, which gives the tokens of OAUTHBEARER, are called in the
+        producer's own thread.
+        """
+        self._key = None if key_serializer is None else serializer_of(key_serializer)
+        self._value = None if value_serializer is None else serializer_of(value_serializer)
+        clock = clock or SystemClock()
+        self._clock = clock
+        self._now_ms = clock.now_ms
+        behind = _Behind(
+            settings,
+            key_serializer=None,
+            value_serializer=None,
+            partitioner=partitioner,
+            network=network,
+            clock=clock,
+            chance=chance,
+            token=token,
+            **arguments,
+        )
+        super().__init__(behind)
+        self._handover: Handover | None = None
+
+    def __enter__(self) -> Self:
+        self._open(self._behind.__aenter__)
+        behind = self._behind
+        bytes_max = min(HANDOVER_BYTES_MAX, behind.memory_bytes)
+        self._handover = Handover(self._portal, behind, self._clock, bytes_max, behind.block_s)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        handover = self._handover
+
+        async def ended() -> None:
+            # What was sent in transactions ended with them.
+            if handover is None:
+                return
+            try:
+                if kind is None:
+                    await handover.passed()
+                await handover.close()
+            finally:
+                await self._behind.__aexit__(kind, error, None)
+            if kind is None:
+                handover.raise_unheard()
+
+        self._end(ended)
+
+    def close(self) -> None:
+        """End at once: what is not settled fails."""
+        handover = self._handover
+
+        async def ended() -> None:
+            try:
+                if handover is not None:
+                    await handover.close()
+            finally:
+                await self._behind.close()
+
+        self._end(ended)
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Ack:
+        """Hand a record over to be sent, waiting for room; what is returned tells its fate.
+
+        Only what is wrong with the value or the key itself is raised here. That the topic cannot
+        be written to, or the record is too large, is told by `result()` of what is returned, or by
+        the next `flush()` when nobody asked.
+        """
+        handover = self._handover
+        if handover is None:
+            raise self._not_running()
+        key_data: Any = key
+        value_data: Any = value
+        if self._key is not None:
+            key_data = serialize(self._key, topic, "key", key)
+        if self._value is not None:
+            value_data = serialize(self._value, topic, "value", value)
+        if type(key_data) is not bytes and key_data is not None:
+            key_data = _copied(key_data, "key")
+        if type(value_data) is not bytes and value_data is not None:
+            value_data = _copied(value_data, "value")
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        return handover.give(
+            (topic, key_data, value_data, partition, headers and (*headers,), timestamp_ms)
+        )
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[V | None],
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+    ) -> list[Ack]:
+        """Put many records of one topic into the outbox, all with one key; faster than one by one.
+
+        When a value cannot be serialized nothing is sent. Unlike `send` it waits until the producer
+        has them, and so raises what is wrong with the topic.
+        """
+        handover = self._handover
+        if handover is None:
+            raise self._not_running()
+        key_data: Any = key
+        data: list[Any] = [*values]
+        if self._key is not None:
+            key_data = serialize(self._key, topic, "key", key)
+        if (serializer := self._value) is not None:
+            data = [serialize(serializer, topic, "value", value) for value in data]
+
+        async def sent() -> list[AsyncAck]:
+            await handover.passed()
+            return await self._behind.send_many(topic, data, key=key_data, partition=partition)
+
+        return [Ack(handover, ack) for ack in self._portal.run(sent())]
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until all records sent so far are settled.
+
+        Raises the first failure about which nobody asked; TimedOut when it takes too long.
+        """
+        handover = self._handover
+        if handover is None:
+            raise self._not_running()
+
+        async def flushed() -> None:
+            await handover.passed()
+            await self._behind.flush()
+            handover.raise_unheard()
+
+        self._portal.run(flushed(), timeout_s)
+
+    def transaction(self) -> Transaction:
+        """A transaction for `with`: what is sent in it counts together, or not at all.
+
+        It needs the setting transactional.id, and a producer has one at a time: threads that share
+        a producer send into the same one.
+        """
+        handover = self._handover
+        if handover is None:
+            raise self._not_running()
+        return Transaction(self._portal, handover, self._portal.call(self._behind.transaction))
+
+    partitions = waits(AsyncProducer[Any, Any].partitions)
+    metrics = calls(AsyncProducer[Any, Any].metrics)
+
+    def _end(self, ending: Callable[[], Any]) -> None:
+        handover, self._handover = self._handover, None
+        if handover is not None and handover.portal.is_here:
+            handover.shut()
+        self._shut(ending)
+
+    def _not_running(self) -> Disconnected:
+        return Disconnected("the producer does not run: use `with`")
+
+
+def _copied(data: Any, part: str) -> bytes:
+    """The bytes of what is like bytes, which its owner may change while they are on their way."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)  # pyright: ignore[reportUnknownArgumentType]
+    kind = type(data).__name__
+    raise TypeError(f"a {part} is bytes and not {kind}: give the producer a {part}_serializer")

@@ -1,0 +1,68 @@
+"""A transaction, for code without an event loop.
+
+Invariant: it ends when all that was sent before has come to the producer. A record that failed on
+its way there, and about which nobody asked, aborts it, as if `send` had raised.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.client.membership.owner import GroupMember
+from ottla.client.sync.handover import Handover
+from ottla.client.sync.portal import Portal
+from ottla.client.transaction import Transaction as AsyncTransaction
+from ottla.ids import TopicPartition
+
+
+class Transaction:
+    """Made by `producer.transaction()`; `with` begins and ends it."""
+
+    def __init__(self, portal: Portal, handover: Handover, behind: AsyncTransaction) -> None:
+        self._portal = portal
+        self._handover = handover
+        self._behind = behind
+
+    def __enter__(self) -> Self:
+        async def begun() -> None:
+            # What was sent before does not belong to it.
+            await self._handover.passed()
+            await self._behind.__aenter__()
+
+        self._portal.run(begun())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        async def ended() -> None:
+            await self._handover.passed()
+            try:
+                if error is None:
+                    self._handover.raise_unheard()
+            except Exception as failure:
+                await self._behind.__aexit__(type(failure), failure, None)
+                raise
+            await self._behind.__aexit__(kind, error, None)
+
+        self._portal.run(ended())
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: GroupMember | str,
+    ) -> None:
+        """Commit how far a group has read, with the transaction: the offsets of the next records.
+
+        With a member of the group it counts only if the group still knows that member.
+        """
+        self._portal.run(self._behind.send_offsets(offsets, group))
+
+    def abort(self) -> None:
+        """End it so that nothing of it counts; leaving the context does nothing more then."""
+
+        async def aborted() -> None:
+            await self._handover.passed()
+            await self._behind.abort()
+
+        self._portal.run(aborted())

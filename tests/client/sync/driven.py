@@ -1,0 +1,92 @@
+"""A sync consumer that looks like the asynchronous one: the scenarios of that one judge it.
+
+Each call is made in a thread, as an application makes it; so the loop of the test, in which the
+broker lives, goes on.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from ottla.client.sync.consumer import Consumer
+
+
+class DrivenConsumer:
+    """What a scenario is given in place of `ottla.client.consumer.Consumer`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._ours: Consumer[Any, Any] = Consumer(*args, **kwargs)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._ours.__enter__)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await asyncio.to_thread(self._ours.__exit__, kind)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for one in _stepped(iter(self._ours)):
+            yield one
+
+    async def batches(self) -> AsyncIterator[Any]:
+        async for one in _stepped(self._ours.batches()):
+            yield one
+
+    async def arrow(self) -> AsyncIterator[Any]:
+        async for one in _stepped(self._ours.arrow()):
+            yield one
+
+    def subscribe(self, *topics: str, **arguments: Any) -> None:
+        """With callbacks that wait, where a scenario gives one that is awaited."""
+        loop = asyncio.get_running_loop()
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            callback = arguments.get(name)
+            if inspect.iscoroutinefunction(callback):
+                arguments[name] = _waited(callback, loop)
+        self._ours.subscribe(*topics, **arguments)
+
+    async def commit_soon(self, *args: Any, **kwargs: Any) -> None:
+        begun: Future[None] = await asyncio.to_thread(self._ours.commit_soon, *args, **kwargs)
+        await asyncio.wrap_future(begun)
+
+    @asynccontextmanager
+    async def committing(self) -> AsyncGenerator[None]:
+        block = self._ours.committing()
+        await asyncio.to_thread(block.__enter__)
+        try:
+            yield
+        except BaseException as error:
+            await asyncio.to_thread(block.__exit__, type(error), error, error.__traceback__)
+            raise
+        await asyncio.to_thread(block.__exit__, None, None, None)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._ours, name)
+        if not callable(found) or name in AT_ONCE:
+            return found
+
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            return await asyncio.to_thread(found, *args, **kwargs)
+
+        return called
+
+
+AT_ONCE = {
+    *("assign", "seek", "seek_to_beginning", "seek_to_end", "seek_to_time"),
+    *("pause", "resume", "lag"),
+}
+
+
+async def _stepped(iterator: Iterator[Any]) -> AsyncIterator[Any]:
+    while True:
+        yield await asyncio.to_thread(next, iterator)
+
+
+def _waited(callback: Callable[..., Any], loop: asyncio.AbstractEventLoop) -> Callable[..., None]:
+    def waiting(*args: Any) -> None:
+        asyncio.run_coroutine_threadsafe(callback(*args), loop).result()
+
+    return waiting

@@ -1,0 +1,214 @@
+"""The sync consumer: what holds for the asynchronous one, and what threads bring with them."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from client import consuming, sharing
+from client.consuming import ANYWHERE, FAST, FROM_START, Scenario, new_topic, run
+from client.sharing import SOON, TOGETHER
+from client.sync.driven import DrivenConsumer
+from ottla.client.membership.owner import Rebalance
+from ottla.client.record import Record
+from ottla.client.sync.consumer import Consumer
+from ottla.client.sync.producer import Producer
+from ottla.errors import RequestError
+from ottla.ids import TopicPartition
+from ottla.testing import Cluster, ClusterThread
+from ottla.transport.channel import Disconnected
+
+# A task is cancelled there; for a thread that is an interrupt, see test_portal.py.
+SYNC = [one for one in (*ANYWHERE, *TOGETHER) if "gives_up" not in one.__name__]
+
+
+@pytest.mark.parametrize("scenario", SYNC, ids=lambda scenario: scenario.__name__)
+def test_what_holds_for_the_asynchronous_one_holds_here(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "Consumer", DrivenConsumer)
+    monkeypatch.setattr(sharing, "Consumer", DrivenConsumer)
+
+    async def with_a_broker() -> None:
+        with ThreadPoolExecutor(32) as threads:
+            asyncio.get_running_loop().set_default_executor(threads)
+            async with Cluster(settings={"num.partitions": 3}) as cluster:
+                await scenario(cluster.bootstrap_servers, new_topic("t"))
+
+    run(with_a_broker())
+    assert not [one for one in threading.enumerate() if one.name.startswith("ottla")]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with ClusterThread() as cluster:
+        yield cluster.bootstrap_servers
+
+
+def written(servers: str, count: int, batch_size: int = 16_384) -> str:
+    topic = new_topic("sync")
+    settings = {**FAST, "bootstrap.servers": servers, "batch.size": batch_size}
+    with Producer(settings) as producer:
+        producer.send_many(topic, [b"%d" % n for n in range(count)])
+    return topic
+
+
+def member(servers: str, topic: str, *, commits: bool = True) -> Consumer[bytes, bytes]:
+    settings = {**FAST, **FROM_START, **SOON, "bootstrap.servers": servers, "group.id": topic}
+    return Consumer(settings, topic, enable_auto_commit=commits)
+
+
+def committed(servers: str, topic: str) -> int | None:
+    with Consumer(FAST, bootstrap_servers=servers, group_id=topic) as other:
+        kept = other.committed((topic, 0))[key(topic)]
+    return None if kept is None else kept.offset
+
+
+def key(topic: str) -> TopicPartition:
+    return TopicPartition(topic, 0)  # pyright: ignore[reportArgumentType]
+
+
+def test_who_breaks_off_commits_what_was_in_hand_and_no_more(servers: str) -> None:
+    topic = written(servers, 1000)
+    with member(servers, topic) as ours:
+        for record in ours:
+            if record.offset == 41:
+                assert ours.position((topic, 0)) == 42
+                break
+        assert ours.position((topic, 0)) == 42
+    assert committed(servers, topic) == 42
+
+
+def test_a_commit_in_the_middle_keeps_what_was_handed_out(servers: str) -> None:
+    topic = written(servers, 1000)
+    with member(servers, topic, commits=False) as ours:
+        for record in ours:
+            if record.offset == 10:
+                ours.commit()
+            if record.offset == 20:
+                break
+    assert committed(servers, topic) == 11
+
+
+def test_what_was_in_hand_when_the_block_failed_is_not_done(servers: str) -> None:
+    topic = written(servers, 1000)
+
+    def fail_at_57() -> None:
+        with member(servers, topic) as ours:
+            for record in ours:
+                if record.offset == 57:
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at_57()
+    assert committed(servers, topic) == 57
+
+
+def test_ways_to_read_take_turns_in_one_loop(servers: str) -> None:
+    topic = written(servers, 3000, batch_size=1000)
+    with member(servers, topic) as ours:
+        found: list[int] = []
+        for record in ours:
+            found.append(record.offset)
+            if len(found) % 7 == 0:
+                found += [one.offset for one in ours.poll(0.5, max_records=5)]
+            if len(found) >= 3000:
+                break
+        assert found == [*range(3000)]
+
+
+def test_callbacks_may_commit_and_seek(servers: str) -> None:
+    topic = written(servers, 100)
+    threads: list[str] = []
+    revoked: list[int] = []
+    with member(servers, topic, commits=False) as ours:
+
+        def came(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+            threads.append(threading.current_thread().name)
+            ours.seek((topic, 0), 90)
+            assert ours.position((topic, 0)) == 90
+
+        def went(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+            ours.commit()
+            revoked.append(ours.position((topic, 0)))
+
+        ours.subscribe(topic, on_assigned=came, on_revoked=went)
+        assert next(iter(ours)).offset == 90
+        ours.unsubscribe()
+    assert threads == ["ottla rebalance"]
+    assert revoked == [91]
+    assert committed(servers, topic) == 91
+
+
+def test_a_callback_that_fails_is_heard_with_its_cause(servers: str) -> None:
+    topic = written(servers, 1)
+    with member(servers, topic) as ours:
+
+        def fails(came: frozenset[TopicPartition], why: Rebalance) -> None:
+            raise ZeroDivisionError
+
+        ours.subscribe(topic, on_assigned=fails)
+        with pytest.raises(RequestError, match="ZeroDivisionError") as caught:
+            ours.poll(20)
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_seek_of_another_thread_is_heard_in_the_middle_of_a_loop(servers: str) -> None:
+    topic = written(servers, 2000)
+    with Consumer({**FAST, **FROM_START}, bootstrap_servers=servers) as ours:
+        ours.assign((topic, 0))
+        found: list[int] = []
+        for record in ours:
+            found.append(record.offset)
+            if len(found) == 5:
+                other = threading.Thread(target=ours.seek, args=((topic, 0), 1990))
+                other.start()
+                other.join()
+            if record.offset == 1999:
+                break
+        assert found == [0, 1, 2, 3, 4, *range(1990, 2000)]
+        assert ours.position((topic, 0)) == 2000
+
+
+def test_closing_wakes_who_waits_for_records(servers: str) -> None:
+    topic = new_topic("empty")
+    ours = Consumer(FAST, bootstrap_servers=servers)
+    heard: list[BaseException] = []
+    with ours:
+        ours.assign((topic, 0))
+
+        def read() -> None:
+            try:
+                next(iter(ours))
+            except Disconnected as error:
+                heard.append(error)
+
+        reading = threading.Thread(target=read)
+        reading.start()
+    reading.join(10)
+    assert not reading.is_alive()
+    assert len(heard) == 1
+    with pytest.raises(Disconnected, match="use `with`"):
+        ours.poll()
+
+
+def test_a_deserializer_cannot_wait_for_its_own_consumer(servers: str) -> None:
+    topic = written(servers, 1)
+    told: list[str] = []
+
+    def nosy(topic: str, data: bytes) -> bytes:
+        try:
+            ours.position((topic, 0))
+        except RuntimeError as error:
+            told.append(str(error))
+        return data
+
+    with Consumer(
+        {**FAST, **FROM_START}, bootstrap_servers=servers, value_deserializer=nosy
+    ) as ours:
+        ours.assign((topic, 0))
+        [record] = ours.poll(20)
+        assert isinstance(record, Record)
+    assert "own thread" in told[0]

@@ -1,0 +1,267 @@
+"""The sync producer: threads that share it, errors nobody asks about, ends that do not hang."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from client.consuming import FAST, FROM_START
+from ottla.client.serializers import LONG, STRING, SerializationFailed
+from ottla.client.sync.consumer import Consumer
+from ottla.client.sync.handover import Ack
+from ottla.client.sync.producer import Producer
+from ottla.errors import ErrorCode, RequestError
+from ottla.testing import ClusterThread
+from ottla.transport.channel import Disconnected, TimedOut
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterThread]:
+    with ClusterThread() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"sent-{next(_numbers)}"
+
+
+def producer(cluster: ClusterThread, **arguments: str | int) -> Producer:
+    named = {name.replace("_", "."): value for name, value in arguments.items()}
+    return Producer({**FAST, "bootstrap.servers": cluster.bootstrap_servers, **named})
+
+
+def read(cluster: ClusterThread, topic: str, number: int) -> list[bytes | None]:
+    """The values of a topic with one partition, which are that many and no more."""
+    with Consumer({**FAST, **FROM_START}, bootstrap_servers=cluster.bootstrap_servers) as ours:
+        ours.assign((topic, 0))
+        assert ours.end_offsets((topic, 0))[ours.partitions(topic)[0]] == number
+        values: list[bytes | None] = []
+        while len(values) < number:
+            values += [record.value for record in ours.poll(20)]
+    return values
+
+
+def test_a_record_arrives_and_its_place_is_told(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster) as ours:
+        ack = ours.send(topic, b"v", key=b"k", headers=[("h", b"1")], timestamp_ms=5)
+        written = ack.result(20)
+        assert (written.topic, written.partition, written.offset) == (topic, 0, 0)
+        assert ack.done()
+        assert ack.result() == written
+        assert ours.send(topic).result().offset == 1
+        assert ours.partitions(topic) == [0]
+        assert ours.metrics().record_send_total == 2
+    with Consumer({**FAST, **FROM_START}, bootstrap_servers=cluster.bootstrap_servers) as reader:
+        reader.assign((topic, 0))
+        record = next(iter(reader))
+    assert (record.key, record.value, record.timestamp_ms) == (b"k", b"v", 5)
+    assert record.headers == (("h", b"1"),)
+
+
+def test_leaving_the_block_waits_for_all_in_their_order(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster, linger_ms=1000) as ours:
+        for number in range(5000):
+            ours.send(topic, b"%d" % number)
+    assert read(cluster, topic, 5000) == [b"%d" % number for number in range(5000)]
+
+
+def test_many_come_after_those_that_were_sent_before(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster) as ours:
+        for number in range(1000):
+            ours.send(topic, b"%d" % number)
+        acks = ours.send_many(topic, [b"%d" % number for number in range(1000, 2000)])
+        ours.send(topic, b"2000")
+        ours.flush(20)
+        assert [ack.result().offset for ack in acks] == [*range(1000, 2000)]
+    assert read(cluster, topic, 2001) == [b"%d" % number for number in range(2001)]
+
+
+def test_threads_share_it_and_each_keeps_its_order(cluster: ClusterThread, topic: str) -> None:
+    acks: dict[int, list[Ack]] = {}
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with producer(cluster, batch_size=500) as ours:
+
+            def send(thread: int) -> None:
+                acks[thread] = [ours.send(topic, b"%d %d" % (thread, n)) for n in range(500)]
+                assert acks[thread][-1].result(30).offset >= 499
+
+            threads = [threading.Thread(target=send, args=(one,)) for one in range(6)]
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join()
+    finally:
+        sys.setswitchinterval(before)
+    values = read(cluster, topic, 3000)
+    for thread in range(6):
+        mine = [value for value in values if value and value.startswith(b"%d " % thread)]
+        assert mine == [b"%d %d" % (thread, number) for number in range(500)]
+        for number, ack in enumerate(acks[thread]):
+            assert values[ack.result().offset] == b"%d %d" % (thread, number)
+
+
+def test_what_cannot_be_serialized_is_raised_at_once(cluster: ClusterThread, topic: str) -> None:
+    def here(topic: str, value: str) -> bytes:
+        assert threading.current_thread() is threading.main_thread()
+        return STRING.serialize(topic, value) or b""
+
+    servers = cluster.bootstrap_servers
+    typed = Producer(bootstrap_servers=servers, key_serializer=here, value_serializer=LONG)
+    with typed as ours:
+        with pytest.raises(SerializationFailed, match="the value"):
+            ours.send(topic, "five")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(SerializationFailed):
+            ours.send_many(topic, [1, "five"])  # pyright: ignore[reportArgumentType]
+        assert ours.send(topic, 5, key="k").result(20).offset == 0
+    with producer(cluster) as plain, pytest.raises(TypeError, match="value_serializer"):
+        plain.send(topic, "text")  # pyright: ignore[reportArgumentType]
+
+
+def test_bytes_may_change_once_they_are_sent(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster) as ours:
+        changing = bytearray(b"before")
+        headers = [("h", b"1")]
+        ack = ours.send(topic, changing, headers=headers)  # pyright: ignore[reportArgumentType]
+        changing[:] = b"after!"
+        headers.clear()
+        ack.result(20)
+    assert read(cluster, topic, 1) == [b"before"]
+
+
+def test_what_is_refused_is_told_by_its_ack(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster, max_request_size=1000) as ours:
+        ack = ours.send(topic, bytes(1000))
+        with pytest.raises(RequestError, match=r"max\.request\.size=1000"):
+            ack.result(20)
+        with pytest.raises(RequestError, match=r"max\.request\.size=1000") as refused:
+            ack.result(20)
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert ack.done()
+        ours.flush(20)  # somebody asked already
+        assert ours.send(topic, b"small").result(20).offset == 0
+
+
+def test_a_failure_about_which_nobody_asked_is_told(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster, max_request_size=1000) as ours:
+        ours.send(topic, bytes(1000))
+        with pytest.raises(RequestError, match=r"max\.request\.size"):
+            ours.flush(20)
+        ours.flush(20)
+
+    def leave() -> None:
+        with producer(cluster, max_request_size=1000) as ours:
+            ours.send(topic, bytes(1000))
+
+    with pytest.raises(RequestError, match=r"max\.request\.size"):
+        leave()
+
+
+def test_sending_waits_for_room_and_not_forever(cluster: ClusterThread, topic: str) -> None:
+    small = producer(
+        cluster, batch_size=1000, buffer_memory=5000, max_block_ms=300, linger_ms=10_000
+    )
+    small.__enter__()
+    for number in range(100):  # far more than the buffer holds
+        small.send(topic, bytes(400), key=b"%d" % number)
+    small.flush(20)
+
+    def send_more() -> None:
+        for _ in range(100):
+            small.send(topic, bytes(400))
+
+    with cluster.brokers[0].pause(), pytest.raises(TimedOut, match=r"buffer\.memory"):
+        send_more()
+    small.close()
+
+
+def test_without_a_broker_the_end_comes_in_time() -> None:
+    with ClusterThread() as cluster:
+        gone = cluster.bootstrap_servers
+    acks: list[Ack] = []
+
+    def send() -> None:
+        with Producer(FAST, bootstrap_servers=gone, max_block_ms=300) as ours:
+            acks.extend(ours.send("t", b"v") for _ in range(1000))
+            with pytest.raises(Disconnected, match="ottla dev"):
+                acks[0].result()
+
+    before_s = time.monotonic()
+    with pytest.raises(Disconnected, match="ottla dev"):
+        send()
+    assert time.monotonic() - before_s < 10
+    assert all(ack.done() for ack in acks)
+
+
+def test_a_failing_block_does_not_wait(cluster: ClusterThread, topic: str) -> None:
+    acks: list[Ack] = []
+
+    def fail() -> None:
+        with producer(cluster, linger_ms=100_000) as ours:
+            acks.extend(ours.send(topic, b"v") for _ in range(3))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    for ack in acks:
+        with pytest.raises(Disconnected, match="closed"):
+            ack.result()
+
+
+def test_a_closed_producer_says_so(cluster: ClusterThread, topic: str) -> None:
+    ours = producer(cluster)
+    with pytest.raises(Disconnected, match="use `with`"):
+        ours.send(topic)
+    with ours:
+        ours.send(topic)
+    ours.close()
+    for late in (ours.flush, ours.transaction, ours.metrics, lambda: ours.send(topic)):
+        with pytest.raises(Disconnected, match="use `with`"):
+            late()
+    with pytest.raises(Disconnected, match="use `with`"):
+        ours.send_many(topic, [])
+
+
+def test_transactions_need_their_setting(cluster: ClusterThread) -> None:
+    with producer(cluster) as ours, pytest.raises(RequestError, match=r"transactional\.id"):
+        ours.transaction()
+
+
+def test_an_interrupt_while_waiting_leaves_it_usable(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster, linger_ms=100_000) as ours:
+        ack = ours.send(topic, b"v")
+        interrupting = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            ack.result(60)
+        interrupting.join()
+        ours.flush(20)
+        assert ack.result().offset == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_leaves_the_parent_alone(cluster: ClusterThread, topic: str) -> None:
+    with producer(cluster, linger_ms=100_000) as ours:
+        ack = ours.send(topic, b"v")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                ours.flush(5)
+            except Disconnected:
+                code = 0
+            finally:
+                ours.close()
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        ours.flush(20)
+        assert ack.result().offset == 0

@@ -1,0 +1,84 @@
+"""What a type checker knows of the sync clients; `make check` judges this file, strictly.
+
+Each line that is to be refused says so: the checker complains of a comment that is not needed.
+"""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_type
+
+import ottla
+from ottla import Record, TopicPartition, Written
+from ottla.client.admin import CreatedTopic, FoundOffset, NewTopic, Outcomes, Partition
+from ottla.client.serializers import LONG, STRING
+from ottla.sync import Ack, Admin, Consumer, Producer, Transaction
+
+SETTINGS = {"bootstrap.servers": "localhost:9092"}
+
+
+def test_the_serializers_say_what_is_sent_and_read() -> None:
+    assert_type(Producer(SETTINGS), Producer[bytes, bytes])
+    assert_type(Producer(SETTINGS, key_serializer=STRING), Producer[str, bytes])
+    assert_type(Consumer(SETTINGS), Consumer[bytes, bytes])
+    both = Consumer(SETTINGS, key_deserializer=STRING, value_deserializer=LONG)
+    assert_type(both, Consumer[str, int])
+
+
+def what_can_be_sent(plain: Producer, typed: Producer[str, int]) -> None:
+    """Never run: it is there to be read by the type checker."""
+    assert_type(plain.send("t", b"v", key=b"k"), Ack)
+    assert_type(plain.send("t").result(5), Written)
+    plain.send("t", "text")  # pyright: ignore[reportArgumentType]
+    typed.send("t", 5, key="k")
+    typed.send("t", 5, key=b"k")  # pyright: ignore[reportArgumentType]
+    assert_type(typed.send_many("t", [1, None]), list[Ack])
+    assert_type(typed.partitions("t"), list[int])
+    typed.partitions(5)  # pyright: ignore[reportArgumentType]
+    with typed as entered, entered.transaction() as transaction:
+        assert_type(entered, Producer[str, int])
+        assert_type(transaction, Transaction)
+
+
+def what_can_be_read(typed: Consumer[str, int]) -> None:
+    """Never run either."""
+    for record in typed:
+        assert_type(record, Record[str, int])
+        assert_type(record.value, int | None)
+    assert_type(typed.poll(), list[Record[str, int]])
+    assert_type(typed.batches(), Iterator[list[Record[str, int]]])
+    assert_type(typed.position(("t", 0)), int)
+    assert_type(typed.assignment, frozenset[TopicPartition])
+    typed.seek(("t", 0), 5)
+    typed.seek(("t", 0), "5")  # pyright: ignore[reportArgumentType]
+    typed.commit({("t", 0): 5}, timeout_s=5)
+    typed.commit(soon=True)  # pyright: ignore[reportCallIssue]
+
+
+def what_can_be_administered(admin: Admin) -> None:
+    """Nor this."""
+    assert_type(admin.create_topics([NewTopic("t", 3)]), Outcomes[str, CreatedTopic])
+    assert_type(admin.list_offsets({("t", 0): 5}), Outcomes[Partition, FoundOffset])
+    admin.create_topics(["t"])  # pyright: ignore[reportArgumentType]
+    admin.list_topics(nonsense=5)  # pyright: ignore[reportCallIssue]
+    ottla.nonsense  # pyright: ignore # noqa: B018
+
+
+def test_all_public_names_are_there() -> None:
+    names: Mapping[str, Any] = vars(ottla)
+    for name in ottla.__all__:
+        assert getattr(ottla, name) is names[name]
+    assert {*ottla.__all__} <= {*dir(ottla)}
+    assert {*names["_MODULES"]} == {*ottla.__all__} - {"__version__"}
+    assert not hasattr(ottla, "nonsense")
+
+
+def test_a_broker_starts_without_the_client() -> None:
+    program = (
+        "import sys, ottla.cli.entry, ottla.broker.service\n"
+        "print([name for name in sys.modules if name.startswith(('ottla.client', 'ottla.sync'))])"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (told.returncode, told.stdout.strip()) == (0, "[]")
