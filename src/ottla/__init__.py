@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.client.producer import Producer
     from ottla.client.producer_metrics import ProducerMetrics
     from ottla.client.record import Record
+    from ottla.client.row_ack import RowsAck, RowsNotWritten, WrittenRows
     from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
     from ottla.client.transaction import Transaction
     from ottla.errors import ErrorCode, RequestError
@@ -37,12 +38,15 @@ __all__ = [
     "Rebalance",
     "Record",
     "RequestError",
+    "RowsAck",
+    "RowsNotWritten",
     "Serde",
     "SerializationFailed",
     "TimedOut",
     "TopicPartition",
     "Transaction",
     "Written",
+    "WrittenRows",
     "__version__",
 ]
 
@@ -65,12 +69,15 @@ _MODULES: Final = {
     "Rebalance": "ottla.client.membership.owner",
     "Record": "ottla.client.record",
     "RequestError": "ottla.errors",
+    "RowsAck": "ottla.client.row_ack",
+    "RowsNotWritten": "ottla.client.row_ack",
     "Serde": "ottla.client.serializers",
     "SerializationFailed": "ottla.client.serializers",
     "TimedOut": "ottla.transport.channel",
     "TopicPartition": "ottla.ids",
     "Transaction": "ottla.client.transaction",
     "Written": "ottla.client.pending_batch",
+    "WrittenRows": "ottla.client.row_ack",
 }
 
 

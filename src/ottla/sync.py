@@ -7,6 +7,7 @@ from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.handover import Ack
 from ottla.client.sync.producer import Producer
+from ottla.client.sync.row_ack import RowsAck
 from ottla.client.sync.transaction import Transaction
 
-__all__ = ["Ack", "Admin", "Consumer", "Producer", "Transaction"]
+__all__ = ["Ack", "Admin", "Consumer", "Producer", "RowsAck", "Transaction"]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,23 @@ def test_many_come_after_those_that_were_sent_before(cluster: ClusterThread, top
         ours.flush(20)
         assert [ack.result().offset for ack in acks] == [*range(1000, 2000)]
     assert read(cluster, topic, 2001) == [b"%d" % number for number in range(2001)]
+
+
+def test_rows_come_after_those_that_were_sent_before(cluster: ClusterThread, topic: str) -> None:
+    pa: Any = pytest.importorskip("pyarrow")
+    rows = pa.record_batch({"v": [b"%d" % number for number in range(100, 200)]})
+    with producer(cluster) as ours:
+        for number in range(100):
+            ours.send(topic, b"%d" % number)
+        ack = ours.send_arrow(topic, rows, key=None, value="v")
+        ours.send(topic, b"200")
+        [written] = ack.result(20)
+        with pytest.raises(RequestError, match="nonsense"):
+            ours.send_arrow(topic, rows, key="nonsense", value="v")
+    assert (written.offset, written.rows) == (100, 100)
+    assert ack.done()
+    assert ack.result() == [written]  # also when the producer has ended
+    assert read(cluster, topic, 201) == [b"%d" % number for number in range(201)]
 
 
 def test_threads_share_it_and_each_keeps_its_order(cluster: ClusterThread, topic: str) -> None:

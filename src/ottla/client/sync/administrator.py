@@ -9,6 +9,7 @@ from typing import Self
 
 from ottla.client.admin.administrator import Admin as AsyncAdmin
 from ottla.client.sync.front import Front, waits
+from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock
 from ottla.transport.network import Connector
 
@@ -25,15 +26,20 @@ class Admin(Front[AsyncAdmin]):
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
         random_bytes: Callable[[int], bytes] | None = None,
+        token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`."""
+        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`.
+
+        `token` gives the tokens of OAUTHBEARER.
+        """
         behind = AsyncAdmin(
             settings,
             network=network,
             clock=clock,
             chance=chance,
             random_bytes=random_bytes,
+            token=token,
             **arguments,
         )
         super().__init__(behind)

@@ -15,9 +15,11 @@ from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, Partitioner
 from ottla.client.pending_batch import Ack as AsyncAck
 from ottla.client.producer import Producer as AsyncProducer
+from ottla.client.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.sync.front import Front, calls, waits
 from ottla.client.sync.handover import Ack, Handover
+from ottla.client.sync.row_ack import RowsAck
 from ottla.client.sync.transaction import Transaction
 from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock, SystemClock
@@ -226,6 +228,42 @@ class Producer(Front[_Behind], Generic[K, V]):
             return await self._behind.send_many(topic, data, key=key_data, partition=partition)
 
         return [Ack(handover, ack) for ack in self._portal.run(sent())]
+
+    def send_arrow(
+        self,
+        topic: str,
+        batch: Any,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition: int | str | None = None,
+    ) -> RowsAck:
+        """Put the rows of an Arrow record batch or table into the outbox, waiting for room.
+
+        The parameters are those of the asynchronous producer. Unlike `send` it waits until the
+        producer has the rows; `result()` of what is returned waits until the brokers have them.
+
+        RequestError, and nothing is sent, when the columns are not so or a row is too large.
+        """
+        handover = self._handover
+        if handover is None:
+            raise self._not_running()
+
+        async def sent() -> AsyncRowsAck:
+            await handover.passed()
+            return await self._behind.send_arrow(
+                topic,
+                batch,
+                key=key,
+                value=value,
+                headers=headers,
+                timestamp=timestamp,
+                partition=partition,
+            )
+
+        return RowsAck(self._portal, self._portal.run(sent()))
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all records sent so far are settled.
