@@ -1,0 +1,51 @@
+"""What the guide to the client shows works as it is shown, in the order in which it is shown."""
+
+import asyncio
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from ottla.testing import Cluster, ClusterThread
+
+ROOT = Path(__file__).parents[1]
+GUIDE = (ROOT / "docs" / "client.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+
+
+def shown(block: str, servers: str) -> Any:
+    """The `main` of a block, against another broker; None for one that only shows a function."""
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(compile(block.replace("127.0.0.1:9092", servers), "client.md", "exec"), names)
+    return names.get("main")
+
+
+def test_the_examples_run() -> None:
+    async def one_after_the_other() -> int:
+        ran = 0
+        async with Cluster() as cluster:
+            for block in BLOCKS:
+                main = shown(block, cluster.bootstrap_servers)
+                if inspect.iscoroutinefunction(main):
+                    async with asyncio.timeout(30):
+                        await main()
+                    ran += 1
+        return ran
+
+    assert asyncio.run(one_after_the_other()) >= 8
+
+
+def test_the_sync_examples_run() -> None:
+    ran = 0
+    with ClusterThread() as cluster:
+        for block in BLOCKS:
+            main = shown(block, cluster.bootstrap_servers)
+            if main is not None and not inspect.iscoroutinefunction(main):
+                main()
+                ran += 1
+    assert ran >= 1
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", GUIDE):
+        assert (ROOT / "docs" / target).exists(), target
