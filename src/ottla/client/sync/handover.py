@@ -63,18 +63,15 @@ class Receiver(Protocol):
 class Ack:
     """What becomes of a record: `result()` waits for where it is, or raises why it is not."""
 
-    __slots__ = ("_handover", "_state")
+    __slots__ = ("_handover", "state")
 
-    def __init__(
-        self, handover: "Handover", state: "AsyncAck | Exception | asyncio.Future[None] | None"
-    ) -> None:
+    def __init__(self, handover: "Handover", state: "Content | AsyncAck | Exception") -> None:
         self._handover = handover
-        # None while the record is on its way to the loop, a future if somebody waits for that.
-        self._state = state
+        self.state = state  # the record itself, as long as it is on its way to the loop
 
     def result(self, timeout_s: float | None = None) -> Written:
         """Wait until it is known; TimedOut when that takes too long, and one may ask again."""
-        state = self._state
+        state = self.state
         if isinstance(state, Exception):
             self._handover.hear(self)
             raise state
@@ -84,30 +81,17 @@ class Ack:
 
     def done(self) -> bool:
         """Whether it is known already."""
-        state = self._state
+        state = self.state
         return state.done if isinstance(state, AsyncAck) else isinstance(state, Exception)
 
-    def tell(self, state: AsyncAck | Exception) -> None:
-        """The record came to the loop, or failed on its way; called there."""
-        waiting, self._state = self._state, state
-        if isinstance(waiting, asyncio.Future) and not waiting.done():
-            waiting.set_result(None)
-
     async def _outcome(self) -> Written:
-        if self._state is None:
-            self._state = asyncio.get_running_loop().create_future()
-        if isinstance(self._state, asyncio.Future):
-            await asyncio.shield(self._state)
-        state = self._state
-        if isinstance(state, Exception):
+        if isinstance(self.state, tuple):
+            await self._handover.come(self)
+        if isinstance(self.state, Exception):
             self._handover.hear(self)
-            raise state
-        assert isinstance(state, AsyncAck)
-        return await state
-
-
-_Entry: TypeAlias = tuple[Ack, Content, int, float]
-"""A record with its size and when it was given."""
+            raise self.state
+        assert isinstance(self.state, AsyncAck)
+        return await self.state
 
 
 class Handover:
@@ -118,10 +102,10 @@ class Handover:
     ) -> None:
         self.portal: Final = portal
         self._receiver = receiver
-        self._elapsed_s = clock.elapsed_s
+        self._clock = clock
         self._bytes_max = bytes_max
         self._timeout_s = timeout_s
-        self._entries: deque[_Entry | asyncio.Future[None]] = deque()
+        self._entries: deque[Ack | asyncio.Future[None]] = deque()
         self._lock = threading.Lock()  # of those who give
         self._room = threading.Condition(self._lock)
         self._waiting = 0
@@ -131,33 +115,34 @@ class Handover:
         self._taken_bytes = 0
         self._draining: asyncio.Task[None] | None = None
         self._hindrance: Exception | None = None  # why the last that waited did so in vain
+        self._hindered_bytes = 0  # what was given before that one began to wait, of all that was
+        self._awaited: dict[Ack, asyncio.Future[None]] = {}
         self._unheard: dict[Ack, Exception] = {}
 
     # In the threads that send.
 
     def give(self, content: Content) -> Ack:
         """Hand a record over, waiting for room; TimedOut when there is none for too long."""
-        ack = Ack(self, None)
-        size = RECORD_BYTES + len(content[1] or b"") + len(content[2] or b"")
+        ack = Ack(self, content)
         with self._lock:
             if self._given_bytes - self._taken_bytes >= self._bytes_max:
                 self._wait_for_room()
             if not self._is_open:
                 raise Disconnected(CLOSED)
-            self._entries.append((ack, content, size, self._elapsed_s()))
-            self._given_bytes += size
+            self._entries.append(ack)
+            self._given_bytes += _size(content)
             if not self._is_awake:
                 self._wake()
         return ack
 
     def _wait_for_room(self) -> None:
         """Wait until the loop has taken enough; the lock is held, but not while it waits."""
-        until_s = self._elapsed_s() + self._timeout_s
+        until_s = self._clock.elapsed_s() + self._timeout_s
         # First this, then a look at what was taken: the loop does it the other way round.
         self._waiting += 1
         try:
             while self._is_open and self._given_bytes - self._taken_bytes >= self._bytes_max:
-                if not self._room.wait(until_s - self._elapsed_s()):
+                if not self._room.wait(until_s - self._clock.elapsed_s()):
                     raise TimedOut(
                         f"no room for a record after {self._timeout_s:g} s: the brokers take fewer "
                         "than are sent; raise buffer.memory or max.block.ms, or send less"
@@ -188,6 +173,13 @@ class Handover:
         self._begin()
         await here
 
+    async def come(self, ack: Ack) -> None:
+        """Return when a record has come to the producer, or failed."""
+        coming = self._awaited.get(ack)
+        if coming is None:
+            coming = self._awaited[ack] = asyncio.get_running_loop().create_future()
+        await asyncio.shield(coming)
+
     def raise_unheard(self) -> None:
         """Raise the first failure about which nobody asked, and forget the others."""
         for failure in self._unheard.values():
@@ -205,8 +197,8 @@ class Handover:
             await asyncio.gather(self._draining, return_exceptions=True)
         failure = Disconnected("the producer was closed before this was written")
         for entry in self._entries:
-            if isinstance(entry, tuple):
-                entry[0].tell(failure)
+            if isinstance(entry, Ack):
+                self._tell(entry, failure)
             elif not entry.done():
                 entry.set_result(None)
         self._entries.clear()
@@ -220,22 +212,23 @@ class Handover:
         while True:
             while entries:
                 entry = entries[0]  # it stays until it is told: `close` finds it here
-                if not isinstance(entry, tuple):
+                if not isinstance(entry, Ack):
                     if not entry.done():
                         entry.set_result(None)
                     entries.popleft()
                     continue
-                ack, content, size, given_s = entry
+                content = entry.state
+                assert isinstance(content, tuple)
                 try:
-                    taken = take_at_once(*content) or await self._take(content, given_s)
+                    taken = take_at_once(*content) or await self._take(content)
                 # What a partitioner of the user's raises is anybody's; the ack passes it on.
                 except Exception as error:
                     taken = error
                     if len(self._unheard) < UNHEARD_MAX:
-                        self._unheard[ack] = error
-                ack.tell(taken)
+                        self._unheard[entry] = error
+                self._tell(entry, taken)
                 entries.popleft()
-                self._taken_bytes += size
+                self._taken_bytes += _size(content)
                 if self._waiting:
                     with self._room:
                         self._room.notify_all()
@@ -245,15 +238,27 @@ class Handover:
                 return
             self._is_awake = True
 
-    async def _take(self, content: Content, given_s: float) -> AsyncAck:
+    async def _take(self, content: Content) -> AsyncAck:
         failure = self._hindrance
-        # Who waited so long behind others that failed does not wait as long again.
-        if failure is not None and self._elapsed_s() - given_s > self._timeout_s:
+        # Who waited behind one that failed, for all of its time, does not wait as long again.
+        if failure is not None and self._taken_bytes < self._hindered_bytes:
             raise failure
+        given_bytes = self._given_bytes
         try:
             taken = await self._receiver.take(*content)
         except (Disconnected, TimedOut) as error:
-            self._hindrance = error
+            self._hindrance, self._hindered_bytes = error, given_bytes
             raise
         self._hindrance = None
         return taken
+
+    def _tell(self, ack: Ack, state: AsyncAck | Exception) -> None:
+        ack.state = state
+        if self._awaited and (coming := self._awaited.pop(ack, None)) is not None:
+            coming.set_result(None)
+
+
+def _size(content: Content) -> int:
+    """About what a record takes here."""
+    _, key, value, _, _, _ = content
+    return RECORD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)

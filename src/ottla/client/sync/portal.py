@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ottla.transport.channel import Disconnected, TimedOut
@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 CLOSE_S: Final = 5.0
 """By then the thread has ended, or is left to end with the process."""
+
+LOOK_S: Final = 0.5
+"""So often who waits looks up: a signal that comes just before a lock is waited for is not seen."""
 
 CLOSED: Final = "the client was closed"
 FORKED: Final = "this client belongs to the process that started it: make one after the fork"
@@ -47,26 +50,31 @@ class Portal:
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Wait for a coroutine that runs in the loop; TimedOut when it takes too long."""
-        future = self.start(coroutine if timeout_s is None else _bounded(coroutine, timeout_s))
+        future: Future[T] | None = None
         try:
+            future = self.start(coroutine if timeout_s is None else _bounded(coroutine, timeout_s))
+            while not wait((future,), LOOK_S).done:
+                pass
             return future.result()
         except CancelledError:
             raise Disconnected(CLOSED) from None
         except BaseException:
-            future.cancel()  # does nothing when it has ended; else somebody was interrupted
+            if future is not None:
+                future.cancel()  # does nothing when it has ended; else somebody was interrupted
             raise
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Let a coroutine run in the loop, and go on."""
         try:
             self._check()
-            with self._lock:
-                if not self._is_open:
-                    raise Disconnected(CLOSED)
-                return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         except BaseException:
             coroutine.close()
             raise
+        with self._lock:
+            if self._is_open:
+                return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        coroutine.close()
+        raise Disconnected(CLOSED)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the loop, which it may need; wait for what it returns."""
