@@ -35,8 +35,8 @@ class DrivenConsumer:
         async for one in _stepped(self._ours.batches()):
             yield one
 
-    async def arrow(self) -> AsyncIterator[Any]:
-        async for one in _stepped(self._ours.arrow()):
+    async def arrow(self, **arguments: Any) -> AsyncIterator[Any]:
+        async for one in _stepped(self._ours.arrow(**arguments)):
             yield one
 
     def subscribe(self, *topics: str, **arguments: Any) -> None:

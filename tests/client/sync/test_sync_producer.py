@@ -75,7 +75,7 @@ def test_leaving_the_block_waits_for_all_in_their_order(cluster: ClusterThread, 
 
 
 def test_many_come_after_those_that_were_sent_before(cluster: ClusterThread, topic: str) -> None:
-    with producer(cluster) as ours:
+    with producer(cluster, batch_size=200) as ours:  # each waits often, and could be overtaken
         for number in range(1000):
             ours.send(topic, b"%d" % number)
         acks = ours.send_many(topic, [b"%d" % number for number in range(1000, 2000)])
