@@ -48,6 +48,7 @@ T = TypeVar("T")
 
 REPORT_SECONDS: Final = 5.0  # between two lines about a start that takes long
 RETRY_SECONDS: Final = 5.0  # between two attempts to lead what could not be led
+HOSTED_AT_ONCE: Final = 50  # logs that are made at a time
 
 
 def _change(
@@ -327,16 +328,22 @@ class Topics:
         """
         state = self._state
         found = state.image.topics[name]
+        wanted = range(len(found.partitions)) if indexes is None else frozenset(indexes)
         mine = [
             Elected(name, index, self._later_than_its_log(name, index, one), state.id, (state.id,))
             for index, one in enumerate(found.partitions)
-            if state.id in one.replicas and (indexes is None or index in set(indexes))
+            if state.id in one.replicas and index in wanted
         ]
         await self._store.store_elections(mine)
-        outcomes = await asyncio.gather(
-            *(self._host(found, PartitionIndex(one.index), one.after) for one in mine),
-            return_exceptions=True,
-        )
+        outcomes: list[BaseException | None] = []
+        for start in range(0, len(mine), HOSTED_AT_ONCE):  # others have their turns in between
+            outcomes += await asyncio.gather(
+                *(
+                    self._host(found, PartitionIndex(one.index), one.after)
+                    for one in mine[start : start + HOSTED_AT_ONCE]
+                ),
+                return_exceptions=True,
+            )
         partitions = list(found.partitions)
         for one, failure in zip(mine, outcomes, strict=True):
             led = one.after

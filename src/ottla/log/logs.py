@@ -53,7 +53,8 @@ class Logs:
         self._new_id = new_id
         self._offline = offline
         self._hosted: dict[TopicPartition, HostedLog] = {}
-        self._coming: list[DataDirectory] = []  # of partitions that are being made
+        # How many partitions each directory has, by its path, with those that are being made.
+        self._counts: Counter[str] = Counter()
         self._deleted: list[tuple[int, str]] = []  # folders to be removed, and when
 
     @classmethod
@@ -150,6 +151,7 @@ class Logs:
                     f"move one of the two folders away"
                 )
             self._hosted[hosted.partition] = hosted
+            self._counts[hosted.directory.path] += 1
         self._deleted += [(0, path) for path in loaded.deleted]
 
     def _leave_out(self, path: str, failure: StorageFailure) -> None:
@@ -198,18 +200,18 @@ class Logs:
         directory = self._fewest(avoid)
         path, now_ms = f"{directory.path}/{folder(partition)}", self.clock.now_ms()
         aside = marked_folder(partition, FolderState.STRAY, self._new_id().hex())
-        self._coming.append(directory)
+        self._counts[directory.path] += 1
         try:
             hosted = await self.disk.blocking(
                 lambda: make(directory, partition, topic_id, rules, aside, now_ms, self._chance)
             )
-        except StorageFailure as failure:
-            self.fail(directory, failure)
-            with suppress(StorageFailure, FileNotFoundError):  # what there was room for
-                await self.disk.blocking(lambda: remove_folder(self.disk, path))
+        except BaseException as failure:
+            self._counts[directory.path] -= 1
+            if isinstance(failure, StorageFailure):
+                self.fail(directory, failure)
+                with suppress(StorageFailure, FileNotFoundError):  # what there was room for
+                    await self.disk.blocking(lambda: remove_folder(self.disk, path))
             raise
-        finally:
-            self._coming.remove(directory)
         self._hosted[partition] = hosted
         return hosted
 
@@ -218,9 +220,7 @@ class Logs:
         if not online:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
         usable = [one for one in online if one.path not in avoid] or online
-        counts = Counter(id(one.directory) for one in self._hosted.values())
-        counts.update(map(id, self._coming))
-        return min(usable, key=lambda one: counts[id(one)])
+        return min(usable, key=lambda one: self._counts[one.path])
 
     @uninterrupted
     async def delete(
@@ -231,6 +231,7 @@ class Logs:
         As stray they are kept until a person removes them.
         """
         gone = [self._hosted.pop(partition) for partition in partitions]
+        self._counts.subtract(one.directory.path for one in gone)
         failures: list[StorageFailure] = []
         for hosted in gone:
             await hosted.log.retire("the partition was deleted")
