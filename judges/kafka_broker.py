@@ -203,10 +203,11 @@ class KafkaBroker:
             "controller.quorum.voters": f"{_NODE_ID}@{_HOST}:{controller}",
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(f"{name}://{_HOST}:{port}" for name, port in named.items()),
-            "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
             "log.dirs": self.data,
             **self.settings,
         }
+        if self._listeners:  # else it is Kafka's default, and is told as one
+            settings["listener.security.protocol.map"] = ",".join(map(":".join, protocols.items()))
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         self._properties.write_text("".join(lines))
 

@@ -345,6 +345,15 @@ def test_what_is_told_can_be_typed_anywhere_also_where_the_command_is_not_found(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture
+def heeded(number: signal.Signals) -> Generator[None]:
+    """Whoever runs the tests under nohup ignores the signal, and so would what they start."""
+    before = signal.signal(number, signal.SIG_DFL)
+    yield
+    signal.signal(number, before)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_a_broker_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with dev(tmp_path) as running:
