@@ -116,6 +116,18 @@ async def poll_gives_what_is_here_and_no_more_than_asked(servers: str, topic: st
         assert await ours.poll(0.05) == []
 
 
+async def poll_waits_after_a_loop_that_took_the_last(servers: str, topic: str) -> None:
+    await write(servers, topic, 10)
+    async with consumer(servers) as ours:
+        ours.assign((topic, 0))
+        await take(ours, 10)
+        polled = asyncio.create_task(ours.poll(20))
+        await asyncio.sleep(0.05)
+        assert not polled.done()
+        await write(servers, topic, 1, start=10)
+        assert numbers(await polled) == [10]
+
+
 async def batches_are_of_one_partition_each(servers: str, topic: str) -> None:
     for partition in range(3):
         await write(servers, topic, 200, partition=partition)
@@ -433,6 +445,7 @@ ANYWHERE: list[Scenario] = [
     a_record_comes_whole,
     every_compression_is_read,
     poll_gives_what_is_here_and_no_more_than_asked,
+    poll_waits_after_a_loop_that_took_the_last,
     batches_are_of_one_partition_each,
     who_stops_and_goes_on_misses_nothing,
     columns_are_the_records,

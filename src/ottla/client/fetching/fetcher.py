@@ -63,9 +63,9 @@ class FetchRules:
 
 
 class Flight(NamedTuple):
-    """A fetch without an answer: of which cursors, as they were."""
+    """A fetch without an answer: of which cursors, as they were, and under which leader's epoch."""
 
-    moves: dict[TopicPartition, tuple[Cursor, int]]
+    moves: dict[TopicPartition, tuple[Cursor, int, int]]
     bytes_max: int
 
 
@@ -172,7 +172,10 @@ class Fetcher:
         if version >= IDS_SINCE and not asked.by_id:
             version = IDS_SINCE - 1
         cursors = {where: self._cursors[where] for where in wishes}
-        moves = {where: (cursor, cursor.moves) for where, cursor in cursors.items()}
+        moves = {
+            where: (cursor, cursor.moves, wishes[where].leader_epoch)
+            for where, cursor in cursors.items()
+        }
         request = self._request(asked, bytes_max, max_wait_ms=self._rules.max_wait_ms)
         timeout_s = self._rules.request_timeout_s + self._rules.max_wait_ms / 1000
         try:
@@ -225,7 +228,7 @@ class Fetcher:
             assert isinstance(error, RequestError)
             session.begin_anew()
             self._metadata.expire()
-            for cursor, _ in flight.moves.values():
+            for cursor, *_ in flight.moves.values():
                 cursor.read_from = None
             self.poke()
             return
@@ -238,7 +241,7 @@ class Fetcher:
         if code:
             session.begin_anew()
             if code not in _SESSION_LOST:
-                for cursor, _ in flight.moves.values():
+                for cursor, *_ in flight.moves.values():
                     self._take_error(cursor, None, code, ())
         else:
             session.answered(message.session_id)
@@ -256,7 +259,7 @@ class Fetcher:
                 continue
             for told in topic.partitions:
                 where = TopicPartition(name, PartitionIndex(told.partition_index))
-                cursor, moves = flight.moves.get(where, (None, 0))
+                cursor, moves, epoch = flight.moves.get(where, (None, 0, 0))
                 if cursor is None or cursor.moves != moves or self._cursors.get(where) != cursor:
                     continue
                 code = ErrorCode.of(told.error_code)
@@ -264,9 +267,9 @@ class Fetcher:
                     session.begin_anew()
                     self._take_error(cursor, told.current_leader, code, nodes)
                 else:
-                    self._take_records(cursor, told)
+                    self._take_records(cursor, told, epoch)
 
-    def _take_records(self, cursor: Cursor, told: PartitionData) -> None:
+    def _take_records(self, cursor: Cursor, told: PartitionData, epoch: int) -> None:
         cursor.tries = 0
         cursor.high_watermark = told.high_watermark
         cursor.last_stable_offset = told.last_stable_offset
@@ -288,6 +291,7 @@ class Fetcher:
             cursor.failure = Corrupt(cursor.partition, cursor.fetched, cursor.fetched + 1, why)
         else:
             cursor.add(chunk)
+            cursor.valid_under = max(cursor.valid_under, epoch)  # they are that leader's own
         self._arrived(cursor)
 
     def _take_error(

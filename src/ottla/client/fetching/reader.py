@@ -116,9 +116,19 @@ class Reader(Generic[K, V]):
         self, records_max: int, timeout_s: float, *, one_partition: bool = False
     ) -> list[Record[K, V]]:
         """At most so many records that are here, or come in time; none otherwise."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while (cursor := await self._next(max(0.0, deadline_s - loop.time()))) is not None:
+            # Of what a loop over records left there may be nothing but the end.
+            if taken := self._taken_from(cursor, records_max, one_partition=one_partition):
+                return taken
+        return []
+
+    def _taken_from(
+        self, first: Cursor, records_max: int, *, one_partition: bool
+    ) -> list[Record[K, V]]:
         taken: list[Record[K, V]] = []
-        cursor = await self._next(timeout_s)
-        first = cursor
+        cursor: Cursor | None = first
         while cursor is not None:
             assert cursor.left is not None
             run = [*islice(cursor.left, records_max - len(taken))]

@@ -1,0 +1,329 @@
+"""The consumer at a broker that is played: what real ones do seldom."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client.consuming import FAST, run, take
+from client.fetching.test_chunk import batch
+from client.scripted_broker import ScriptedBroker
+from ottla.client.consumer import Consumer
+from ottla.client.fetching.locator import Truncated
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import Uuid
+from ottla.protocol.apis import OFFSET_FOR_LEADER_EPOCH
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+ID = Uuid(b"t" * 16)
+
+
+class Stage:
+    """One partition of one topic: what it holds, who leads it, and in which epoch."""
+
+    def __init__(self) -> None:
+        self.leader = 1
+        self.epoch = 7
+        self.end = 10
+        self.epoch_end = 10
+        self.session = 0
+        self.brokers: list[ScriptedBroker] = []
+        self.before: Callable[[FetchRequest], FetchResponse | None] = lambda request: None
+
+    def metadata(self, _: MetadataRequest) -> MetadataResponse:
+        partition = MetadataResponsePartition(
+            error_code=0 if self.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=0,
+            leader_id=self.leader,
+            leader_epoch=self.epoch,
+            replica_nodes=[1],
+            isr_nodes=[1],
+            offline_replicas=[],
+        )
+        topic = MetadataResponseTopic(
+            error_code=0, name="t", topic_id=ID, is_internal=False, partitions=[partition]
+        )
+        nodes = [
+            MetadataResponseBroker(node_id=one.number, host="127.0.0.1", port=one.place.port)
+            for one in self.brokers
+        ]
+        return MetadataResponse(brokers=nodes, cluster_id="c", controller_id=1, topics=[topic])
+
+    def offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        at = request.topics[0].partitions[0].timestamp
+        found = ListOffsetsPartitionResponse(
+            partition_index=0,
+            error_code=0,
+            timestamp=-1,
+            offset=0 if at == -2 else self.end,
+            leader_epoch=self.epoch,
+        )
+        topic = ListOffsetsTopicResponse(name="t", partitions=[found])
+        return ListOffsetsResponse(topics=[topic])
+
+    def ends(self, _: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        end = EpochEndOffset(
+            error_code=0, partition=0, leader_epoch=self.epoch - 1, end_offset=self.epoch_end
+        )
+        topic = OffsetForLeaderTopicResult(topic="t", partitions=[end])
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=[topic])
+
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        answer = self.before(request)
+        if answer is not None:
+            return answer
+        wanted = [one for topic in request.topics for one in topic.partitions]
+        if wanted and wanted[0].current_leader_epoch < self.epoch:
+            return self.answer(ErrorCode.FENCED_LEADER_EPOCH)
+        if not wanted or wanted[0].fetch_offset >= self.end:
+            return self.answer()
+        start = wanted[0].fetch_offset
+        return self.answer(records=batch(start, min(5, self.end - start)))
+
+    def answer(self, error: int = 0, top: int = 0, **more: Any) -> FetchResponse:
+        told = PartitionData(
+            partition_index=0,
+            error_code=error,
+            high_watermark=self.end,
+            aborted_transactions=None,
+            records=more.pop("records", b""),
+            **more,
+        )
+        topic = FetchableTopicResponse(topic="t", topic_id=ID, partitions=[told])
+        return FetchResponse(
+            throttle_time_ms=0, error_code=top, session_id=self.session, responses=[topic]
+        )
+
+    def broker(self, number: int = 1, **more: Any) -> ScriptedBroker:
+        made = ScriptedBroker(
+            {
+                MetadataRequest: self.metadata,
+                ListOffsetsRequest: self.offsets,
+                OffsetForLeaderEpochRequest: self.ends,
+                FetchRequest: self.fetch,
+            },
+            number=number,
+            **more,
+        )
+        self.brokers.append(made)
+        return made
+
+
+def reading(broker: ScriptedBroker, reset: str = "earliest") -> Consumer[bytes, bytes]:
+    settings = {
+        **FAST,
+        "bootstrap.servers": broker.bootstrap_servers,
+        "auto.offset.reset": reset,
+        "max.partition.fetch.bytes": 1,
+        "metadata.max.age.ms": 50,
+        "fetch.max.wait.ms": 50,
+    }
+    return Consumer(settings)
+
+
+async def start_at(ours: Consumer[bytes, bytes], offset: int) -> None:
+    ours.assign(("t", 0))
+    ours.seek(("t", 0), offset)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+def test_what_a_new_leader_has_lost_is_told_or_gone_on_from(reset: str) -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, reset) as ours:
+            await start_at(ours, 0)
+            assert [one.offset for one in await take(ours, 10)] == [*range(10)]
+            stage.epoch, stage.epoch_end, stage.end = 8, 6, 8  # four were lost, two are new
+            if reset == "none":
+                with pytest.raises(Truncated) as caught:
+                    await ours.poll(10)
+                assert (caught.value.position, caught.value.end_offset) == (10, 6)
+                ours.seek(("t", 0), 6)
+            assert [one.offset for one in await take(ours, 2)] == [6, 7]
+
+    run(scenario())
+
+
+def test_the_same_records_under_a_new_leader_are_read_on() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, "none") as ours:
+            await start_at(ours, 0)
+            await take(ours, 10)
+            stage.epoch, stage.end, stage.epoch_end = 8, 12, 10
+            assert [one.offset for one in await take(ours, 2)] == [10, 11]
+            assert broker.count(OffsetForLeaderEpochRequest)
+
+    run(scenario())
+
+
+def test_a_broker_too_old_to_tell_of_epochs_is_believed() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        old = {OFFSET_FOR_LEADER_EPOCH: -1}
+        async with stage.broker(newest=old) as broker, reading(broker, "none") as ours:
+            await start_at(ours, 0)
+            await take(ours, 10)
+            stage.epoch, stage.end = 8, 12
+            assert [one.offset for one in await take(ours, 2)] == [10, 11]
+
+    run(scenario())
+
+
+def test_a_leader_that_an_answer_names_is_asked_at_once() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as first, stage.broker(2) as second, reading(first) as ours:
+
+            def elsewhere(request: FetchRequest) -> FetchResponse | None:
+                if second.count(FetchRequest):
+                    return None
+                stage.epoch = 8
+                hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=8)
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return stage.answer(code, current_leader=hint)
+
+            stage.before = elsewhere
+            stage.epoch_end = 10
+            await start_at(ours, 0)
+            assert (await take(ours, 1))[0].offset == 0
+            assert second.count(FetchRequest)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+)
+def test_a_session_that_is_lost_is_begun_anew(code: ErrorCode) -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        stage.session = 99
+        lost: list[int] = []
+
+        def once(request: FetchRequest) -> FetchResponse | None:
+            if request.session_id and not lost:
+                lost.append(request.session_epoch)
+                return stage.answer(top=code)
+            return None
+
+        stage.before = once
+        async with stage.broker() as broker, reading(broker) as ours:
+            await start_at(ours, 0)
+            assert [one.offset for one in await take(ours, 10)] == [*range(10)]
+        assert lost
+
+    run(scenario())
+
+
+def test_a_replica_nearby_is_read_from_and_left_when_it_lags() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as leader, stage.broker(2) as near, reading(leader) as ours:
+            sent: list[int] = []
+
+            def nearby(request: FetchRequest) -> FetchResponse | None:
+                if not sent:
+                    sent.append(1)
+                    return stage.answer(preferred_read_replica=2)
+                if near.count(FetchRequest) == 2 and len(sent) == 1:
+                    sent.append(2)
+                    return stage.answer(ErrorCode.OFFSET_OUT_OF_RANGE)
+                return None
+
+            stage.before = nearby
+            await start_at(ours, 0)
+            assert [one.offset for one in await take(ours, 10)] == [*range(10)]
+            assert near.count(FetchRequest) >= 1
+            assert not leader.count(ListOffsetsRequest), "it was no reason to begin anew"
+
+    run(scenario())
+
+
+def test_an_error_that_does_not_pass_is_told_and_reading_may_go_on() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        told: list[int] = []
+
+        def refused(request: FetchRequest) -> FetchResponse | None:
+            if not told:
+                told.append(1)
+                return stage.answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return None
+
+        stage.before = refused
+        async with stage.broker() as broker, reading(broker) as ours:
+            await start_at(ours, 0)
+            with pytest.raises(RequestError) as caught:
+                await ours.poll(10)
+            assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            assert (await take(ours, 1))[0].offset == 0
+
+    run(scenario())
+
+
+def test_a_partition_without_a_leader_is_asked_about_now_and_then() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        stage.leader = -1
+        settings = {"retry.backoff.ms": 100, "retry.backoff.max.ms": 100}
+        async with stage.broker() as broker:
+            given = {"bootstrap.servers": broker.bootstrap_servers, **settings}
+            async with Consumer(given) as ours:
+                await start_at(ours, 0)
+                assert await ours.poll(1.0) == []
+                asked = broker.count(MetadataRequest)
+                assert 2 <= asked <= 15, "once a pause, and not one question after the other"
+                stage.leader = 1
+                assert (await take(ours, 1))[0].offset == 0
+
+    run(scenario())
+
+
+def test_what_is_fetched_ahead_is_bounded() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        stage.end = 1_000_000
+        async with stage.broker() as broker:
+            settings = {
+                **FAST,
+                "bootstrap.servers": broker.bootstrap_servers,
+                "max.partition.fetch.bytes": 300,
+            }
+            async with Consumer(settings) as ours:
+                await start_at(ours, 0)
+                await take(ours, 1)
+                await asyncio.sleep(0.3)
+                before = broker.count(FetchRequest)
+                await asyncio.sleep(0.3)
+                assert broker.count(FetchRequest) == before <= 6
+                await take(ours, 100)
+                assert broker.count(FetchRequest) > before
+
+    run(scenario())
