@@ -337,13 +337,9 @@ class Topics:
         await self._store.store_elections(mine)
         outcomes: list[BaseException | None] = []
         for start in range(0, len(mine), HOSTED_AT_ONCE):  # others have their turns in between
-            outcomes += await asyncio.gather(
-                *(
-                    self._host(found, PartitionIndex(one.index), one.after)
-                    for one in mine[start : start + HOSTED_AT_ONCE]
-                ),
-                return_exceptions=True,
-            )
+            some = mine[start : start + HOSTED_AT_ONCE]
+            hosting = (self._host(found, PartitionIndex(one.index), one.after) for one in some)
+            outcomes += await asyncio.gather(*hosting, return_exceptions=True)
         partitions = list(found.partitions)
         for one, failure in zip(mine, outcomes, strict=True):
             led = one.after
