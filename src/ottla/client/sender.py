@@ -10,16 +10,17 @@ It has no task of its own: `poke` lets it look once, soon, at what can be sent.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ottla.client.cluster_view import BrokerView
 from ottla.client.connections import Connections
 from ottla.client.delivery import SenderRules, produce_request
 from ottla.client.identity import Papers
 from ottla.client.load import Load
+from ottla.client.lookout import Lookout
 from ottla.client.metadata import Metadata
 from ottla.client.outbox import Outbox
 from ottla.client.partition_queue import PartitionQueue
@@ -64,21 +65,12 @@ class Sender:
         self._clock = clock
         self._load = load  # None when nobody wants to know
         self._failed = failed  # hears of batches that were given up
-        self._loop = asyncio.get_running_loop()
         self._in_flight: dict[BrokerId, int] = {}
-        self._tasks: dict[object, asyncio.Task[None]] = {}  # connecting, and getting papers
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_poked = False
         self._hurried = 0  # who wants nothing to linger
-        self._is_closed = False
+        self._lookout = Lookout(self._look, clock)
+        self.poke: Final = self._lookout.poke
 
     # What the producer asks.
-
-    def poke(self) -> None:
-        """Something may be ready: look, once this turn of the event loop is over."""
-        if not self._is_poked and not self._is_closed:
-            self._is_poked = True
-            self._loop.call_soon(self._look)
 
     async def flush(self) -> None:
         """Return when all that is in the outbox now is settled."""
@@ -92,24 +84,15 @@ class Sender:
 
     async def close(self, reason: RequestError) -> None:
         """Give up what is not settled, and send nothing more."""
-        self._is_closed = True
         self._outbox.close(reason)
-        if self._timer is not None:
-            self._timer.cancel()
-        tasks = [*self._tasks.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._lookout.close()
         for queue in self._outbox.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
                 self._give_up(queue, batch, reason)
 
     # Looking.
 
-    def _look(self) -> None:
-        self._is_poked = False
-        if self._is_closed:
-            return
+    def _look(self) -> float:
         if self._papers.failure is not None:
             self._give_up_waiting(self._papers.failure)
         now_s = self._clock.elapsed_s()
@@ -137,24 +120,14 @@ class Sender:
                 else:
                     lacking = True
         if lacking:
-            self._start("papers", self._obtain())
+            self._lookout.start("papers", self._obtain)
         for broker, queues in ready.items():
             takes = self._send_to(self._metadata.view.brokers[broker], queues)
             if self._load is not None:
                 self._load.asked(broker, now_s, takes=takes)
         if self._load is not None:
             self._load.look(self._outbox.queues, self._metadata.view)
-        self._look_again_at(next_s)
-
-    def _look_again_at(self, when_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if when_s < inf:
-            # The loop's clock and ours may differ, but count the same seconds.
-            self._timer = self._loop.call_later(
-                max(0.0, when_s - self._clock.elapsed_s()), self.poke
-            )
+        return next_s
 
     def _linger_s(self) -> float:
         """How long batches wait for more records; not at all when somebody waits for them."""
@@ -175,7 +148,7 @@ class Sender:
         """Send what there is for a broker; whether it takes anything now."""
         channel = self._connections.open_to(broker)
         if channel is None:
-            self._start(broker.id, self._connect(broker))
+            self._lookout.start(broker.id, partial(self._connect, broker))
             return False
         takes = False
         left: list[PartitionQueue] = queues
@@ -241,7 +214,7 @@ class Sender:
         answer: "asyncio.Future[Message]",
     ) -> None:
         error = answer.exception()
-        if self._is_closed:
+        if self._lookout.is_closed:
             return
         if error is not None:
             assert isinstance(error, RequestError)
@@ -357,18 +330,6 @@ class Sender:
                 self._give_up(queue, batch, error)
 
     # What takes a while.
-
-    def _start(self, what: object, doing: Coroutine[Any, Any, None]) -> None:
-        if what in self._tasks or self._is_closed:
-            doing.close()
-            return
-
-        def done(_: object) -> None:
-            del self._tasks[what]
-            self.poke()
-
-        task = self._tasks[what] = self._loop.create_task(doing)
-        task.add_done_callback(done)
 
     async def _connect(self, broker: BrokerView) -> None:
         try:
