@@ -7,6 +7,7 @@ of the session and of the application. When one of them ends, both do.
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -27,7 +28,7 @@ _LOOKS: Final = 20  # in an interval of heartbeats
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Presence:
+class Presence(ABC):
     """A member, in whichever protocol."""
 
     def __init__(
@@ -96,24 +97,29 @@ class Presence:
 
     # What each protocol does in its own way.
 
+    @abstractmethod
     async def _live(self) -> None:
-        raise NotImplementedError
+        """Join and rejoin, and hand partitions to the owner."""
 
+    @abstractmethod
     async def _heartbeat(self, now_s: float) -> None:
-        raise NotImplementedError
+        """Tell the coordinator."""
 
+    @abstractmethod
     async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
-        raise NotImplementedError
+        """Tell the coordinator that the member leaves."""
 
+    @abstractmethod
     def _is_beating(self) -> bool:
-        raise NotImplementedError
+        """Whether the coordinator expects to hear of it."""
 
+    @abstractmethod
     def _session_lost(self) -> None:
-        raise NotImplementedError
+        """Nothing was heard for so long that the group has given it up."""
 
+    @abstractmethod
     def _given_up(self) -> None:
         """It has left because of a late poll."""
-        raise NotImplementedError
 
     # What they share.
 
