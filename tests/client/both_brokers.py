@@ -5,14 +5,16 @@ share; so every test has topics of its own.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
+import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from judges.kafka_broker import KafkaBroker
+from kafka_java import kafka_broker
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -158,3 +160,28 @@ def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
             assert not [task for task in left if "ottla/client" in str(task.get_coro())]
 
     asyncio.run(bounded())
+
+
+Scenario: TypeAlias = Callable[[Ground], Coroutine[Any, Any, None]]
+Judge: TypeAlias = Callable[[Scenario], None]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Generator[Callable[[], AbstractAsyncContextManager[Ground]]]:
+    with kafka_broker(keeps_ports=True) as broker:
+        yield lambda: kafka_ground(broker)
+
+
+@pytest.fixture(params=["ottla", "kafka"])
+def judge(request: pytest.FixtureRequest) -> Judge:
+    """Runs a scenario against a broker."""
+    ground = ottla_ground if request.param == "ottla" else request.getfixturevalue("kafka")
+
+    def judged(scenario: Scenario) -> None:
+        async def on_ground() -> None:
+            async with ground() as there:
+                await scenario(there)
+
+        run(on_ground(), 120)
+
+    return judged

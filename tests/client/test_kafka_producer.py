@@ -1,18 +1,14 @@
 """The producer against Ottla and against Kafka: whole, in order, once, split where it must be."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isnan
 from random import Random
-from typing import Any, TypeAlias
 
 import pytest
 
-from client.both_brokers import Cuttable, Ground, kafka_ground, ottla_ground, run
-from kafka_java import kafka_broker
+from client.both_brokers import Cuttable, Ground, Judge, judge, kafka
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
 from ottla.client.pending_batch import Ack
 from ottla.client.producer import Producer
@@ -20,31 +16,9 @@ from ottla.client.serializers import LONG, STRING, SerializationFailed, json_of
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.network import TcpNetwork
 
+__all__ = ["judge", "kafka"]  # fixtures
+
 FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
-
-Scenario: TypeAlias = Callable[[Ground], Coroutine[Any, Any, None]]
-Judge: TypeAlias = Callable[[Scenario], None]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Generator[Callable[[], AbstractAsyncContextManager[Ground]]]:
-    with kafka_broker(keeps_ports=True) as broker:
-        yield lambda: kafka_ground(broker)
-
-
-@pytest.fixture(params=["ottla", "kafka"])
-def judge(request: pytest.FixtureRequest) -> Judge:
-    """Runs a scenario against a broker."""
-    ground = ottla_ground if request.param == "ottla" else request.getfixturevalue("kafka")
-
-    def judged(scenario: Scenario) -> None:
-        async def on_ground() -> None:
-            async with ground() as there:
-                await scenario(there)
-
-        run(on_ground(), 120)
-
-    return judged
 
 
 def producer(ground: Ground, network: TcpNetwork | None = None, **arguments: str | int) -> Producer:

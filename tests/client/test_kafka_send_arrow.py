@@ -1,16 +1,13 @@
 """Columns sent to Ottla and to Kafka: every row once, in order, beside records sent one by one."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow
 import pytest
 
-from client.both_brokers import Cuttable, Ground, kafka_ground, ottla_ground, run
-from kafka_java import kafka_broker
+from client.both_brokers import Cuttable, Ground, Judge, judge, kafka, ottla_ground, run
 from ottla.client.partitioners import Partitions, partition_of_key
 from ottla.client.producer import Producer
 from ottla.client.row_ack import RowsNotWritten, WrittenRows
@@ -18,31 +15,9 @@ from ottla.errors import ErrorCode
 
 pa: Any = pyarrow
 
+__all__ = ["judge", "kafka"]  # fixtures
+
 FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
-
-Scenario: TypeAlias = Callable[[Ground], Coroutine[Any, Any, None]]
-Judge: TypeAlias = Callable[[Scenario], None]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Generator[Callable[[], AbstractAsyncContextManager[Ground]]]:
-    with kafka_broker(keeps_ports=True) as broker:
-        yield lambda: kafka_ground(broker)
-
-
-@pytest.fixture(params=["ottla", "kafka"])
-def judge(request: pytest.FixtureRequest) -> Judge:
-    """Runs a scenario against a broker."""
-    ground = ottla_ground if request.param == "ottla" else request.getfixturevalue("kafka")
-
-    def judged(scenario: Scenario) -> None:
-        async def on_ground() -> None:
-            async with ground() as there:
-                await scenario(there)
-
-        run(on_ground(), 120)
-
-    return judged
 
 
 def producer(ground: Ground, **arguments: Any) -> Producer:
