@@ -42,7 +42,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = Compression
 
 
 class HeldDisk(OsDisk):
-    """Whatever may wait for the device waits until a test lets it go."""
+    """What keeps a core busy waits until a test lets it go."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,12 +50,12 @@ class HeldDisk(OsDisk):
         self.asked = asyncio.Event()
         self.calls = 0
 
-    async def blocking(self, call: Callable[[], T]) -> T:
+    async def working(self, call: Callable[[], T]) -> T:
         self.calls += 1
         if self.held is not None:
             self.asked.set()
             await self.held.wait()
-        return await super().blocking(call)
+        return await super().working(call)
 
     @contextmanager
     def holding(self) -> Generator[None]:

@@ -16,7 +16,7 @@ import pytest
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import read_whole, replace, write_atomically
-from ottla.log.files import IOV_MAX, OsDisk, OsFile
+from ottla.log.files import IOV_MAX, WORK_NICENESS, OsDisk, OsFile
 
 
 @pytest.fixture
@@ -168,6 +168,32 @@ def test_a_call_that_has_begun_is_done_before_a_cancellation_goes_on(disk: OsDis
 
     asyncio.run(scenario())
     assert done == ["call", "cancelled"]
+
+
+def test_who_wants_the_device_does_not_wait_for_what_keeps_cores_busy(disk: OsDisk) -> None:
+    go_on = threading.Event()
+
+    async def scenario() -> None:
+        works = [asyncio.ensure_future(disk.working(lambda: go_on.wait(10))) for _ in range(100)]
+        assert await disk.blocking(lambda: "read") == "read"
+        assert not any(work.done() for work in works)
+        go_on.set()
+        assert all(await asyncio.gather(*works))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a thread is more or less urgent")
+def test_what_keeps_cores_busy_is_less_urgent_than_the_loop(disk: OsDisk) -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, 0)
+
+    async def scenario() -> tuple[int, int]:
+        return await disk.blocking(niceness), await disk.working(niceness)
+
+    ours = niceness()
+    assert asyncio.run(scenario()) == (ours, min(ours + WORK_NICENESS, 19))
+    assert niceness() == ours
 
 
 def test_failures_come_out_of_the_thread(disk: OsDisk, tmp_path: Path) -> None:

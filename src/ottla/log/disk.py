@@ -129,6 +129,10 @@ class Disk(Protocol):
         """Do what may wait for the device without stopping the event loop."""
         ...
 
+    async def working(self, call: Callable[[], T]) -> T:
+        """Do what keeps a core busy, so that neither the loop nor who wants the device waits."""
+        ...
+
 
 class Lock(Protocol):
     """A file that this process holds."""

@@ -16,6 +16,7 @@ import os
 import stat
 import struct
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +31,13 @@ T = TypeVar("T")
 IOV_MAX: Final = 1024  # buffers that the system takes in one call
 
 READ_THREADS: Final = 8  # more than a device answers at once would only wait there
+
+WORK_THREADS: Final = max(1, (os.cpu_count() or 1) - 1)  # one core is for the event loop
+
+# By how much a thread that works is less urgent than the event loop. Measured beside compression
+# bombs: with 1 and 3 the loop still waits for its turn, 5 is as good as 10. More would be worse
+# where other processes want the cores: what works may hold what the loop needs next.
+WORK_NICENESS: Final = 5
 
 
 class OsFile:
@@ -189,6 +197,9 @@ class OsDisk:
     def __init__(self, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
+        self._workers = ThreadPoolExecutor(
+            WORK_THREADS, thread_name_prefix="ottla-work", initializer=_give_way
+        )
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and, unless the disk is read-only, writing."""
@@ -268,24 +279,43 @@ class OsDisk:
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """Do it in a thread. What has begun is done to its end before a cancellation goes on."""
-        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait((future,))
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            future.exception()  # nobody is there to hear of it
-            raise cancelled
-        try:
-            return future.result()
-        finally:
-            del future  # it and what it raises would keep each other, and all that was in use
+        return await _done_in(self._threads, call)
+
+    async def working(self, call: Callable[[], T]) -> T:
+        """The same in threads of their own, fewer than there are cores and less urgent."""
+        return await _done_in(self._workers, call)
 
     def close(self) -> None:
         """Wait for the threads and end them."""
         self._threads.shutdown()
+        self._workers.shutdown()
+
+
+async def _done_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+    future = asyncio.get_running_loop().run_in_executor(threads, call)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        future.exception()  # nobody is there to hear of it
+        raise cancelled
+    try:
+        return future.result()
+    finally:
+        del future  # it and what it raises would keep each other, and all that was in use
+
+
+def _give_way() -> None:
+    """Make the thread that calls it less urgent than the others, where a thread has its own."""
+    if sys.platform == "linux":
+        os.setpriority(
+            os.PRIO_PROCESS,
+            threading.get_native_id(),
+            os.getpriority(os.PRIO_PROCESS, 0) + WORK_NICENESS,
+        )
 
 
 def _change(what: str, path: str, call: Callable[[], T]) -> T:

@@ -110,7 +110,7 @@ class Partition:
         """The same with the work in a thread; `is_led` raises when it led to nothing."""
         self._check_taken(acks)
         rules = self.rules
-        valid, records = await self._logs.disk.blocking(
+        valid, records = await self._logs.disk.working(
             lambda: _stored(records, rules, produce_version=produce_version, now_ms=now_ms)
         )
         is_led()

@@ -258,6 +258,10 @@ class SimulatedDisk:
         """Do it at once: simulated devices do not wait."""
         return call()
 
+    async def working(self, call: Callable[[], T]) -> T:
+        """The same."""
+        return await self.blocking(call)
+
     def rot(self, path: str, position: int, bits: int = 1) -> None:
         """Let bits of a byte turn over by themselves."""
         node = self._files[path]

@@ -171,3 +171,7 @@ class TroubledDisk:
     async def blocking(self, call: Callable[[], T]) -> T:
         """Do what may wait for the device without stopping the event loop."""
         return await self._disk.blocking(call)
+
+    async def working(self, call: Callable[[], T]) -> T:
+        """The same."""
+        return await self.blocking(call)
