@@ -121,16 +121,15 @@ async def ottla_columns_consume(
     async with Consumer(given) as consumer:
         consumer.assign(*((topic, index) for index in range(PARTITIONS)))
         watch: Watch | None = None
-        taken = 0
+        first = taken = 0
         async for batch in consumer.arrow():
-            if watch is None:
-                watch = Watch()
-                continue
             taken += batch.num_rows
-            if taken >= count * 0.99:
+            if watch is None:
+                first, watch = taken, Watch()
+            if taken >= count:
                 break
         assert watch is not None
-        return watch.figures(taken)
+        return watch.figures(taken - first)
 
 
 # Theirs.
