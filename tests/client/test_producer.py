@@ -26,7 +26,7 @@ def test_sending_waits_for_room_and_not_forever() -> None:
         async with (
             Cluster() as cluster,
             producer(
-                cluster, batch_size=1000, buffer_memory=5000, max_block_ms=300, linger_ms=10_000
+                cluster, batch_size=1000, buffer_memory=5000, max_block_ms=1500, linger_ms=10_000
             ) as ours,
         ):
             for number in range(100):  # far more than the buffer holds

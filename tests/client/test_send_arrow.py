@@ -86,7 +86,7 @@ def test_who_waits_too_long_for_room_hears_how_many_rows_were_sent() -> None:
         await ours.flush()
         assert 0 < ours.metrics().record_send_total - 1 == sent < 1000
 
-    with_producer(scenario, batch_size=1000, buffer_memory=5000, max_block_ms=300)
+    with_producer(scenario, batch_size=1000, buffer_memory=5000, max_block_ms=1500)
 
 
 def test_rows_that_could_not_be_written_are_told_by_flush_when_nobody_asked() -> None:

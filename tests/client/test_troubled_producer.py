@@ -197,7 +197,7 @@ def test_full_buffers_make_senders_wait_and_lose_nothing() -> None:
 def test_a_buffer_that_stays_full_is_told_and_what_is_in_it_is_not_lost() -> None:
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": PARTITIONS}) as cluster, Detour() as detour:
-            settings = {"buffer_memory": 4000, "batch_size": 1000, "max_block_ms": 300}
+            settings = {"buffer_memory": 4000, "batch_size": 1000, "max_block_ms": 1500}
             async with producer(cluster, detour, **settings) as ours:
                 await ours.partitions("t")
                 await (await ours.send("t", b"first", partition=0))

@@ -186,7 +186,7 @@ def test_a_failure_about_which_nobody_asked_is_told(cluster: ClusterThread, topi
 
 def test_sending_waits_for_room_and_not_forever(cluster: ClusterThread, topic: str) -> None:
     small = producer(
-        cluster, batch_size=1000, buffer_memory=5000, max_block_ms=300, linger_ms=10_000
+        cluster, batch_size=1000, buffer_memory=5000, max_block_ms=1500, linger_ms=10_000
     )
     small.__enter__()
     for number in range(100):  # far more than the buffer holds
