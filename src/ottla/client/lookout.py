@@ -22,6 +22,7 @@ class Lookout:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._next_s = inf  # when that is
         self._is_poked = False
         self.is_closed = False
 
@@ -64,11 +65,14 @@ class Lookout:
         if self.is_closed:
             return
         when_s = self._look()
+        if when_s >= self._next_s:
+            return  # it looks before that anyway, and may then say so again
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if when_s < inf:
-            # The loop's clock and ours may differ, but count the same seconds.
-            self._timer = self._loop.call_later(
-                max(0.0, when_s - self._clock.elapsed_s()), self.poke
-            )
+        # The loop's clock and ours may differ, but count the same seconds.
+        pause_s = max(0.0, when_s - self._clock.elapsed_s())
+        self._timer, self._next_s = self._loop.call_later(pause_s, self._time), when_s
+
+    def _time(self) -> None:
+        self._timer, self._next_s = None, inf
+        self.poke()

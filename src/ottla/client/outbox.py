@@ -54,6 +54,7 @@ class Outbox:
         default_factory=dict[TopicPartition, PartitionQueue]
     )
     memory_left: int = -1
+    has_filled: bool = False  # a batch, since somebody let others have a turn
     _waiting: deque[tuple[int, asyncio.Future[None]]] = field(
         default_factory=deque[tuple[int, asyncio.Future[None]]]
     )
@@ -91,8 +92,7 @@ class Outbox:
         if builder.append(timestamp_ms, key, value, headers):
             return Ack(batch, builder.count - 1)
         assert queue is not None
-        queue.close()
-        self.news.filled()
+        self._fill(queue)
         return None
 
     def extend(
@@ -126,8 +126,7 @@ class Outbox:
         first = batch.builder.count
         after = rows.append_to(batch.builder, start, stop)
         if after < stop:
-            queue.close()
-            self.news.filled()
+            self._fill(queue)
         return Run(batch, first, after - start) if after > start else None
 
     async def reserve(self, size: int, timeout_s: float) -> int:
@@ -172,6 +171,11 @@ class Outbox:
             if not coming.done():
                 self.memory_left -= wanted
                 coming.set_result(None)
+
+    def _fill(self, queue: PartitionQueue) -> None:
+        queue.close()
+        self.has_filled = True
+        self.news.filled()
 
     async def _room(self, memory: int, timeout_s: float) -> None:
         coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -13,7 +13,7 @@ from ottla.client.identity import NOBODY
 from ottla.errors import RequestError
 from ottla.ids import NO_SEQUENCE, TopicPartition
 from ottla.records import NO_TIMESTAMP, BatchBuilder
-from ottla.records.kernel import HEADER_SIZE, RecordReader
+from ottla.records.kernel import HEADER_SIZE, RecordOfBatch, RecordReader
 
 NO_OFFSET: Final = -1
 """Where the broker did not say: with acks=0, and for a batch that it had already."""
@@ -36,9 +36,9 @@ class PendingBatch:
 
     __slots__ = (
         "_base_offset",
-        "_done",
         "_failure",
         "_time_ms",
+        "_waiting",
         "awaited",
         "began_s",
         "builder",
@@ -75,7 +75,7 @@ class PendingBatch:
         self.is_settled = False
         self.awaited = False  # somebody asked what became of it
         self.parts: Sequence[PendingBatch] = ()
-        self._done: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []  # one for each who waits
         self._base_offset = NO_OFFSET
         self._time_ms = NO_TIMESTAMP
         self._failure: RequestError | None = None
@@ -134,9 +134,9 @@ class PendingBatch:
     async def settled_or_split(self) -> None:
         """Wait until it is settled, or others took its place."""
         if not self.is_settled:
-            if self._done is None:
-                self._done = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._done)
+            coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(coming)
+            await coming
 
     def holder(self, index: int) -> "tuple[PendingBatch, int]":
         """The batch that has a record of this one now, and which of its records that is."""
@@ -163,18 +163,17 @@ class PendingBatch:
         assert not self.is_settled, "a batch is settled once"
         self.is_settled = True
         self.builder.let_go()  # who keeps the word on a record does not keep its bytes
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        for coming in waiting:
+            if not coming.done():
+                coming.set_result(None)
 
 
-class Ack:
+class Ack(RecordOfBatch):
     """What becomes of a record: await it to learn where it is, or why it is not."""
 
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: PendingBatch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+    __slots__ = ()
+    _batch: PendingBatch
 
     def __await__(self) -> Generator[Any, None, Written]:
         while True:

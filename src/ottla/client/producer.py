@@ -315,7 +315,9 @@ class Producer(Generic[K, V]):
         number = None if transactions is None else transactions.check()
         # Whoever sends without a pause lets others have a turn here, the sender among them: full
         # batches leave while the next ones are filled.
-        await asyncio.sleep(0)
+        if running.outbox.has_filled:
+            running.outbox.has_filled = False
+            await asyncio.sleep(0)
         while True:
             # It is the first of a batch, and that may be elsewhere than was thought before.
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())

@@ -9,7 +9,6 @@ takes all of its batches with it.
 It has no task of its own: `poke` lets it look once, soon, at what can be sent.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
@@ -193,9 +192,9 @@ class Sender:
                 (batch for _, batch in taken), ids, self._rules, self._papers.transactional_id
             )
             if self._rules.acks:
-                answer = channel.send(request, self._rules.request_timeout_s, version=version)
                 names = {topic_id: topic for topic, topic_id in ids.items()}
-                answer.add_done_callback(partial(self._answered, broker, taken, names, now_s))
+                hear = partial(self._answered, broker, taken, names, now_s)
+                channel.post(request, self._rules.request_timeout_s, hear, version=version)
                 return
             channel.send_unanswered(request)
         except RequestError as error:
@@ -211,16 +210,13 @@ class Sender:
         taken: Taken,
         names: dict[Uuid, str],
         sent_s: float,
-        answer: "asyncio.Future[Message]",
+        message: Message | RequestError,
     ) -> None:
-        error = answer.exception()
         if self._lookout.is_closed:
             return
-        if error is not None:
-            assert isinstance(error, RequestError)
-            self._lost(broker, taken, error, unsure=True)
+        if isinstance(message, RequestError):
+            self._lost(broker, taken, message, unsure=True)
             return
-        message = answer.result()
         assert isinstance(message, ProduceResponse)
         self._request_ended(broker, sent_s)
         told = {

@@ -63,6 +63,11 @@ cdef class TimestampColumn:
     cdef readonly Py_ssize_t length
     cdef Held values
 
+cdef class RecordOfBatch:
+    cdef readonly object _batch
+    cdef readonly Py_ssize_t _index
+
+
 cdef class RecordAppender:
     cdef readonly long long limit, count, base_timestamp, max_timestamp
     cdef readonly Py_ssize_t size

@@ -1536,6 +1536,17 @@ class RecordAppender:
         self.buffer = bytearray()
 
 
+@cython.cclass
+class RecordOfBatch:
+    """A record of a batch that somebody has, by its number; one is made for each that is sent."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch, index: cython.Py_ssize_t):
+        self._batch = batch
+        self._index = index
+
+
 @cython.cfunc
 def _append(
     appender: RecordAppender,

@@ -1,7 +1,7 @@
 """The kernel's types, for everybody who calls it; see kernel.py for what it does."""
 
 from collections.abc import Callable, Iterable
-from typing import Final, Self, TypeAlias, TypeVar, final
+from typing import Any, Final, Self, TypeAlias, TypeVar, final
 
 from ottla.protocol.primitives import Buffer
 
@@ -176,6 +176,12 @@ def larger_row(
     stop: int,
     limit: int,
 ) -> tuple[int, int]: ...
+
+class RecordOfBatch:
+    __slots__ = ("_batch", "_index")
+    _batch: Any
+    _index: int
+    def __init__(self, batch: object, index: int) -> None: ...
 
 class RecordAppender:
     def __init__(self, limit: int) -> None: ...

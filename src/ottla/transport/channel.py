@@ -13,7 +13,8 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
@@ -55,21 +56,27 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 _LOGIN: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
+Hearer: TypeAlias = Callable[[Message | RequestError], None]
+"""Is told what became of a request: its answer, or why there is none."""
+
+
 class Awaited(NamedTuple):
     """A request without an answer, and until when it may stay so."""
 
-    answer: asyncio.Future[Message]
+    tell: Hearer
     deadline_s: float
     api: Api
 
 
 class Held(NamedTuple):
-    """A request that waits for a login, and its answer's place; None for one without an answer."""
+    """A request that waits for a login, and who hears its answer; None for one without."""
 
     message: Message
     version: int
     timeout_s: float
-    answer: asyncio.Future[Message] | None
+    tell: Hearer | None
+    answer: asyncio.Future[Message] | None = None
+    """Where somebody waits for it, who may give up."""
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -122,17 +129,18 @@ class Channel(asyncio.BufferedProtocol):
         self, message: Message, timeout_s: float, *, version: int | None = None
     ) -> asyncio.Future[Message]:
         """Send a request; its answer or its failure comes by the future."""
-        api = message.API
-        assert api is not None
-        self._writable()
-        if version is None:
-            version = self.version(api)
         answer: asyncio.Future[Message] = self._loop.create_future()
-        if self._held is not None and api not in _LOGIN:
-            self._held.append(Held(message, version, timeout_s, answer))
-        else:
-            self._send(message, version, timeout_s, answer)
+        self._post(message, timeout_s, partial(_settle, answer), version, answer)
         return answer
+
+    def post(
+        self, message: Message, timeout_s: float, tell: Hearer, *, version: int | None = None
+    ) -> None:
+        """Send a request; `tell` hears its answer or its failure, as soon as that is here.
+
+        It must not raise: it is called between the answers.
+        """
+        self._post(message, timeout_s, tell, version)
 
     def send_unanswered(self, message: Message) -> None:
         """Send a request that has no answer, which is Produce with acks=0."""
@@ -189,10 +197,10 @@ class Channel(asyncio.BufferedProtocol):
         for one in held or ():
             if self._reason is not None:
                 break
-            if one.answer is None:
+            if one.tell is None:
                 self._send_unanswered(one.message, one.version)
-            elif not one.answer.done():
-                self._send(one.message, one.version, one.timeout_s, one.answer)
+            elif one.answer is None or not one.answer.done():
+                self._send(one.message, one.version, one.timeout_s, one.tell)
 
     def fail(self, reason: RequestError) -> None:
         """End it for a reason: what is awaited fails with it."""
@@ -202,13 +210,29 @@ class Channel(asyncio.BufferedProtocol):
         """End it: what is awaited fails."""
         self._end(Disconnected(f"the connection to {self.address} was closed"))
 
-    def _send(
-        self, message: Message, version: int, timeout_s: float, answer: asyncio.Future[Message]
+    def _post(
+        self,
+        message: Message,
+        timeout_s: float,
+        tell: Hearer,
+        version: int | None,
+        answer: asyncio.Future[Message] | None = None,
     ) -> None:
+        api = message.API
+        assert api is not None
+        self._writable()
+        if version is None:
+            version = self.version(api)
+        if self._held is not None and api not in _LOGIN:
+            self._held.append(Held(message, version, timeout_s, tell, answer))
+        else:
+            self._send(message, version, timeout_s, tell)
+
+    def _send(self, message: Message, version: int, timeout_s: float, tell: Hearer) -> None:
         sent, buffers = self._conversation.send(message, version)
         self.last_used_s = self._loop.time()
         deadline_s = self.last_used_s + timeout_s
-        self._awaited.append(Awaited(answer, deadline_s, sent.api))
+        self._awaited.append(Awaited(tell, deadline_s, sent.api))
         self._writable().writelines(buffers)
         timer = self._timer
         if timer is None or timer.when() > deadline_s:
@@ -269,9 +293,9 @@ class Channel(asyncio.BufferedProtocol):
         if self.versions and responses:
             self._has_served = True
         for response in responses:
-            awaited = self._awaited.popleft()
-            if not awaited.answer.done():
-                awaited.answer.set_result(response.message)
+            self._awaited.popleft().tell(response.message)
+            if self._reason is not None:  # who heard it has closed the connection
+                return
         if conversation.violation is not None:
             self._end(self._violated(conversation.violation))
 
@@ -313,15 +337,23 @@ class Channel(asyncio.BufferedProtocol):
         if transport is not None:
             transport.abort()
         self._conversation.framer.drop()
-        answers = [
-            *(one.answer for one in self._awaited),
-            *(one.answer for one in self._held or ()),
+        hearers = [
+            *(one.tell for one in self._awaited),
+            *(one.tell for one in self._held or () if one.tell is not None),
         ]
         self._awaited, self._held = deque(), None
-        for answer in answers:
-            if answer is not None and not answer.done():
-                answer.set_exception(reason)
+        for tell in hearers:
+            tell(reason)
         self._ended()
+
+
+def _settle(answer: asyncio.Future[Message], word: Message | RequestError) -> None:
+    if answer.done():
+        return  # who asked has given up waiting
+    if isinstance(word, RequestError):
+        answer.set_exception(word)
+    else:
+        answer.set_result(word)
 
 
 async def open_channel(
