@@ -9,6 +9,7 @@ import pytest
 from client.consuming import FAST, run, take
 from client.fetching.test_chunk import batch
 from client.scripted_broker import ScriptedBroker
+from ottla.client.asking.routes import UNKNOWN_TRIES
 from ottla.client.consumer import Consumer
 from ottla.client.fetching.locator import Truncated
 from ottla.errors import ErrorCode, RequestError
@@ -40,6 +41,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from ottla.transport.channel import Disconnected
 
 ID = Uuid(b"t" * 16)
 
@@ -325,5 +327,39 @@ def test_what_is_fetched_ahead_is_bounded() -> None:
                 assert broker.count(FetchRequest) == before <= 6
                 await take(ours, 100)
                 assert broker.count(FetchRequest) > before
+
+    run(scenario())
+
+
+def test_offsets_of_a_topic_that_is_not_there_yet_are_waited_for() -> None:
+    """Who administers is told soon; who reads may have been faster than who makes the topic."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker) as ours:
+
+            def late(request: MetadataRequest) -> MetadataResponse:
+                told = stage.metadata(request)
+                if broker.count(MetadataRequest) <= UNKNOWN_TRIES + 3:
+                    told.topics = ()
+                return told
+
+            broker.answers[MetadataRequest] = late
+            assert await ours.end_offsets(("t", 0)) == {("t", 0): 10}
+
+    run(scenario())
+
+
+def test_closing_ends_the_questions_to_leaders() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker:
+            asked = asyncio.Event()
+            broker.answers[ListOffsetsRequest] = lambda _: asked.set()
+            async with reading(broker) as ours:
+                asking = asyncio.create_task(ours.end_offsets(("t", 0), timeout_s=600))
+                await asked.wait()
+            with pytest.raises(Disconnected, match="closed"):
+                await asking
 
     run(scenario())

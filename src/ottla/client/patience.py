@@ -3,6 +3,7 @@
 Invariant: a call ends with its deadline, however many tries there were.
 """
 
+import sys
 from dataclasses import dataclass
 
 from ottla.client.backoff import Backoff
@@ -18,5 +19,5 @@ class Patience:
     call_timeout_s: float
     """For a call with all its tries, if it names no limit of its own."""
 
-    retries: int
     backoff: Backoff
+    retries: int = sys.maxsize

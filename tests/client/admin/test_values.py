@@ -24,8 +24,8 @@ from ottla.client.admin import (
 )
 from ottla.client.admin.group_descriptions import classic_described
 from ottla.client.admin.operations import NOT_ASKED, operations
-from ottla.client.admin.partitions import by_topic, each_once, in_order, names
 from ottla.client.admin.scram_users import SALT_BYTES, alter_request, salted
+from ottla.client.partitions import by_topic, each_once, in_order, names
 from ottla.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -26,8 +26,6 @@ from ottla.client.admin.group_offsets import CommittedOffset, GroupOffsets
 from ottla.client.admin.groups import GroupMember, ListedGroup
 from ottla.client.admin.log_dirs import LogDirDescription, LogDirs, Replica, ReplicaSize
 from ottla.client.admin.operations import Operation
-from ottla.client.admin.outcomes import Listing, Outcomes
-from ottla.client.admin.partitions import Partition
 from ottla.client.admin.quotas import Quota, QuotaEntity
 from ottla.client.admin.reassignments import Election, Reassignment
 from ottla.client.admin.records import HIGH_WATERMARK, FoundOffset, OffsetAt
@@ -50,6 +48,8 @@ from ottla.client.admin.transactions import (
     ProducerDescription,
     TransactionDescription,
 )
+from ottla.client.asking.outcomes import Listing, Outcomes
+from ottla.client.partitions import Partition
 
 __all__ = [
     "CLUSTER_NAME",

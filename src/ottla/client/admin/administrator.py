@@ -6,7 +6,7 @@ returns what became of each. What a broker does not offer is NotSupported. Leavi
 administrator's context leaves nothing behind.
 
 The path of a call: it becomes a question (the module of its noun), which is led to the brokers that
-can answer (`routes.py`) and asked until they have (`asking.py`).
+can answer (`asking/routes.py`) and asked until they have (`asking/asking.py`).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Self
 
 from ottla.client.admin.acls import AclCalls
-from ottla.client.admin.asking import Asking
+from ottla.client.admin.calls import AdminAsking
 from ottla.client.admin.cluster import ClusterCalls
 from ottla.client.admin.configs import ConfigCalls
 from ottla.client.admin.features import FeatureCalls
@@ -117,7 +117,7 @@ class _Running:
         coordinators = Coordinators(
             metadata, connections, clock, limits.backoff, limits.request_timeout_s
         )
-        self.asking = Asking(metadata, connections, coordinators, clock, limits)
+        self.asking = AdminAsking(metadata, connections, coordinators, clock, limits)
         self._connections = connections
         self._learning = asyncio.get_running_loop().create_task(metadata.run())
 

@@ -3,21 +3,164 @@
 Invariant: a call is made by an administrator that runs, or says how to start one.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from ottla.client.admin.asking import Asking
+from ottla.client.asking.asking import Asking, Question, Terms
+from ottla.client.asking.outcomes import Listing
+from ottla.client.asking.routes import (
+    ByView,
+    Route,
+    ToAny,
+    ToCoordinator,
+    ToLeaders,
+    to_broker,
+    to_controller,
+)
+from ottla.client.connections import Connections
+from ottla.client.coordinators import CoordinatorKind, Coordinators
+from ottla.client.metadata import Metadata
+from ottla.client.patience import Patience
+from ottla.clock import Clock
+from ottla.protocol.message import Message
+from ottla.protocol.schema import VERSION_MAX
 from ottla.transport.failures import Disconnected
 
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
 NEVER_STARTED: Final = "the administrator was not started: use `async with`"
+
+
+class AdminAsking(Asking):
+    """Asks for an administrator, which knows all ways to a broker."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: Connections,
+        coordinators: Coordinators,
+        clock: Clock,
+        patience: Patience,
+    ) -> None:
+        super().__init__(metadata, connections, clock, patience)
+        self._coordinators = coordinators
+
+    # Whom.
+
+    @property
+    def to_any(self) -> ToAny:
+        """Any broker."""
+        return ToAny()
+
+    @property
+    def to_controller(self) -> ByView[object]:
+        """The controller."""
+        return to_controller(self._metadata)
+
+    def to_broker(self, broker_id: Callable[[K], int | None]) -> ByView[K]:
+        """The broker that a thing names, or any if it names none."""
+        return to_broker(self._metadata, broker_id)
+
+    def to_one(self, number: int) -> ByView[object]:
+        """One broker for all things."""
+        return self.to_broker(lambda _: number)
+
+    @property
+    def to_brokers(self) -> ByView[int]:
+        """The brokers that are asked about themselves."""
+        return self.to_broker(lambda number: number)
+
+    @property
+    def to_group(self) -> ToCoordinator:
+        """The coordinator of a group."""
+        return ToCoordinator(self._coordinators, CoordinatorKind.GROUP)
+
+    @property
+    def to_transaction(self) -> ToCoordinator:
+        """The coordinator of a transactional id."""
+        return ToCoordinator(self._coordinators, CoordinatorKind.TRANSACTION)
+
+    @property
+    def to_leaders(self) -> ToLeaders:
+        """The leaders of partitions."""
+        return ToLeaders(self._metadata)
+
+    # What.
+
+    async def about(
+        self,
+        key: K,
+        route: Route[K],
+        request: Callable[[Terms], Message],
+        answer: type[M],
+        read: Callable[[M], V],
+        timeout_s: float | None = None,
+        *,
+        since: int = 0,
+        newest: int = VERSION_MAX,
+    ) -> V:
+        """Ask about one thing; what is wrong is raised."""
+        question = Question[K, M, V](
+            request=lambda _, terms: request(terms),
+            answer=answer,
+            read=lambda _, message: {key: read(message)},
+            since=since,
+            newest=newest,
+        )
+        return (await self.many(route, (key,), question, timeout_s))[key]
+
+    async def one(
+        self,
+        route: Route[None],
+        request: Callable[[Terms], Message],
+        answer: type[M],
+        read: Callable[[M], V],
+        timeout_s: float | None = None,
+        *,
+        since: int = 0,
+    ) -> V:
+        """Ask one question as a whole; what is wrong is raised."""
+        return await self.about(None, route, request, answer, read, timeout_s, since=since)
+
+    async def listing(
+        self,
+        request: Callable[[Terms], Message],
+        answer: type[M],
+        read: Callable[[M], tuple[T, ...]],
+        timeout_s: float | None = None,
+        *,
+        since: int = 0,
+    ) -> Listing[T]:
+        """Ask every broker for what it has."""
+        deadline_s = self.deadline_s(timeout_s)
+        brokers = await self.brokers(self.left_s(deadline_s))
+        question = Question[int, M, tuple[T, ...]](
+            request=lambda _, terms: request(terms),
+            answer=answer,
+            read=lambda keys, message: {key: read(message) for key in keys},
+            since=since,
+        )
+        told = await self.many(self.to_brokers, brokers, question, self.left_s(deadline_s))
+        found = (one for ones in told.succeeded.values() for one in ones)
+        return Listing(tuple(found), told.failed)
+
+    async def brokers(self, timeout_s: float) -> tuple[int, ...]:
+        """The ids of all brokers that live."""
+        async with self._call():
+            view = await self._metadata.refreshed(timeout_s)
+        return tuple(sorted(view.brokers))
 
 
 class Calls:
     """Calls on one cluster."""
 
-    _started: Asking | None = None
+    _started: AdminAsking | None = None
 
     @property
-    def _asking(self) -> Asking:
+    def _asking(self) -> AdminAsking:
         if self._started is None:
             raise Disconnected(NEVER_STARTED)
         return self._started

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from ottla.client.admin.asking import Question
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, check, refused
-from ottla.client.admin.routes import ToBroker
+from ottla.client.asking.asking import Question
+from ottla.client.asking.outcomes import Outcomes, check, refused
+from ottla.client.asking.routes import ByView
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_configs import AlterableConfig as Replacement
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -265,7 +265,7 @@ class ConfigCalls(Calls):
         )
 
     @property
-    def _to_owner(self) -> ToBroker[ConfigResource]:
+    def _to_owner(self) -> ByView[ConfigResource]:
         """A broker tells of itself; of the rest any does."""
         return self._asking.to_broker(_owner)
 

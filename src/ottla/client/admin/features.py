@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.client.admin.asking import Question, Terms
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, check, or_none, refused
+from ottla.client.asking.asking import Question, Terms
+from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
 from ottla.errors import RequestError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.update_features import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.admin.operations import Operation, operations
-from ottla.client.admin.outcomes import refused
-from ottla.client.admin.partitions import Partition, in_order
+from ottla.client.asking.outcomes import refused
+from ottla.client.partitions import Partition, in_order
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,

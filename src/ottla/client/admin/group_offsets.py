@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ottla.client.admin.asking import Question, Terms
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, check, or_none, refused, settled
-from ottla.client.admin.partitions import (
+from ottla.client.asking.asking import Question, Terms
+from ottla.client.asking.outcomes import Outcomes, check, or_none, refused, settled
+from ottla.client.partitions import (
     P,
     Partition,
     by_partition,
@@ -18,8 +18,6 @@ from ottla.client.admin.partitions import (
     names,
     partition,
 )
-from ottla.client.admin.routes import ToCoordinator
-from ottla.client.coordinators import CoordinatorKind
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -88,7 +86,7 @@ class GroupOffsetCalls(Calls):
             newest=_BY_NAME,
             batched_since=_BATCHED,
         )
-        return await self._asking.many(self._to_group, names(groups), question, timeout_s)
+        return await self._asking.many(self._asking.to_group, names(groups), question, timeout_s)
 
     async def alter_group_offsets(
         self,
@@ -99,31 +97,31 @@ class GroupOffsetCalls(Calls):
     ) -> Outcomes[Partition, None]:
         """Let a group without members go on elsewhere; a group that does not exist is made."""
         wanted = by_partition(offsets)
-        question = Question[str, OffsetCommitResponse, Mapping[Partition, RequestError | None]](
-            request=lambda _, __: commit_request(group, wanted),
-            answer=OffsetCommitResponse,
-            read=lambda _, answer: {group: committed(answer)},
+        told = await self._asking.about(
+            group,
+            self._asking.to_group,
+            lambda _: commit_request(group, wanted),
+            OffsetCommitResponse,
+            committed,
+            timeout_s,
             newest=_BY_NAME,
         )
-        told = await self._asking.many(self._to_group, (group,), question, timeout_s)
-        return Outcomes(told[group])
+        return Outcomes[Partition, None](told)
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[Partition], *, timeout_s: float | None = None
     ) -> Outcomes[Partition, None]:
         """Forget what a group has committed, in partitions of topics that it does not read."""
         wanted = [*dict.fromkeys(partitions)]
-        question = Question[str, OffsetDeleteResponse, Mapping[Partition, RequestError | None]](
-            request=lambda _, __: delete_request(group, wanted),
-            answer=OffsetDeleteResponse,
-            read=lambda _, answer: {group: deleted(group, answer)},
+        told = await self._asking.about(
+            group,
+            self._asking.to_group,
+            lambda _: delete_request(group, wanted),
+            OffsetDeleteResponse,
+            lambda answer: deleted(group, answer),
+            timeout_s,
         )
-        told = await self._asking.many(self._to_group, (group,), question, timeout_s)
-        return Outcomes(told[group])
-
-    @property
-    def _to_group(self) -> ToCoordinator:
-        return self._asking.to_coordinator(CoordinatorKind.GROUP)
+        return Outcomes[Partition, None](told)
 
 
 def fetch_request(

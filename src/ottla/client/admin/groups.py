@@ -4,21 +4,19 @@ Invariant: a group is described alike whichever protocol its members speak; one 
 is an error, of every broker.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.admin.asking import Question
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.group_descriptions import (
     GroupDescription,
     classic_described,
     consumer_described,
 )
-from ottla.client.admin.outcomes import Listing, Outcomes, check, refused
-from ottla.client.admin.partitions import names
-from ottla.client.admin.routes import ToCoordinator
-from ottla.client.coordinators import CoordinatorKind
+from ottla.client.asking.asking import Question
+from ottla.client.asking.outcomes import Listing, Outcomes, check, refused
+from ottla.client.partitions import names
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -103,7 +101,7 @@ class GroupCalls(Calls):
             answer=ConsumerGroupDescribeResponse,
             read=lambda _, answer: consumer_described(answer),
         )
-        told = await asking.many(self._to_group, wanted, new, asking.left_s(deadline_s))
+        told = await asking.many(self._asking.to_group, wanted, new, asking.left_s(deadline_s))
         maybe = [group for group, error in told.failed.items() if error.code in _NOT_NEW]
         classic = Question[str, DescribeGroupsResponse, GroupDescription](
             request=lambda ids, terms: DescribeGroupsRequest(
@@ -114,9 +112,8 @@ class GroupCalls(Calls):
             answer=DescribeGroupsResponse,
             read=lambda _, answer: classic_described(answer),
         )
-        rest = await asking.many(self._to_group, maybe, classic, asking.left_s(deadline_s))
-        all_told = {**told.failed, **told.succeeded, **rest.failed, **rest.succeeded}
-        return Outcomes({group: all_told[group] for group in wanted})
+        rest = await asking.many(self._asking.to_group, maybe, classic, asking.left_s(deadline_s))
+        return Outcomes({**told.told, **rest.told})
 
     async def describe_group(
         self, group: str, *, timeout_s: float | None = None
@@ -135,7 +132,7 @@ class GroupCalls(Calls):
                 one.group_id: refused(one.error_code, one.group_id) for one in answer.results
             },
         )
-        return await self._asking.many(self._to_group, names(groups), question, timeout_s)
+        return await self._asking.many(self._asking.to_group, names(groups), question, timeout_s)
 
     async def remove_group_members(
         self,
@@ -154,18 +151,16 @@ class GroupCalls(Calls):
         leaving = [*dict.fromkeys(members)]
         if not leaving:
             return Outcomes[GroupMember, None]({})
-        question = Question[str, LeaveGroupResponse, Mapping[GroupMember, RequestError | None]](
-            request=lambda _, __: leave_request(group, leaving, reason),
-            answer=LeaveGroupResponse,
-            read=lambda _, answer: {group: left(group, leaving, answer)},
+        told = await asking.about(
+            group,
+            asking.to_group,
+            lambda _: leave_request(group, leaving, reason),
+            LeaveGroupResponse,
+            lambda answer: left(group, leaving, answer),
+            asking.left_s(deadline_s),
             since=_MEMBERS_SINCE,
         )
-        told = await asking.many(self._to_group, (group,), question, asking.left_s(deadline_s))
-        return Outcomes(told[group])
-
-    @property
-    def _to_group(self) -> ToCoordinator:
-        return self._asking.to_coordinator(CoordinatorKind.GROUP)
+        return Outcomes[GroupMember, None](told)
 
 
 def listed(answer: ListGroupsResponse) -> tuple[ListedGroup, ...]:

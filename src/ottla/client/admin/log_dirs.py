@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from ottla.client.admin.asking import Question
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, check, or_none, refused
-from ottla.client.admin.partitions import Partition, by_topic, partition
+from ottla.client.asking.asking import Question
+from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
+from ottla.client.partitions import Partition, by_topic, partition
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

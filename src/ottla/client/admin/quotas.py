@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ottla.client.admin.asking import Question
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, check, refused
+from ottla.client.asking.asking import Question
+from ottla.client.asking.outcomes import Outcomes, check, refused
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from ottla.client.admin.asking import Question, Terms
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, check, refused
-from ottla.client.admin.partitions import (
+from ottla.client.asking.asking import Question, Terms
+from ottla.client.asking.outcomes import Outcomes, check, refused
+from ottla.client.partitions import (
     P,
     Partition,
     by_partition,

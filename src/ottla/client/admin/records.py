@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from ottla.client.admin.asking import Question, Terms
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, or_none, refused
-from ottla.client.admin.partitions import P, Partition, by_partition, by_topic, partition
+from ottla.client.asking.asking import Question, Terms
+from ottla.client.asking.list_offsets import offsets_at
+from ottla.client.asking.outcomes import Outcomes, or_none, refused
+from ottla.client.partitions import P, Partition, by_partition, by_topic, partition
 from ottla.errors import RequestError
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -19,18 +20,12 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from ottla.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse
 
 HIGH_WATERMARK: Final = -1
 """As the offset before which records are deleted: all that are committed."""
 
 _ISOLATION_SINCE: Final = 2
-_CONSUMER: Final = -1  # in place of the broker that asks
 
 
 class OffsetAt(IntEnum):
@@ -81,12 +76,10 @@ class RecordCalls(Calls):
         """
         wanted = by_partition(partitions)
         since = max((_SINCE.get(OffsetAt(at), 0) for at in wanted.values() if at < 0), default=0)
-        question = Question(
-            request=lambda keys, terms: list_request(
-                {key: wanted[key] for key in keys}, terms, read_committed=read_committed
-            ),
-            answer=ListOffsetsResponse,
-            read=lambda _, answer: found(answer),
+        question = offsets_at(
+            wanted,
+            _found,
+            isolation_level=int(read_committed),
             since=max(since, _ISOLATION_SINCE if read_committed else 0),
         )
         return await self._asking.many(self._asking.to_leaders, wanted, question, timeout_s)
@@ -104,35 +97,8 @@ class RecordCalls(Calls):
         return await self._asking.many(self._asking.to_leaders, wanted, question, timeout_s)
 
 
-def list_request(
-    wanted: Mapping[Partition, int], terms: Terms, *, read_committed: bool
-) -> ListOffsetsRequest:
-    """The request for offsets."""
-    return ListOffsetsRequest(
-        replica_id=_CONSUMER,
-        isolation_level=int(read_committed),
-        topics=[
-            ListOffsetsTopic(
-                name=topic,
-                partitions=[
-                    ListOffsetsPartition(partition_index=index, timestamp=wanted[topic, index])
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(wanted).items()
-        ],
-        timeout_ms=terms.timeout_ms,
-    )
-
-
-def found(answer: ListOffsetsResponse) -> dict[Partition, FoundOffset | RequestError]:
-    """The offsets."""
-    return {
-        (key := partition(topic.name, one.partition_index)): refused(one.error_code, key)
-        or FoundOffset(or_none(one.offset), or_none(one.timestamp), or_none(one.leader_epoch))
-        for topic in answer.topics
-        for one in topic.partitions
-    }
+def _found(told: ListOffsetsPartitionResponse) -> FoundOffset:
+    return FoundOffset(or_none(told.offset), or_none(told.timestamp), or_none(told.leader_epoch))
 
 
 def delete_request(before: Mapping[Partition, int], terms: Terms) -> DeleteRecordsRequest:

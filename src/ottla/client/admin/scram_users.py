@@ -9,10 +9,10 @@ from enum import IntEnum
 from hashlib import pbkdf2_hmac
 from typing import Final
 
-from ottla.client.admin.asking import Question
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, check, refused
-from ottla.client.admin.partitions import names
+from ottla.client.asking.asking import Question
+from ottla.client.asking.outcomes import Outcomes, check, refused
+from ottla.client.partitions import names
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ottla.client.admin.asking import Question
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.group_descriptions import GroupDescription, MemberDescription
 from ottla.client.admin.operations import operations
-from ottla.client.admin.outcomes import Outcomes, check, or_none, refused
-from ottla.client.admin.partitions import (
+from ottla.client.asking.asking import Question
+from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
+from ottla.client.partitions import (
     P,
     Partition,
     by_partition,
@@ -22,8 +22,6 @@ from ottla.client.admin.partitions import (
     names,
     partition,
 )
-from ottla.client.admin.routes import ToCoordinator
-from ottla.client.coordinators import CoordinatorKind
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -82,7 +80,7 @@ class ShareGroupCalls(Calls):
             answer=ShareGroupDescribeResponse,
             read=lambda _, answer: described(answer),
         )
-        return await self._asking.many(self._to_share_group, names(groups), question, timeout_s)
+        return await self._asking.many(self._asking.to_group, names(groups), question, timeout_s)
 
     async def list_share_group_offsets(
         self,
@@ -98,44 +96,40 @@ class ShareGroupCalls(Calls):
             answer=DescribeShareGroupOffsetsResponse,
             read=lambda _, answer: {one.group_id: _offsets(one) for one in answer.groups},
         )
-        return await self._asking.many(self._to_share_group, names(groups), question, timeout_s)
+        return await self._asking.many(self._asking.to_group, names(groups), question, timeout_s)
 
     async def alter_share_group_offsets(
         self, group: str, offsets: Mapping[P, int], *, timeout_s: float | None = None
     ) -> Outcomes[Partition, None]:
         """Let a share group without members start elsewhere."""
         wanted = by_partition(offsets)
-        question = Question[
-            str, AlterShareGroupOffsetsResponse, Mapping[Partition, RequestError | None]
-        ](
-            request=lambda _, __: alter_request(group, wanted),
-            answer=AlterShareGroupOffsetsResponse,
-            read=lambda _, answer: {group: altered(group, answer)},
+        told = await self._asking.about(
+            group,
+            self._asking.to_group,
+            lambda _: alter_request(group, wanted),
+            AlterShareGroupOffsetsResponse,
+            lambda answer: altered(group, answer),
+            timeout_s,
         )
-        told = await self._asking.many(self._to_share_group, (group,), question, timeout_s)
-        return Outcomes(told[group])
+        return Outcomes[Partition, None](told)
 
     async def delete_share_group_offsets(
         self, group: str, topics: str | Iterable[str], *, timeout_s: float | None = None
     ) -> Outcomes[str, None]:
         """Forget what a share group without members has read of topics."""
         wanted = names(topics)
-        question = Question[
-            str, DeleteShareGroupOffsetsResponse, Mapping[str, RequestError | None]
-        ](
-            request=lambda _, __: DeleteShareGroupOffsetsRequest(
+        told = await self._asking.about(
+            group,
+            self._asking.to_group,
+            lambda _: DeleteShareGroupOffsetsRequest(
                 group_id=group,
                 topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=one) for one in wanted],
             ),
-            answer=DeleteShareGroupOffsetsResponse,
-            read=lambda _, answer: {group: deleted(group, answer)},
+            DeleteShareGroupOffsetsResponse,
+            lambda answer: deleted(group, answer),
+            timeout_s,
         )
-        told = await self._asking.many(self._to_share_group, (group,), question, timeout_s)
-        return Outcomes(told[group])
-
-    @property
-    def _to_share_group(self) -> ToCoordinator:
-        return self._asking.to_coordinator(CoordinatorKind.GROUP)
+        return Outcomes[str, None](told)
 
 
 def described(answer: ShareGroupDescribeResponse) -> dict[str, GroupDescription | RequestError]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.client.admin.operations import Operation, operations
-from ottla.client.admin.outcomes import or_none, refused
+from ottla.client.asking.outcomes import or_none, refused
 from ottla.errors import RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.describe_topic_partitions import (

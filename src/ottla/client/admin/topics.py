@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.client.admin.asking import Question, Terms
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Outcomes, or_none, refused
 from ottla.client.admin.topic_descriptions import (
     ListedTopic,
     TopicDescription,
@@ -21,6 +19,8 @@ from ottla.client.admin.topic_descriptions import (
     paged,
     topic_id,
 )
+from ottla.client.asking.asking import Question, Terms
+from ottla.client.asking.outcomes import Outcomes, or_none, refused
 from ottla.errors import RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.create_partitions import (
@@ -175,7 +175,7 @@ class TopicCalls(Calls):
             since=_DESCRIBED_BY_ID if len(named) < len(keys) else _NOT_CREATING,
         )
         rest = await asking.many(asking.to_any, left, question, asking.left_s(deadline_s))
-        told |= {**rest.succeeded, **rest.failed}
+        told |= rest.told
         return Outcomes({key: told[key] for key in keys})
 
     async def _paged(

@@ -8,11 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.admin.asking import ONE_EACH, Question, Terms
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.outcomes import Listing, Outcomes, check, or_none, refused
-from ottla.client.admin.partitions import Partition, by_topic, each_once, in_order, names, partition
-from ottla.client.coordinators import CoordinatorKind
+from ottla.client.asking.asking import ONE_EACH, Question, Terms
+from ottla.client.asking.outcomes import Listing, Outcomes, check, or_none, refused
+from ottla.client.partitions import (
+    Partition,
+    by_topic,
+    each_once,
+    in_order,
+    names,
+    partition,
+)
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -125,7 +131,7 @@ class TransactionCalls(Calls):
             answer=DescribeTransactionsResponse,
             read=lambda _, answer: described(answer),
         )
-        route = self._asking.to_coordinator(CoordinatorKind.TRANSACTION)
+        route = self._asking.to_transaction
         return await self._asking.many(route, names(ids), question, timeout_s)
 
     async def describe_producers(
@@ -173,7 +179,7 @@ class TransactionCalls(Calls):
             read=fenced,
             batched_since=ONE_EACH,
         )
-        route = self._asking.to_coordinator(CoordinatorKind.TRANSACTION)
+        route = self._asking.to_transaction
         return await self._asking.many(route, names(ids), question, timeout_s)
 
 

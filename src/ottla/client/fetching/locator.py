@@ -13,17 +13,13 @@ from typing import Final, NamedTuple
 
 from ottla.client.backoff import Backoff
 from ottla.client.fetching.cursor import LATEST_MS, UNKNOWN, Cursor
-from ottla.client.fetching.offsets import EpochEnds, OffsetsByTime, epoch_of
-from ottla.client.leaders import Leaders
+from ottla.client.fetching.offsets import LeaderOffsets, epoch_of
 from ottla.client.lookout import Lookout
 from ottla.client.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 from ottla.transport.channel import NotSupported
-
-ROUND_S: Final = 30.0
-"""So long leaders are asked before the application hears nothing still."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -74,12 +70,11 @@ class Locator:
         self,
         cursors: Mapping[TopicPartition, Cursor],
         metadata: Metadata,
-        leaders: Leaders,
+        offsets: LeaderOffsets,
         clock: Clock,
         backoff: Backoff,
         *,
         reset_ms: Callable[[], int] | None,
-        isolation_level: int,
         committed: Callable[
             [Iterable[TopicPartition]],
             Awaitable[Mapping[TopicPartition, Committed | RequestError | None]],
@@ -90,11 +85,10 @@ class Locator:
         """`reset_ms` is where to begin, as a timestamp; `located` hears of places and failures."""
         self._cursors = cursors
         self._metadata = metadata
-        self._leaders = leaders
+        self._offsets = offsets
         self._clock = clock
         self._backoff = backoff
         self._reset_ms = reset_ms
-        self._isolation_level = isolation_level
         self._committed = committed
         self._located = located
         self._lookout = Lookout(self._look, clock)
@@ -173,7 +167,7 @@ class Locator:
         moves = {cursor.partition: cursor.moves for cursor in cursors}
         times = {one.partition: one.seek_ms for one in cursors if one.seek_ms is not None}
         view = self._metadata.view
-        found = await self._leaders.ask(times, OffsetsByTime(times, self._isolation_level), ROUND_S)
+        found = (await self._offsets.at(times)).told
         for cursor in cursors:
             if not self._is_same(cursor, moves):
                 continue
@@ -198,7 +192,7 @@ class Locator:
             if (leader := view.leader(*cursor.partition)) is not None
         }
         epochs = {one.partition: one.fetched_epoch for one in cursors if one.partition in asked}
-        ends = await self._leaders.ask(epochs, EpochEnds(epochs), ROUND_S)
+        ends = (await self._offsets.ends(epochs)).told
         for cursor in cursors:
             where = cursor.partition
             if where not in ends or not self._is_same(cursor, moves):

@@ -1,36 +1,30 @@
 """Offsets that leaders know: of a time, of both ends, and of where a leader's epoch ended.
 
-Invariant: of what is not there the answer is None, never a number that looks like an offset.
+Invariant: of what is not there the answer is None, never a number that looks like an offset. Who
+asks waits for partitions and leaders that are not there yet, until the deadline.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
+from ottla.client.asking.asking import Asking, Question
+from ottla.client.asking.list_offsets import CONSUMER, offsets_at
+from ottla.client.asking.outcomes import Outcomes, refused
+from ottla.client.asking.routes import ToLeaders
 from ottla.client.cluster_view import ClusterView
-from ottla.errors import ErrorCode
-from ottla.ids import PartitionIndex, TopicPartition
-from ottla.protocol.apis import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from ottla.protocol.message import Message
-from ottla.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ottla.client.metadata import Metadata
+from ottla.client.partitions import Partition, by_partition, partition, rows_by_topic
+from ottla.errors import RequestError
+from ottla.ids import TopicPartition
+from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.transport.channel import Channel, NotSupported
 
-CONSUMER: Final = -1  # the replica that clients say they are
-_WITH_OFFSET: Final = 1  # before this version several offsets came, of whole segments
 _FOR_CLIENTS: Final = 3  # before this version only brokers may ask for the end of an epoch
-
-P = TypeVar("P")
 
 
 class FoundOffset(NamedTuple):
@@ -48,99 +42,74 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsByTime:
-    """Which offset a time has; -2 is the first record, -1 the end."""
+class LeaderOffsets:
+    """Asks the leaders of partitions."""
 
-    times_ms: Mapping[TopicPartition, int]
-    isolation_level: int = 0
+    def __init__(self, metadata: Metadata, asking: Asking, isolation_level: int) -> None:
+        self._metadata = metadata
+        self._asking = asking
+        self._isolation_level = isolation_level
 
-    def request(
-        self, view: ClusterView, partitions: list[TopicPartition], channel: Channel
-    ) -> Message:
-        """The request to one leader."""
-        if channel.version(LIST_OFFSETS) < _WITH_OFFSET:
-            raise NotSupported(f"{channel.address} is too old to tell the offset of a time")
-
-        def row(one: TopicPartition) -> ListOffsetsPartition:
-            return ListOffsetsPartition(
-                partition_index=one.partition,
-                current_leader_epoch=epoch_of(view, one),
-                timestamp=self.times_ms[one],
-            )
-
-        return ListOffsetsRequest(
-            replica_id=CONSUMER,
-            isolation_level=self.isolation_level,
-            topics=[
-                ListOffsetsTopic(name=topic, partitions=rows)
-                for topic, rows in by_topic(partitions, row)
-            ],
+    async def at(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> Outcomes[Partition, FoundOffset | None]:
+        """Which offset times have; None where no record is so new."""
+        question = offsets_at(
+            times_ms, _found, isolation_level=self._isolation_level, epoch=self._epoch
         )
+        return await self._asking.many(self._to_leaders, times_ms, question, timeout_s)
 
-    def outcomes(
-        self, answer: Message
-    ) -> Iterable[tuple[TopicPartition, ErrorCode, FoundOffset | None]]:
-        """What one leader said; None where no record is so new."""
-        assert isinstance(answer, ListOffsetsResponse)
-        for topic in answer.topics:
-            for one in topic.partitions:
-                found = FoundOffset(one.offset, one.timestamp, one.leader_epoch)
-                place = TopicPartition(topic.name, PartitionIndex(one.partition_index))
-                yield place, ErrorCode.of(one.error_code), found if one.offset >= 0 else None
+    async def ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Outcomes[Partition, EpochEnd | None]:
+        """Where leaders' epochs ended; None where no such epoch is known, nor one before it."""
+        wanted = by_partition(epochs)
 
-
-@dataclass(frozen=True, slots=True)
-class EpochEnds:
-    """Where leaders' epochs ended."""
-
-    epochs: Mapping[TopicPartition, int]
-
-    def request(
-        self, view: ClusterView, partitions: list[TopicPartition], channel: Channel
-    ) -> Message:
-        """The request to one leader."""
-        if channel.version(OFFSET_FOR_LEADER_EPOCH) < _FOR_CLIENTS:
-            raise NotSupported(f"{channel.address} is too old to tell a client where epochs end")
-
-        def row(one: TopicPartition) -> OffsetForLeaderPartition:
+        def row(one: Partition) -> OffsetForLeaderPartition:
             return OffsetForLeaderPartition(
-                partition=one.partition,
-                current_leader_epoch=epoch_of(view, one),
-                leader_epoch=self.epochs[one],
+                partition=one[1], current_leader_epoch=self._epoch(one), leader_epoch=wanted[one]
             )
 
-        return OffsetForLeaderEpochRequest(
-            replica_id=CONSUMER,
-            topics=[
-                OffsetForLeaderTopic(topic=topic, partitions=rows)
-                for topic, rows in by_topic(partitions, row)
-            ],
+        question = Question[Partition, OffsetForLeaderEpochResponse, EpochEnd | None](
+            request=lambda keys, _: OffsetForLeaderEpochRequest(
+                replica_id=CONSUMER,
+                topics=[
+                    OffsetForLeaderTopic(topic=topic, partitions=rows)
+                    for topic, rows in rows_by_topic(keys, row).items()
+                ],
+            ),
+            answer=OffsetForLeaderEpochResponse,
+            read=lambda _, answer: _ends(answer),
+            since=_FOR_CLIENTS,
         )
+        return await self._asking.many(self._to_leaders, wanted, question)
 
-    def outcomes(
-        self, answer: Message
-    ) -> Iterable[tuple[TopicPartition, ErrorCode, EpochEnd | None]]:
-        """What one leader said; None where it knows no such epoch nor one before it."""
-        assert isinstance(answer, OffsetForLeaderEpochResponse)
-        for topic in answer.topics:
-            for one in topic.partitions:
-                end = EpochEnd(one.leader_epoch, one.end_offset)
-                place = TopicPartition(topic.topic, PartitionIndex(one.partition))
-                yield place, ErrorCode.of(one.error_code), end if one.end_offset >= 0 else None
+    @property
+    def _to_leaders(self) -> ToLeaders:
+        return ToLeaders(self._metadata, waits=True)
+
+    def _epoch(self, one: Partition) -> int:
+        return epoch_of(self._metadata.view, one)
 
 
-def epoch_of(view: ClusterView, partition: TopicPartition) -> int:
+def epoch_of(view: ClusterView, one: Partition) -> int:
     """The epoch of a partition's leader, as far as it is known."""
-    leader = view.leader(*partition)
+    leader = view.leader(*one)
     return -1 if leader is None else int(leader.leader_epoch)
 
 
-def by_topic(
-    partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], P]
-) -> Iterable[tuple[str, list[P]]]:
-    """Rows of partitions, those of a topic together."""
-    topics: dict[str, list[P]] = {}
-    for one in partitions:
-        topics.setdefault(one.topic, []).append(row(one))
-    return topics.items()
+def _found(told: ListOffsetsPartitionResponse) -> FoundOffset | None:
+    found = FoundOffset(told.offset, told.timestamp, told.leader_epoch)
+    return found if told.offset >= 0 else None
+
+
+def _ends(
+    answer: OffsetForLeaderEpochResponse,
+) -> dict[Partition, EpochEnd | RequestError | None]:
+    told: dict[Partition, EpochEnd | RequestError | None] = {}
+    for topic in answer.topics:
+        for one in topic.partitions:
+            key = partition(topic.topic, one.partition)
+            end = EpochEnd(one.leader_epoch, one.end_offset) if one.end_offset >= 0 else None
+            told[key] = refused(one.error_code, key) or end
+    return told

@@ -9,16 +9,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
+from ottla.client.asking.asking import Asking
 from ottla.client.connections import Connections
 from ottla.client.fetching.cursor import UNKNOWN, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.fetcher import Fetcher, FetchRules
 from ottla.client.fetching.locator import Committed, Locator
-from ottla.client.fetching.offsets import FoundOffset, OffsetsByTime
+from ottla.client.fetching.offsets import FoundOffset, LeaderOffsets
 from ottla.client.fetching.reader import Reader
-from ottla.client.leaders import Leaders
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.metadata import Metadata
+from ottla.client.patience import Patience
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
@@ -26,6 +27,10 @@ from ottla.transport.channel import TimedOut
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+ROUND_S: Final = 30.0
+"""So long leaders are asked for places before it is tried anew."""
 
 
 class Reading(Generic[K, V]):
@@ -50,9 +55,9 @@ class Reading(Generic[K, V]):
         """`learnt` hears of news of the cluster."""
         self.connections: Final = connections
         self.metadata: Final = metadata(self._learnt)
-        self.leaders: Final = Leaders(
-            self.metadata, connections, clock, rules.backoff, rules.request_timeout_s
-        )
+        patience = Patience(rules.request_timeout_s, ROUND_S, rules.backoff)
+        self._questions = Asking(self.metadata, connections, clock, patience)
+        self._offsets = LeaderOffsets(self.metadata, self._questions, rules.isolation_level)
         self.reader: Final = Reader(decoder, self.poke)
         self._isolation_level = rules.isolation_level
         self._heard = learnt
@@ -60,11 +65,10 @@ class Reading(Generic[K, V]):
         self._locator = Locator(
             self.reader.cursors,
             self.metadata,
-            self.leaders,
+            self._offsets,
             clock,
             rules.backoff,
             reset_ms=reset_ms,
-            isolation_level=rules.isolation_level,
             committed=committed,
             located=self._note_located,
         )
@@ -81,6 +85,7 @@ class Reading(Generic[K, V]):
 
     async def close(self) -> None:
         """End all of it."""
+        self._questions.close()
         await self._locator.close()
         await self._fetcher.close()
         self._asking.cancel()
@@ -130,14 +135,8 @@ class Reading(Generic[K, V]):
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first offset from a time on, of each partition; raises the first error."""
-        question = OffsetsByTime(times_ms, self._isolation_level)
-        told = await self.leaders.ask(times_ms, question, timeout_s)
-        found: dict[TopicPartition, FoundOffset | None] = {}
-        for where, outcome in told.items():
-            if isinstance(outcome, RequestError):
-                raise outcome
-            found[where] = outcome
-        return found
+        found = (await self._offsets.at(times_ms, timeout_s)).or_raise()
+        return {where: found[where] for where in times_ms}
 
     def offsets_of(
         self, partitions: Iterable[TopicPartition], *, all_handed_out: bool

@@ -11,24 +11,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ottla.client.admin.outcomes import Listing, Outcomes
-from ottla.client.admin.routes import (
-    Route,
-    ToAny,
-    ToBroker,
-    ToCoordinator,
-    ToLeaders,
-    Whom,
-    to_controller,
-)
+from ottla.client.asking.outcomes import Outcomes
+from ottla.client.asking.routes import Route, Whom
 from ottla.client.cluster_view import BrokerView
 from ottla.client.connections import Connections
-from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.metadata import Metadata
 from ottla.client.patience import Patience
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import BrokerId
 from ottla.protocol.message import Message
 from ottla.protocol.schema import VERSION_MAX
 from ottla.protocol.writer import Unwritable
@@ -37,7 +27,6 @@ from ottla.transport.failures import Disconnected, NotSupported, TimedOut
 
 K = TypeVar("K")
 V = TypeVar("V")
-T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 ONE_EACH: Final = VERSION_MAX
@@ -81,13 +70,11 @@ class Asking:
         self,
         metadata: Metadata,
         connections: Connections,
-        coordinators: Coordinators,
         clock: Clock,
         patience: Patience,
     ) -> None:
         self._metadata = metadata
         self._connections = connections
-        self._coordinators = coordinators
         self._clock = clock
         self._patience = patience
         self._calls: set[asyncio.Timeout] = set()
@@ -100,55 +87,16 @@ class Asking:
 
     @asynccontextmanager
     async def _call(self) -> AsyncGenerator[None]:
-        """What is done inside ends with the administrator."""
+        """What is done inside ends with `close`."""
         call = asyncio.timeout(None)
         self._calls.add(call)
         try:
             async with call:
                 yield
         except TimeoutError as error:
-            raise Disconnected("the administrator was closed while this was asked") from error
+            raise Disconnected("the client was closed while this was asked") from error
         finally:
             self._calls.remove(call)
-
-    # Whom.
-
-    @property
-    def to_any(self) -> ToAny:
-        """Any broker."""
-        return ToAny()
-
-    @property
-    def to_controller(self) -> ToBroker[object]:
-        """The controller."""
-        return to_controller(self._metadata)
-
-    def to_broker(self, broker_id: Callable[[K], int | None]) -> ToBroker[K]:
-        """The broker that a thing names, or any if it names none."""
-
-        def whom(key: K, _: object) -> BrokerId | None:
-            number = broker_id(key)
-            return None if number is None else BrokerId(number)
-
-        return ToBroker(self._metadata, whom)
-
-    def to_one(self, number: int) -> ToBroker[object]:
-        """One broker for all things."""
-        return ToBroker(self._metadata, lambda _, __: BrokerId(number))
-
-    @property
-    def to_brokers(self) -> ToBroker[int]:
-        """The brokers that are asked about themselves."""
-        return ToBroker(self._metadata, lambda number, _: BrokerId(number))
-
-    def to_coordinator(self, kind: CoordinatorKind) -> ToCoordinator:
-        """The coordinator of a group or a transactional id."""
-        return ToCoordinator(self._coordinators, kind)
-
-    @property
-    def to_leaders(self) -> ToLeaders:
-        """The leaders of partitions."""
-        return ToLeaders(self._metadata)
 
     # How long.
 
@@ -200,53 +148,6 @@ class Asking:
             if isinstance(error, RequestError) and not isinstance(error, Disconnected | TimedOut):
                 error.add_note(UNSURE)
         return Outcomes({key: told[key] for key in wanted})
-
-    async def one(
-        self,
-        route: Route[None],
-        request: Callable[[Terms], Message],
-        answer: type[M],
-        read: Callable[[M], V],
-        timeout_s: float | None = None,
-        *,
-        since: int = 0,
-    ) -> V:
-        """Ask one question as a whole; what is wrong is raised."""
-        question = Question[None, M, V](
-            request=lambda _, terms: request(terms),
-            answer=answer,
-            read=lambda _, message: {None: read(message)},
-            since=since,
-        )
-        return (await self.many(route, (None,), question, timeout_s))[None]
-
-    async def listing(
-        self,
-        request: Callable[[Terms], Message],
-        answer: type[M],
-        read: Callable[[M], tuple[T, ...]],
-        timeout_s: float | None = None,
-        *,
-        since: int = 0,
-    ) -> Listing[T]:
-        """Ask every broker for what it has."""
-        deadline_s = self.deadline_s(timeout_s)
-        brokers = await self.brokers(self.left_s(deadline_s))
-        question = Question[int, M, tuple[T, ...]](
-            request=lambda _, terms: request(terms),
-            answer=answer,
-            read=lambda keys, message: {key: read(message) for key in keys},
-            since=since,
-        )
-        told = await self.many(self.to_brokers, brokers, question, self.left_s(deadline_s))
-        found = (one for ones in told.succeeded.values() for one in ones)
-        return Listing(tuple(found), told.failed)
-
-    async def brokers(self, timeout_s: float) -> tuple[int, ...]:
-        """The ids of all brokers that live."""
-        async with self._call():
-            view = await self._metadata.refreshed(timeout_s)
-        return tuple(sorted(view.brokers))
 
     async def _round(
         self,

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.client.admin import Listing, Outcomes
-from ottla.client.admin.outcomes import check, or_none, refused, settled
+from ottla.client.asking.outcomes import check, or_none, refused, settled
 from ottla.errors import ErrorCode, RequestError
 
 WRONG = RequestError(ErrorCode.INVALID_CONFIG, "b: it is wrong")

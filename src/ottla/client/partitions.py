@@ -1,11 +1,11 @@
-"""Partitions as a user names them, and as requests hold them: by topic.
+"""Partitions as a user names them, and as requests and answers hold them: by topic.
 
 Invariant: a partition is a pair of a topic's name and a number, so that ("orders", 0) names one;
 what comes back can be taken for such a pair, and prints as orders-0.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeAlias, TypeVar
 
 from ottla.ids import PartitionIndex, TopicPartition
 
@@ -13,10 +13,23 @@ Partition: TypeAlias = tuple[str, int]
 """A topic and a number; TopicPartition is one."""
 
 P = TypeVar("P", bound=Partition)
+T = TypeVar("T")
 V = TypeVar("V")
 
 
-def partition(topic: str, number: int) -> Partition:
+class Row(Protocol):
+    """What an answer says of a partition."""
+
+    @property
+    def partition_index(self) -> int:
+        """Which of its topic."""
+        ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+def partition(topic: str, number: int) -> TopicPartition:
     """One that prints well."""
     return TopicPartition(topic, PartitionIndex(number))
 
@@ -33,10 +46,22 @@ def by_partition(given: Mapping[P, V]) -> dict[Partition, V]:
 
 def by_topic(given: Iterable[Partition]) -> dict[str, list[int]]:
     """The numbers of each topic."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in given:
-        topics.setdefault(topic, []).append(number)
+    return rows_by_topic(given, lambda one: one[1])
+
+
+def rows_by_topic(given: Iterable[P], row: Callable[[P], T]) -> dict[str, list[T]]:
+    """What a request says of partitions, those of a topic together."""
+    topics: dict[str, list[T]] = {}
+    for one in given:
+        topics.setdefault(one[0], []).append(row(one))
     return topics
+
+
+def rows(topics: Iterable[tuple[str, Iterable[R]]]) -> Iterator[tuple[TopicPartition, R]]:
+    """What an answer says of each partition, out of what it says of topics."""
+    for topic, ones in topics:
+        for one in ones:
+            yield partition(topic, one.partition_index), one
 
 
 def in_order(topics: Iterable[tuple[str, Iterable[int]]]) -> tuple[Partition, ...]:

@@ -7,10 +7,10 @@ before it leads anywhere. What no broker can be asked about has an error instead
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from ottla.client.admin.partitions import Partition, partition
 from ottla.client.cluster_view import BrokerView, ClusterView
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.metadata import Metadata
+from ottla.client.partitions import Partition, partition
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, BrokerId
 
@@ -73,18 +73,16 @@ class ToAny:
         return may_pass(error)
 
 
-class ToBroker(Generic[K]):
-    """A broker by its id, which follows from the thing and from what is known."""
+class ByView(Generic[K]):
+    """Whom the metadata name for a thing."""
 
-    def __init__(
-        self, metadata: Metadata, broker_id: Callable[[K, ClusterView], BrokerId | None]
-    ) -> None:
+    def __init__(self, metadata: Metadata, whom: Callable[[K, ClusterView], Whom]) -> None:
         self._metadata = metadata
-        self._broker_id = broker_id
+        self._whom = whom
         self._is_stale = False
 
     async def brokers(self, keys: Sequence[K], timeout_s: float) -> Sequence[Whom]:
-        """Whom to ask; any where the thing says so."""
+        """Whom to ask."""
         found = self._found(keys)
         if self._is_stale or any(isinstance(one, RequestError) for one in found):
             await self._metadata.refreshed(timeout_s)
@@ -93,8 +91,7 @@ class ToBroker(Generic[K]):
         return found
 
     def _found(self, keys: Sequence[K]) -> list[Whom]:
-        view = self._metadata.view
-        return [_by_id(view, self._broker_id(key, view)) for key in keys]
+        return [self._whom(key, self._metadata.view) for key in keys]
 
     def wrong(self, key: K) -> None:
         """Learn anew."""
@@ -105,15 +102,20 @@ class ToBroker(Generic[K]):
         return may_pass(error)
 
 
-def to_controller(metadata: Metadata) -> ToBroker[object]:
+def to_broker(metadata: Metadata, broker_id: Callable[[K], int | None]) -> ByView[K]:
+    """The broker whose id follows from a thing, or any if none does."""
+    return ByView(metadata, lambda key, view: _by_id(view, broker_id(key)))
+
+
+def to_controller(metadata: Metadata) -> ByView[object]:
     """The controller, or the broker that says it is."""
-    return ToBroker(metadata, lambda _, view: view.controller)
+    return ByView(metadata, lambda _, view: _by_id(view, view.controller))
 
 
-def _by_id(view: ClusterView, broker_id: BrokerId | None) -> Whom:
+def _by_id(view: ClusterView, broker_id: int | None) -> Whom:
     if broker_id is None:
         return None
-    known = view.brokers.get(broker_id)
+    known = view.brokers.get(BrokerId(broker_id))
     if known is None and broker_id == NO_BROKER:
         return RequestError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller just now")
     return known or RequestError(
@@ -142,46 +144,36 @@ class ToCoordinator:
         return may_pass(error)
 
 
-class ToLeaders:
-    """The leaders of partitions."""
+class ToLeaders(ByView[Partition]):
+    """The leaders of partitions; who `waits` does so for what is not there yet, too."""
 
-    def __init__(self, metadata: Metadata) -> None:
-        self._metadata = metadata
-        self._is_stale = False
+    def __init__(self, metadata: Metadata, *, waits: bool = False) -> None:
+        super().__init__(metadata, _leader)
+        self._waits = waits
 
     async def brokers(self, keys: Sequence[Partition], timeout_s: float) -> Sequence[Whom]:
         """Whom to ask."""
-        for topic in dict.fromkeys(topic for topic, _ in keys):
+        for topic in {topic for topic, _ in keys}:
             self._metadata.want(topic)
-        found = self._found(keys)
-        if self._is_stale or any(isinstance(one, RequestError) for one in found):
-            await self._metadata.refreshed(timeout_s)
-            self._is_stale = False
-            found = self._found(keys)
-        return found
-
-    def _found(self, keys: Sequence[Partition]) -> list[Whom]:
-        return [_leader(self._metadata.view, *key) for key in keys]
-
-    def wrong(self, key: Partition) -> None:
-        """Learn anew."""
-        self._is_stale = True
+        return await super().brokers(keys, timeout_s)
 
     def passes(self, error: RequestError, tries: int) -> bool:
         """What may pass, and for a moment what nobody knows."""
+        if self._waits:
+            return error.retriable
         unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return may_pass(error) or (unknown and tries <= UNKNOWN_TRIES)
 
 
-def _leader(view: ClusterView, topic: str, number: int) -> Whom:
-    known = view.topics.get(topic)
-    one = None if known is None else known.partitions.get(number)
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.error
-    if error is ErrorCode.NONE and one is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if error is ErrorCode.NONE and one is not None:
-        leader = view.brokers.get(one.leader)
-        if leader is not None:
-            return leader
+def _leader(key: Partition, view: ClusterView) -> Whom:
+    known = view.leader(*key)
+    if known is not None:
+        return view.brokers[known.leader]
+    name, number = key
+    topic = view.topics.get(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is not None and topic.error:
+        error = topic.error
+    elif topic is not None and number in topic.partitions:
         error = ErrorCode.LEADER_NOT_AVAILABLE
-    return RequestError(error, f"{partition(topic, number)}: {error.text}")
+    return RequestError(error, f"{partition(name, number)}: {error.text}")

@@ -53,6 +53,11 @@ class Outcomes(Mapping[K, V]):
         return f"Outcomes({self._told})"
 
     @property
+    def told(self) -> dict[K, V | RequestError]:
+        """Values and errors, of all that was asked for."""
+        return self._told.copy()
+
+    @property
     def succeeded(self) -> dict[K, V]:
         """What has a value."""
         return {key: told for key, told in self._told.items() if not isinstance(told, RequestError)}
