@@ -57,6 +57,45 @@ def test_objects_of_json_become_columns() -> None:
     assert rows[1]["timestamp"] == datetime.fromtimestamp(0.006, UTC)
 
 
+def test_values_that_are_one_object_in_an_unusual_dress_are_read() -> None:
+    deep = 10_000
+    rows = rows_of(
+        SCHEMA,
+        b'\r\n\t {"a": 1}\n\n',
+        b' null ',
+        b'{"b": "x\\u0000y", "a": 2}',
+        b'{"u": 1, "u": 2, "a": 3}',  # a name twice that the schema does not have
+        b'{"u": ' + b"[" * deep + b"]" * deep + b', "a": 4}',
+        b'{"u": ' + b'{"u": ' * deep + b"1" + b"}" * deep + b', "a": 5}',
+        b'{"u": "}{", "b": "{\\"]}", "a": 6}',
+        b'{"c": [NaN], "a": 7}',
+        b"{}",
+    )
+    assert [row["a"] for row in rows] == [1, None, 2, 3, 4, 5, 6, 7, None]
+    assert [row["b"] for row in rows][2] == "x\0y"
+    assert [row["b"] for row in rows][6] == '{"]}'
+
+
+def test_two_bad_values_do_not_make_up_for_each_other() -> None:
+    """As many objects as values, but not one in each."""
+    for bad in (
+        [b'{"a": 1}{"a": 2}', b""],
+        [b'{"a": 1', b'}{"a": 2}'],
+        [b'{"a":', b'1}', b'{"a": 2}{"a": 3}'],
+        [b'{"u": [{}', b'{"a": 1}]}{}'],
+    ):
+        told: list[int] = []
+        batch, failure = typed(
+            form_of(SCHEMA),
+            lambda failed, told=told: told.append(failed.offset),
+            PLACE,
+            of_values(b'{"a": 0}', *bad, b'{"a": 9}'),
+        )
+        assert failure is None
+        assert told == [101 + number for number in range(len(bad))]
+        assert batch.column("a").to_pylist() == [0, 9]
+
+
 def test_a_name_that_the_record_has_too_is_told_apart() -> None:
     schema = pa.schema([("key", pa.utf8()), ("timestamp", pa.timestamp("s")), ("value", pa.int8())])
     [row] = rows_of(schema, b'{"key": "inner", "timestamp": "2020-01-02 03:04:05", "value": 7}')
@@ -82,7 +121,39 @@ def test_a_name_that_the_record_has_too_is_told_apart() -> None:
         b'{"a": 1}, {"a": 2}',
         b'{"a": 1}]}\n{"v":[{"a": 2}',
         b'{"a": 1}\n{"a": 2}',
+        b'{"a": 1} {"a": 2}',
+        b'{"a": 1}\n\n{}',
+        # What would be whole in the middle of something else.
+        b'{"a": 1}],"x":[{}',
+        b'{"a": 1}],"p":5,"x\\"y" : [{}',
+        b'{"a": 1}],"v":[{}',
+        b'{"a": 1}},"x":{"y":{}',
+        b'{"a": 1},"x":{}',
+        b'null],"x":[null',
+        b'{"a": 1}null{}',
+        b'{"a": 1}]{}',
+        b'{"a": [{}',
+        b'"a": 1}',
+        # Space alone, a BOM, NUL, what other parsers let pass.
+        b" \t\r\n",
+        b'\xef\xbb\xbf{"a": 1}',
+        b"\0",
+        b'{"a": 1}\0',
+        b'\0{"a": 1}',
+        b'{"a": 1\0}',
+        b'{"a": 1}\0{}',
+        b'{"b": "x\0y"}',
+        b'{"b": "x\ny"}',
+        b'{"a": 1,}',
+        b'{"a": 1} // one',
+        b"{'a': 1}",
+        b'{"b": "\\ud800"}',
+        b'{"c": [1e999]}',
+        # A name twice, where the schema has it: which one counts nobody can tell.
+        b'{"a": 1, "a": 1}',
+        b'{"c": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     ],
+    ids=lambda bad: repr(bad[:30]),
 )
 def test_a_bad_value_is_named_and_the_rows_before_it_come_first(bad: bytes) -> None:
     good = [b'{"a": %d}' % number for number in range(20)]

@@ -21,6 +21,9 @@ PLACE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key")
 
 AVRO_ROWS: Final = 500
 
+_NO_OBJECT: Final = "this is no JSON object"
+_EMPTY: Final = "The document is empty"
+
 
 class Form(Protocol):
     """How values are read."""
@@ -115,8 +118,7 @@ class _Json:
     def __init__(self, schema: Any) -> None:
         pa = pyarrow_module()
         self.names = _names(schema.names)
-        self._types = schema.types
-        self._wrapped = pa.schema([("v", pa.list_(pa.struct([*schema])))])
+        self._schema = schema.remove_metadata()
         try:
             self.read(pa.nulls(1, pa.binary()))
         except (ValueError, NotImplementedError) as error:
@@ -131,31 +133,50 @@ class _Json:
         compute: Any = pyarrow.compute
         json: Any = pyarrow.json
         if not len(values):
-            return [pa.nulls(0, kind) for kind in self._types]
-        values.cast(pa.utf8())  # the parser does not look whether text is UTF-8
-        # Each value becomes the only element of a list in a line of its own: what is no value, or
-        # more than one, makes a list that is longer or shorter, or another line.
+            return [pa.nulls(0, kind) for kind in self._schema.types]
+        # The parser reads one object after the other out of one text, and does not look where a
+        # value ends. But what begins with { and ends with } cannot be joined with its neighbour to
+        # one object, for } is never followed by {. So there are as many objects as values exactly
+        # when each value is one.
+        text = _braced(values.cast(pa.utf8()))  # nor does it look whether text is UTF-8
         joined = compute.binary_join_element_wise(
-            pa.scalar(b'{"v":[', pa.binary()),
-            values,
-            pa.scalar(b"]}\n", pa.binary()),
-            pa.scalar(b"", pa.binary()),  # between them
+            text,
+            "",
+            "\n",  # between them, so it ends each line
             null_handling="replace",
-            null_replacement=b"null",
+            null_replacement="{}",
         )
         data = joined.buffers()[2]
-        lines = json.read_json(
-            pa.BufferReader(data),
-            read_options=json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=json.ParseOptions(
-                explicit_schema=self._wrapped, unexpected_field_behavior="ignore"
-            ),
-        )
-        lists = lines.column("v").combine_chunks()
-        lengths = compute.min_max(compute.list_value_length(lists)).as_py()
-        if len(lists) != len(values) or lengths != {"min": 1, "max": 1}:
-            raise ValueError("this is no JSON object, or more than one")
-        return lists.flatten().flatten()
+        try:
+            lines = json.read_json(
+                pa.BufferReader(data),
+                read_options=json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=json.ParseOptions(
+                    explicit_schema=self._schema, unexpected_field_behavior="ignore"
+                ),
+            )
+        except ValueError as error:
+            if _EMPTY in str(error):  # so it calls what cannot begin an object, behind another
+                raise ValueError(f"{_NO_OBJECT}, or more than that") from error
+            raise
+        if lines.num_rows != len(values):
+            raise ValueError("this is more than one JSON object")
+        return [column.combine_chunks() for column in lines.columns]
+
+
+def _braced(text: Any) -> Any:
+    """Texts that begin with { and end with }, and nulls; ValueError when one is neither."""
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    for is_trimmed in (False, True):
+        if is_trimmed:  # few are written with space around them, or as null
+            text = compute.utf8_trim(text, characters=" \t\r\n")
+            text = compute.if_else(compute.equal(text, "null"), None, text)
+        braced = compute.and_(compute.starts_with(text, "{"), compute.ends_with(text, "}"))
+        if compute.all(braced).as_py() is not False:  # of nothing but nulls it is null
+            return text
+    raise ValueError(_NO_OBJECT)
 
 
 class _Avro:
