@@ -51,6 +51,27 @@ def test_a_record_too_large_is_refused_at_once() -> None:
     run(scenario())
 
 
+def test_a_record_too_large_is_refused_though_the_open_batch_has_room() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            producer(cluster, max_request_size=1000, batch_size=100_000, linger_ms=10_000) as ours,
+        ):
+            sent = [await ours.send("t", b"small") for _ in range(2)]  # the batch stays open
+            for key in (None, b"key"):
+                with pytest.raises(RequestError, match=r"max\.request\.size=1000") as refused:
+                    await ours.send("t", bytes(1000), key=key)
+                assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            with pytest.raises(RequestError, match=r"max\.request\.size=1000"):
+                await ours.send_many("t", [b"small", bytes(1000)])
+            sent += await ours.send_many("t", [bytes(300)] * 10)  # none is too large alone
+            await ours.flush()
+            assert {(await ack).offset for ack in sent} < {*range(20)}
+            assert ours.metrics().batch_split_total == 0
+
+    run(scenario())
+
+
 def test_the_delivery_timeout_ends_what_cannot_be_written() -> None:
     async def scenario() -> None:
         async with (

@@ -62,7 +62,7 @@ def test_values_that_are_one_object_in_an_unusual_dress_are_read() -> None:
     rows = rows_of(
         SCHEMA,
         b'\r\n\t {"a": 1}\n\n',
-        b' null ',
+        b" null ",
         b'{"b": "x\\u0000y", "a": 2}',
         b'{"u": 1, "u": 2, "a": 3}',  # a name twice that the schema does not have
         b'{"u": ' + b"[" * deep + b"]" * deep + b', "a": 4}',
@@ -81,7 +81,7 @@ def test_two_bad_values_do_not_make_up_for_each_other() -> None:
     for bad in (
         [b'{"a": 1}{"a": 2}', b""],
         [b'{"a": 1', b'}{"a": 2}'],
-        [b'{"a":', b'1}', b'{"a": 2}{"a": 3}'],
+        [b'{"a":', b"1}", b'{"a": 2}{"a": 3}'],
         [b'{"u": [{}', b'{"a": 1}]}{}'],
     ):
         told: list[int] = []

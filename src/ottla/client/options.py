@@ -139,7 +139,9 @@ def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataRules
 def outbox_rules(config: Config) -> OutboxRules:
     """How records are put together."""
     return OutboxRules(
-        batch_bytes=config[producer.BATCH_SIZE],
+        # A record that is too large for a request does not fit a batch that is open either, and
+        # one that begins a batch is measured: so no record passes unseen.
+        batch_bytes=min(config[producer.BATCH_SIZE], config[producer.MAX_REQUEST_SIZE]),
         memory_bytes=config[producer.BUFFER_MEMORY],
         compression=Compression[config[producer.COMPRESSION_TYPE].upper()],
         level=_level(config),
