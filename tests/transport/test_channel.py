@@ -364,6 +364,70 @@ def test_while_a_login_is_renewed_the_others_wait_and_keep_their_order() -> None
     run(scenario())
 
 
+def test_a_broker_that_wants_a_pause_has_it_and_the_order_stays() -> None:
+    pause_ms = 300
+    came_s: list[float] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.greet((HEARTBEAT.key, 0, 4), (SASL_HANDSHAKE.key, 1, 1))
+        loop = asyncio.get_running_loop()
+        await peer.answer(await peer.next(), beaten(pause_ms))
+        told_s.append(loop.time())
+        request = await peer.next()
+        assert isinstance(request.message, SaslHandshakeRequest), "a login does not wait"
+        await peer.answer(request, SaslHandshakeResponse(error_code=0, mechanisms=()))
+        for number in (2, 4):
+            request = await peer.next()
+            came_s.append(loop.time())
+            assert isinstance(request.message, HeartbeatRequest)
+            assert request.message.generation_id == number
+            await peer.answer(request, beaten(0))
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            await channel.ask(heartbeat(1), HeartbeatResponse, 5)
+            assert channel.is_resting
+            waiting = [channel.send(heartbeat(number), 5) for number in (2, 3, 4)]
+            waiting[1].cancel()
+            channel.hold()  # a login that begins and ends in the pause does not shorten it
+            await channel.ask(SaslHandshakeRequest(mechanism="M"), SaslHandshakeResponse, 5)
+            channel.release()
+            await waiting[0]
+            await waiting[2]
+            assert not channel.is_resting
+            await asyncio.sleep(0)
+            assert came_s[0] - told_s[0] >= pause_ms / 1000 - 0.02  # clocks are read apart
+            channel.close()
+
+    told_s: list[float] = []
+    run(scenario())
+
+
+def test_a_pause_that_is_wanted_longer_ends_later_and_ends_with_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        for pause_ms in (3_600_000, 1):  # the shorter one does not end the longer one
+            await peer.answer(await peer.next(), beaten(pause_ms))
+        await forever(peer)
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            first, second = (channel.send(heartbeat(number), 5) for number in (1, 2))
+            await first
+            await second
+            waiting = channel.send(heartbeat(3), 5)
+            await asyncio.sleep(0.1)
+            assert channel.is_resting
+            assert not waiting.done()
+            channel.close()
+            with pytest.raises(Disconnected):
+                await waiting
+
+    run(scenario())
+
+
 def test_a_login_that_fails_takes_with_it_what_waits() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()

@@ -100,7 +100,7 @@ class Connections:
         known = [self._remote(Place(one.host, one.port)) for one in brokers]
         open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
         if open_:
-            return min(open_, key=lambda channel: (channel.in_flight, self.chance()))
+            return min(open_, key=lambda one: (one.is_resting, one.in_flight, self.chance()))
         tries = self._in_turn(known)
         if self.rules.rebootstraps or not known:
             seeds = [self._remote(place) for place in self.rules.seeds]

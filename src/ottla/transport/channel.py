@@ -4,7 +4,8 @@ Invariant: every request is settled once: by its answer, by its deadline, or by 
 connection. Requests follow each other without waiting, and answers come in their order; so a
 request that is not answered in time ends the connection, because nothing behind it can be trusted
 to come. What is asked is in a version that both ends speak. While the client logs in anew, only
-the login is sent; what else is asked waits for its end, in order.
+the login is sent, and while the broker wants a pause nothing else either (KIP-219); what is asked
+meanwhile waits for its end, in order.
 
 A channel knows nothing of leaders or retries: that is its owner's.
 """
@@ -12,9 +13,9 @@ A channel knows nothing of leaders or retries: that is its owner's.
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
@@ -33,6 +34,7 @@ from ottla.transport.failures import (
     tls_failed,
 )
 from ottla.transport.network import Connector
+from ottla.transport.recess import Hearer, Held, Recess
 
 __all__ = [
     "AuthenticationFailed",
@@ -56,27 +58,12 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 _LOGIN: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
-Hearer: TypeAlias = Callable[[Message | RequestError], None]
-"""Is told what became of a request: its answer, or why there is none."""
-
-
 class Awaited(NamedTuple):
     """A request without an answer, and until when it may stay so."""
 
     tell: Hearer
     deadline_s: float
     api: Api
-
-
-class Held(NamedTuple):
-    """A request that waits for a login, and who hears its answer; None for one without."""
-
-    message: Message
-    version: int
-    timeout_s: float
-    tell: Hearer | None
-    answer: asyncio.Future[Message] | None = None
-    """Where somebody waits for it, who may give up."""
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -93,7 +80,7 @@ class Channel(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._awaited: deque[Awaited] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._held: list[Held] | None = None  # while the client logs in anew
+        self._recess = Recess(self._loop, self._send_held)
         self._first: memoryview | None = None  # where the first bytes went, until they came
         self._has_served = False  # anything but the greeting
         self._reason: RequestError | None = None  # why it ended
@@ -112,7 +99,12 @@ class Channel(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """How many requests have no answer yet."""
-        return len(self._awaited) + len(self._held or ())
+        return len(self._awaited) + len(self._recess.held)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the broker wanted a pause that is not over."""
+        return self._recess.is_pause
 
     def version(self, api: Api) -> int:
         """The newest version of an API that both ends speak; NotSupported without one."""
@@ -147,8 +139,8 @@ class Channel(asyncio.BufferedProtocol):
         api = message.API
         assert api is not None
         self._writable()
-        if self._held is not None:
-            self._held.append(Held(message, self.version(api), 0, None))
+        if self._recess.is_on:
+            self._recess.held.append(Held(message, self.version(api), 0, None))
         else:
             self._send_unanswered(message, self.version(api))
 
@@ -188,19 +180,11 @@ class Channel(asyncio.BufferedProtocol):
 
     def hold(self) -> None:
         """Send nothing but a login, until `release`."""
-        assert self._held is None, "one login at a time"
-        self._held = []
+        self._recess.log_in()
 
     def release(self) -> None:
         """The login is over: send what waited for it."""
-        held, self._held = self._held, None
-        for one in held or ():
-            if self._reason is not None:
-                break
-            if one.tell is None:
-                self._send_unanswered(one.message, one.version)
-            elif one.answer is None or not one.answer.done():
-                self._send(one.message, one.version, one.timeout_s, one.tell)
+        self._recess.logged_in()
 
     def fail(self, reason: RequestError) -> None:
         """End it for a reason: what is awaited fails with it."""
@@ -223,8 +207,8 @@ class Channel(asyncio.BufferedProtocol):
         self._writable()
         if version is None:
             version = self.version(api)
-        if self._held is not None and api not in _LOGIN:
-            self._held.append(Held(message, version, timeout_s, tell, answer))
+        if self._recess.is_on and api not in _LOGIN:
+            self._recess.held.append(Held(message, version, timeout_s, tell, answer))
         else:
             self._send(message, version, timeout_s, tell)
 
@@ -239,6 +223,15 @@ class Channel(asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
             self._timer = self._loop.call_at(deadline_s, self._look_at_deadlines)
+
+    def _send_held(self, held: Iterable[Held]) -> None:
+        for one in held:
+            if self._reason is not None:
+                break
+            if one.tell is None:
+                self._send_unanswered(one.message, one.version)
+            elif one.answer is None or not one.answer.done():
+                self._send(one.message, one.version, one.timeout_s, one.tell)
 
     def _send_unanswered(self, message: Message, version: int) -> None:
         _, buffers = self._conversation.send(message, version, answered=False)
@@ -293,6 +286,9 @@ class Channel(asyncio.BufferedProtocol):
         if self.versions and responses:
             self._has_served = True
         for response in responses:
+            pause_ms: int = getattr(response.message, "throttle_time_ms", 0)
+            if pause_ms > 0:
+                self._recess.rest(pause_ms / 1000)
             self._awaited.popleft().tell(response.message)
             if self._reason is not None:  # who heard it has closed the connection
                 return
@@ -339,9 +335,9 @@ class Channel(asyncio.BufferedProtocol):
         self._conversation.framer.drop()
         hearers = [
             *(one.tell for one in self._awaited),
-            *(one.tell for one in self._held or () if one.tell is not None),
+            *(one.tell for one in self._recess.end() if one.tell is not None),
         ]
-        self._awaited, self._held = deque(), None
+        self._awaited = deque()
         for tell in hearers:
             tell(reason)
         self._ended()

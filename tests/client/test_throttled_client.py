@@ -1,0 +1,138 @@
+"""A broker that wants a pause (KIP-219): whoever asks waits with the next question to it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client.consuming import FAST, run
+from client.scripted_broker import HOST, ScriptedBroker
+from client.test_connections import connections
+from client.test_scripted_consumer import Stage
+from ottla.client.admin import Admin
+from ottla.client.consumer import Consumer
+from ottla.client.producer import Producer
+from ottla.protocol.message import Message
+from ottla.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+PAUSE_MS = 300
+
+
+def produced(request: ProduceRequest) -> ProduceResponse:
+    [topic] = request.topic_data
+    told = PartitionProduceResponse(index=0, error_code=0, base_offset=0)
+    one = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[told])
+    return ProduceResponse(responses=[one], throttle_time_ms=PAUSE_MS)
+
+
+def committed(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    [topic] = request.topics
+    told = OffsetCommitResponsePartition(partition_index=0, error_code=0)
+    one = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[told])
+    return OffsetCommitResponse(topics=[one], throttle_time_ms=PAUSE_MS)
+
+
+def created(request: CreateTopicsRequest) -> CreateTopicsResponse:
+    [topic] = request.topics
+    told = CreatableTopicResult(name=topic.name, error_code=0, error_message=None)
+    return CreateTopicsResponse(topics=[told], throttle_time_ms=PAUSE_MS)
+
+
+async def produce(settings: dict[str, object]) -> None:
+    async with Producer({**settings, "enable.idempotence": False}) as ours:
+        for _ in range(2):
+            await (await ours.send("t", b"v"))
+
+
+async def commit(settings: dict[str, object]) -> None:
+    async with Consumer({**settings, "group.id": "g"}) as ours:
+        for offset in range(2):
+            await ours.commit({("t", 0): offset})
+
+
+async def administer(settings: dict[str, object]) -> None:
+    async with Admin(settings) as ours:
+        for number in range(2):
+            await ours.create_topic(f"t{number}")
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "answer"),
+    [
+        (produce, ProduceRequest, produced),
+        (commit, OffsetCommitRequest, committed),
+        (administer, CreateTopicsRequest, created),
+    ],
+)
+def test_the_next_question_waits_for_the_end_of_a_pause(
+    act: Callable[[dict[str, object]], Any], kind: type[Message], answer: Callable[[Any], Message]
+) -> None:
+    told_s: list[float] = []
+    came_s: list[float] = []
+
+    def answered(request: Message) -> Message:
+        came_s.append(asyncio.get_running_loop().time())
+        told_s.append(came_s[-1])
+        return answer(request)
+
+    async def scenario() -> None:
+        async with Stage().broker() as broker:
+            here = Coordinator(
+                key="g",
+                node_id=1,
+                host=HOST,
+                port=broker.place.port,
+                error_code=0,
+                error_message=None,
+            )
+            found = FindCoordinatorResponse(coordinators=[here])
+            broker.answers |= {FindCoordinatorRequest: lambda _: found, kind: answered}
+            await act({**FAST, "bootstrap.servers": broker.bootstrap_servers})
+            assert broker.count(kind) == 2
+
+    run(scenario())
+    assert came_s[1] - told_s[0] >= PAUSE_MS / 1000
+
+
+def test_another_broker_is_asked_where_any_will_do() -> None:
+    """Metadata come from a broker that does not rest."""
+
+    def resting(_: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(throttle_time_ms=60_000, brokers=(), controller_id=1, topics=())
+
+    async def scenario() -> None:
+        answers = {MetadataRequest: resting}
+        async with ScriptedBroker(answers) as one, ScriptedBroker(answers, number=2) as other:
+            ours = connections(one.place)
+            views = [one.view(), other.view()]
+            channels = [await ours.to(view) for view in views]
+            first = await ours.any(views)
+            await first.ask(MetadataRequest(topics=()), MetadataResponse, 5)
+            channels.remove(first)
+            assert await ours.any(views) is channels[0]
+            await ours.close()
+
+    run(scenario())
