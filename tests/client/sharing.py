@@ -28,7 +28,9 @@ SOON: dict[str, object] = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6
 
 def member(servers: str, group: str, **arguments: object) -> Consumer[bytes, bytes]:
     named = {name.replace("_", "."): value for name, value in arguments.items()}
-    settings = {**FAST, **FROM_START, **SOON, "bootstrap.servers": servers, "group.id": group}
+    settings = {**FAST, **FROM_START, "bootstrap.servers": servers, "group.id": group}
+    if named.get("group.protocol") != "consumer":  # there the broker says how soon
+        settings |= SOON
     return Consumer({**settings, **named})
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from client.consuming import ANYWHERE, Scenario, new_topic, run
+from client.leaving import LEAVING, Leaving
 from client.sharing import TOGETHER
 from ottla.testing import Cluster
 
@@ -14,3 +15,12 @@ def test_what_holds_anywhere_holds_here(scenario: Scenario) -> None:
             await scenario(cluster.bootstrap_servers, new_topic("t"))
 
     run(with_a_broker())
+
+
+@pytest.mark.parametrize("scenario", LEAVING, ids=lambda scenario: scenario.__name__)
+def test_subscriptions_end_at_any_moment(scenario: Leaving) -> None:
+    async def with_a_broker() -> None:
+        async with Cluster(settings={"num.partitions": 3}) as cluster:
+            await scenario(cluster.bootstrap_servers, new_topic("t"), {})
+
+    run(with_a_broker(), 120)

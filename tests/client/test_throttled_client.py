@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from client.consuming import FAST, run
-from client.scripted_broker import HOST, ScriptedBroker
+from client.scripted_broker import HOST, Answers, ScriptedBroker
 from client.test_connections import connections
 from client.test_scripted_consumer import Stage
 from ottla.client.admin import Admin
@@ -124,7 +124,7 @@ def test_another_broker_is_asked_where_any_will_do() -> None:
         return MetadataResponse(throttle_time_ms=60_000, brokers=(), controller_id=1, topics=())
 
     async def scenario() -> None:
-        answers = {MetadataRequest: resting}
+        answers: Answers = {MetadataRequest: resting}
         async with ScriptedBroker(answers) as one, ScriptedBroker(answers, number=2) as other:
             ours = connections(one.place)
             views = [one.view(), other.view()]

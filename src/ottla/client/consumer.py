@@ -117,6 +117,8 @@ class Consumer(Generic[K, V]):
 
     async def close(self, *, is_done: bool = True) -> None:
         """Commit, give the partitions back and end; `is_done`: what was handed out counts too."""
+        if self._running is not None:
+            self._running.check_caller()
         running, self._running = self._running, None
         if running is not None:
             await running.close(is_done=is_done)

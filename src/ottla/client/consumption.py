@@ -1,7 +1,8 @@
 """The parts of a consumer that runs, and how they belong together.
 
 Invariant: it has either subscribed, and is given partitions, or it was assigned some; never both.
-Offsets are committed as the member that it is, and without a group not at all. After `close` no
+Offsets are committed as the member that it is, and without a group not at all. It is one member at
+a time: who subscribes while the last subscription ends joins when that is over. After `close` no
 task and no connection of it is left.
 """
 
@@ -87,17 +88,24 @@ class Consumption(Generic[K, V]):
                 self._coordinator, self.reading.metadata, self._group, clock, self._membership
             )
         self._member: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        self._next: Subscription | None = None  # once it has left
         self._tasks: set[asyncio.Task[None]] = set()
 
     # The group.
 
     def subscribe(self, subscription: Subscription) -> None:
         """Take part in the group, or want something else there."""
-        if self.participation is not None:
+        if self._leaving is not None:
+            self._next = subscription
+        elif self.participation is not None:
             self.participation.resubscribe(subscription)
-            return
-        if self.reading.reader.cursors:
+        elif self.reading.reader.cursors:
             raise RuntimeError("a consumer that was assigned partitions cannot subscribe")
+        else:
+            self._take_part(subscription)
+
+    def _take_part(self, subscription: Subscription) -> None:
         assert self._group is not None
         assert self._coordinator is not None
         rules = participation_rules(self._config)
@@ -117,8 +125,14 @@ class Consumption(Generic[K, V]):
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
+        self.check_caller()
+        self._next = None
         await self._leave(is_done=True)
-        self.reading.reader.remove([*self.reading.reader.cursors])
+
+    def check_caller(self) -> None:
+        """RuntimeError in a rebalance callback, which cannot wait for its own end."""
+        if self.participation is not None:
+            self.participation.check_caller()
 
     def commits_of(self) -> Commits:
         """What keeps offsets; RequestError without a group."""
@@ -157,26 +171,42 @@ class Consumption(Generic[K, V]):
 
     async def close(self, *, is_done: bool) -> None:
         """End all of it."""
+        self._next = None
         try:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._leave(is_done=is_done)
         finally:
-            for task in self._tasks:
+            for task in (*self._tasks, *filter(None, (self._leaving, self._member))):
                 task.cancel()
+            await asyncio.gather(
+                *filter(None, (self._leaving, self._member)), return_exceptions=True
+            )
             if self._coordinator is not None:
                 await self._coordinator.close()
             await self.reading.close()
 
     async def _leave(self, *, is_done: bool) -> None:
-        part, member = self.participation, self._member
-        if part is None or member is None:
-            return
+        """Leave, or wait for who leaves already; who gives up waiting does not end it."""
+        if self._leaving is None:
+            leaving = self._left(self.participation, self._member, is_done=is_done)
+            self._leaving = asyncio.get_running_loop().create_task(leaving)
+        await asyncio.shield(self._leaving)
+
+    async def _left(
+        self, part: Participation | None, member: asyncio.Task[None] | None, *, is_done: bool
+    ) -> None:
         try:
-            await part.leave(is_done=is_done)  # the last commit is still a member's
+            if part is not None:
+                await part.leave(is_done=is_done)  # the last commit is still a member's
         finally:
-            self.participation = self._member = None
-            member.cancel()
-            await asyncio.gather(member, return_exceptions=True)
+            if member is not None:
+                member.cancel()
+                await asyncio.gather(member, return_exceptions=True)
+            self.participation = self._member = self._leaving = None
+            self.reading.reader.remove([*self.reading.reader.cursors])
+            following, self._next = self._next, None
+            if following is not None:
+                self._take_part(following)
 
     def _membership(self) -> Membership | None:
         return None if self.participation is None else self.participation.membership

@@ -3,7 +3,8 @@
 Invariant: of what the application still works on nothing is committed by itself, and a partition is
 not given up while the application has its records in its hands, unless it takes longer than
 max.poll.interval.ms. What is given up is committed first; what is lost is not. The application's
-callbacks hear of every partition that comes or goes, with the reason, one after the other.
+callbacks hear of every partition that comes or goes, with the reason, one after the other. Leaving
+waits for the step that the group is in; after it no partition comes any more.
 """
 
 import asyncio
@@ -26,6 +27,16 @@ ALIVE_S: Final = 1.0
 """So often it is looked whether the application goes on."""
 
 LAST_COMMIT_S: Final = 5.0
+
+LAST_STEP_S: Final = 30.0
+"""So long a callback of the application is waited for before its part in the group ends."""
+
+CLOSED: Final = "the consumer is closed"
+
+IN_A_CALLBACK: Final = (
+    "a rebalance callback cannot end what it is called for: unsubscribe or close where records are "
+    "asked for"
+)
 
 Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], Awaitable[None] | None]
 
@@ -72,6 +83,11 @@ class Participation:
         self._commits = commits
         self._rules = rules
         self._clock = clock
+        self._step = asyncio.Lock()  # one thing is asked of us at a time
+        self._caller: asyncio.Task[Any] | None = None  # of a callback that runs
+        self._has_left = False
+        self._one_commit = asyncio.Lock()  # an old one does not come after a new one
+        self._committing: asyncio.Task[None] | None = None
         self._wanted: frozenset[str] = frozenset()
         self._kept: dict[TopicPartition, int] = {}  # what was committed last
         self._resolve()
@@ -92,29 +108,37 @@ class Participation:
 
     async def revoke(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
         """Finish with partitions, commit, and give them up."""
-        for one in partitions & self.owned():
-            self._reader.cursors[one].pause()
-        if self._reader.is_busy_with(partitions):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._rules.poll_interval_s):
-                    await self._reader.came_back()
-        try:
-            if self._rules.auto_commit_s is not None:
-                await self._commit_quietly(partitions, self._rules.commit_timeout_s)
-            await self._tell(self.subscription.on_revoked, partitions, why)
-        finally:
-            self._drop(partitions)
+        async with self._step:
+            partitions &= self.owned()
+            for one in partitions:
+                self._reader.cursors[one].pause()
+            if self._reader.is_busy_with(partitions):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._rules.poll_interval_s):
+                        await self._reader.came_back()
+            try:
+                if self._rules.auto_commit_s is not None:
+                    await self._commit_quietly(partitions, self._rules.commit_timeout_s)
+                await self._tell(self.subscription.on_revoked, partitions, why)
+            finally:
+                self._drop(partitions)
 
     async def lose(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
         """Partitions are gone already."""
-        self._drop(partitions)
-        await self._tell(self.subscription.on_lost or self.subscription.on_revoked, partitions, why)
+        async with self._step:
+            partitions &= self.owned()
+            self._drop(partitions)
+            told = self.subscription.on_lost or self.subscription.on_revoked
+            await self._tell(told, partitions, why)
 
     async def assign(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
         """Read more partitions; the application may seek before the first record comes."""
-        self._reader.add(partitions)
-        await self._tell(self.subscription.on_assigned, partitions, why)
-        self._reading.poke()
+        async with self._step:
+            if self._has_left:
+                return
+            self._reader.add(partitions)
+            await self._tell(self.subscription.on_assigned, partitions, why)
+            self._reading.poke()
 
     # What the consumer asks.
 
@@ -137,28 +161,50 @@ class Participation:
         """Be a member, as long as the group and the application go on."""
         self.membership = membership
         minding = asyncio.create_task(self._mind(membership))
-        committing = asyncio.create_task(self._commit_from_time_to_time())
+        self._committing = asyncio.create_task(self._commit_from_time_to_time())
         try:
             await membership.run()
         except RequestError as error:
             self._reader.fail(error)
+        # An assignor may be the application's own: that nobody is a member any more is heard, too.
+        except Exception as error:
+            self._reader.fail(_unexpected("the membership of the group ended", error))
         finally:
-            await _ended(minding, committing)
+            await _ended(minding, self._committing)
+
+    def check_caller(self) -> None:
+        """RuntimeError in a callback of ours: it would wait for its own end."""
+        if self._caller is not None and self._caller is asyncio.current_task():
+            raise RuntimeError(IN_A_CALLBACK)
 
     async def leave(self, *, is_done: bool) -> None:
         """Commit and give all up; `is_done` when what was handed out is done."""
-        membership = self.membership
+        self._has_left = True
+        self._reader.let_go(is_done=is_done)
+        if self._committing is not None:
+            await _ended(self._committing)
+        has_step = False
+        with suppress(TimeoutError):  # a callback that does not end ends with the membership
+            async with asyncio.timeout(LAST_STEP_S):
+                has_step = await self._step.acquire()
+        try:
+            await self._give_up_all(is_done=is_done)
+        finally:
+            if has_step:
+                self._step.release()
+        if self.membership is not None:
+            await self.membership.leave(LAST_COMMIT_S)
+
+    async def _give_up_all(self, *, is_done: bool) -> None:
         owned = self.owned()
-        if self._rules.auto_commit_s is not None and owned:
+        if not owned:
+            return
+        if self._rules.auto_commit_s is not None:
             await self._commit_quietly(owned, LAST_COMMIT_S, all_handed_out=is_done)
-        if owned:
-            why = Rebalance("the consumer is closed")
-            try:
-                await self._tell(self.subscription.on_revoked, owned, why)
-            finally:
-                self._drop(owned)
-        if membership is not None:
-            await membership.leave(LAST_COMMIT_S)
+        try:
+            await self._tell(self.subscription.on_revoked, owned, Rebalance(CLOSED))
+        finally:
+            self._drop(owned)
 
     # What it does by itself.
 
@@ -188,36 +234,35 @@ class Participation:
         all_handed_out: bool = False,
     ) -> None:
         """Commit what changed; a failure is logged, because nobody waits for it."""
-        offsets = self._reading.offsets_of(partitions, all_handed_out=all_handed_out)
-        changed = {
-            where: one for where, one in offsets.items() if self._kept.get(where) != one.offset
-        }
-        if not changed:
-            return
-        try:
-            await self._commits.commit(changed, timeout_s)
-        except RequestError as error:
-            _log.warning("offsets were not committed: %s", error)
-        else:
-            self._kept |= {where: one.offset for where, one in changed.items()}
+        async with self._one_commit:
+            offsets = self._reading.offsets_of(partitions, all_handed_out=all_handed_out)
+            changed = {
+                where: one for where, one in offsets.items() if self._kept.get(where) != one.offset
+            }
+            if not changed:
+                return
+            try:
+                await self._commits.commit(changed, timeout_s)
+            except RequestError as error:
+                _log.warning("offsets were not committed: %s", error)
+            else:
+                self._kept |= {where: one.offset for where, one in changed.items()}
 
     async def _tell(
         self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
     ) -> None:
         if callback is None or not partitions:
             return
+        self._caller = asyncio.current_task()
         try:
             told = callback(partitions, why)
             if inspect.isawaitable(told):
                 await told
         # The callback is anybody's, and so is what it raises: who asks for records hears of it.
         except Exception as error:
-            failure = RequestError(
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"a rebalance callback failed: {type(error).__name__}: {error}",
-            )
-            failure.__cause__ = error
-            self._reader.fail(failure)
+            self._reader.fail(_unexpected("a rebalance callback failed", error))
+        finally:
+            self._caller = None
 
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
         self._reader.remove(partitions)
@@ -246,7 +291,15 @@ class Participation:
         return self._wanted != before
 
 
-async def _ended(*tasks: asyncio.Task[None]) -> None:
+def _unexpected(what: str, error: Exception) -> RequestError:
+    failure = RequestError(
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {type(error).__name__}: {error}"
+    )
+    failure.__cause__ = error
+    return failure
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -155,6 +155,22 @@ def test_a_callback_that_fails_is_heard_with_its_cause(servers: str) -> None:
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def test_a_callback_cannot_end_what_it_is_called_for(servers: str) -> None:
+    topic = written(servers, 1)
+    refused: list[str] = []
+    with member(servers, topic) as ours:
+
+        def ends(came: frozenset[TopicPartition], why: Rebalance) -> None:
+            for end in (ours.unsubscribe, ours.close):
+                with pytest.raises(RuntimeError, match="callback cannot end") as caught:
+                    end()
+                refused.append(str(caught.value))
+
+        ours.subscribe(topic, on_assigned=ends)
+        assert len(ours.poll(20)) == 1
+    assert len(refused) == 2
+
+
 def test_a_seek_of_another_thread_is_heard_in_the_middle_of_a_loop(servers: str) -> None:
     topic = written(servers, 2000)
     with Consumer({**FAST, **FROM_START}, bootstrap_servers=servers) as ours:

@@ -92,6 +92,13 @@ class Reader(Generic[K, V]):
         self._comers.append(came)
         await came
 
+    def let_go(self, *, is_done: bool) -> None:
+        """The application asks for no more for now; `is_done`: what it had is done."""
+        if is_done:
+            self._settle()
+        else:
+            self._tell_comers()
+
     # What the application asks for.
 
     async def records(self) -> AsyncIterator[Record[K, V]]:
@@ -212,6 +219,9 @@ class Reader(Generic[K, V]):
         for cursor in self._handed:
             cursor.came_back()
         self._handed.clear()
+        self._tell_comers()
+
+    def _tell_comers(self) -> None:
         comers, self._comers = self._comers, []
         for comer in comers:
             if not comer.done():

@@ -23,7 +23,7 @@ from ottla.client.patience import Patience
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
-from ottla.transport.channel import TimedOut
+from ottla.transport.channel import Disconnected, TimedOut
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -84,7 +84,8 @@ class Reading(Generic[K, V]):
         self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
 
     async def close(self) -> None:
-        """End all of it."""
+        """End all of it; who waits for records hears of it."""
+        self.reader.fail(Disconnected("the consumer was closed"))
         self._questions.close()
         await self._locator.close()
         await self._fetcher.close()

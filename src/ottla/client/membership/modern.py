@@ -171,6 +171,8 @@ class ModernMembership(Presence):
         try:
             channel = await self._coordinator.channel(left_s)
             request = self._request(channel, statement)
+            if not member.is_member:  # who leaves before the answer comes leaves by this name
+                member = self._identity = member._replace(member_id=request.member_id)
             answer = await ask(
                 channel, request, ConsumerGroupHeartbeatResponse, left_s, rules.request_timeout_s
             )
@@ -243,7 +245,7 @@ class ModernMembership(Presence):
         self._expelled(POLLED_LATE)
 
     async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
-        if not member.is_member:
+        if not member.member_id:
             return
         deadline_s = self._clock.elapsed_s() + timeout_s
         epoch = LEAVING if member.instance_id is None else LEAVING_FOR_A_WHILE

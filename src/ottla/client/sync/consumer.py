@@ -18,6 +18,7 @@ from ottla.client.consumer import Consumer as AsyncConsumer
 from ottla.client.fetching.cursor import Hand
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Rebalance
+from ottla.client.participation import IN_A_CALLBACK
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
 from ottla.client.sync.front import Front, calls, iterates, waits
@@ -98,6 +99,7 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
 
     def close(self, *, is_done: bool = True) -> None:
         """Commit, give the partitions back and end; `is_done`: what was handed out counts too."""
+        _check_thread()
         self._shut(lambda: self._behind.close(is_done=is_done))
 
     # What to read.
@@ -130,7 +132,11 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
         else:
             self._opened.call(subscribed)
 
-    unsubscribe = waits(AsyncConsumer[Any, Any].unsubscribe)
+    def unsubscribe(self) -> None:
+        """Leave the group, or read no partition any more."""
+        _check_thread()
+        self._portal.run(self._behind.unsubscribe())
+
     assign = calls(AsyncConsumer[Any, Any].assign)
     partitions = waits(AsyncConsumer[Any, Any].partitions)
 
@@ -218,6 +224,15 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
         return self._portal.call(lambda: self._behind.group_member)
 
 
+class _CallbackThread(threading.Thread):
+    """Where a callback is called."""
+
+
+def _check_thread() -> None:
+    if isinstance(threading.current_thread(), _CallbackThread):
+        raise RuntimeError(IN_A_CALLBACK)
+
+
 def _beside(callback: Callback | None) -> Any:
     """A callback for the loop that calls one that waits, in a thread of its own."""
     if callback is None:
@@ -235,7 +250,7 @@ def _beside(callback: Callback | None) -> Any:
             else:
                 over.set_result(None)
 
-        threading.Thread(target=call, name="ottla rebalance", daemon=True).start()
+        _CallbackThread(target=call, name="ottla rebalance", daemon=True).start()
         await asyncio.wrap_future(over)
 
     return called
