@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.client.row_ack import RowsAck, RowsNotWritten, WrittenRows
     from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
     from ottla.client.transaction import Transaction
+    from ottla.client.transaction_state import OutcomeUnknown
     from ottla.errors import ErrorCode, RequestError
     from ottla.ids import TopicPartition
     from ottla.transport.channel import Disconnected, TimedOut
@@ -33,6 +34,7 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "OutcomeUnknown",
     "Producer",
     "ProducerMetrics",
     "Rebalance",
@@ -64,6 +66,7 @@ _MODULES: Final = {
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.membership.offsets",
+    "OutcomeUnknown": "ottla.client.transaction_state",
     "Producer": "ottla.client.producer",
     "ProducerMetrics": "ottla.client.producer_metrics",
     "Rebalance": "ottla.client.membership.owner",

@@ -10,7 +10,11 @@ from ottla.ids import BrokerId
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
 from ottla.protocol.conversation import Request, ServerConversation
 from ottla.protocol.message import Message
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -25,11 +29,17 @@ Answers = Mapping[type[Message], Callable[[Any], Message | None]]
 class ScriptedBroker:
     """Answers by the class of a request; one without an answer waits for ever.
 
-    `newest` limits an API to a version, or with -1 takes it away. What came is in `asked`.
+    `newest` limits an API to a version, or with -1 takes it away; `features` are those on which the
+    cluster has agreed. What came is in `asked`.
     """
 
     def __init__(
-        self, answers: Answers, *, newest: Mapping[Api, int] | None = None, number: int = 1
+        self,
+        answers: Answers,
+        *,
+        newest: Mapping[Api, int] | None = None,
+        number: int = 1,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self.answers: dict[type[Message], Callable[[Any], Message | None]] = {
             MetadataRequest: self.metadata,
@@ -39,6 +49,7 @@ class ScriptedBroker:
         self.number = number
         self.others: list[ScriptedBroker] = []
         self._newest = newest or {}
+        self._features = features or {}
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -47,9 +58,12 @@ class ScriptedBroker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.stop_listening()
+        self.drop()
+
+    def stop_listening(self) -> None:
         assert self._server is not None
         self._server.close()
-        self.drop()
 
     def drop(self) -> None:
         for writer in self._writers:
@@ -94,7 +108,13 @@ class ScriptedBroker:
 
     def _answer(self, request: Request) -> Message | None:
         if request.api is API_VERSIONS:
-            return ApiVersionsResponse(error_code=0, api_keys=[*self._offered()])
+            agreed = [
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in self._features.items()
+            ]
+            return ApiVersionsResponse(
+                error_code=0, api_keys=[*self._offered()], finalized_features=agreed
+            )
         self.asked.append(request.message)
         answer = self.answers.get(type(request.message))
         return None if answer is None else answer(request.message)

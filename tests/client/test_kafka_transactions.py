@@ -16,9 +16,11 @@ import pytest
 from client.both_brokers import Cuttable, Ground, kafka_ground, run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
+from ottla.client.admin import Admin
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.producer import Producer
+from ottla.client.transaction_state import OutcomeUnknown
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.messages.list_offsets import (
@@ -34,6 +36,7 @@ from ottla.protocol.messages.update_features import (
 )
 from ottla.testing import Cluster
 from ottla.transport.network import TcpNetwork
+from proxy import Detour
 
 pa: Any = pyarrow
 
@@ -528,3 +531,68 @@ def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
             assert found == [b"%d" % number for number in range(501)]
 
     judge(scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_an_end_whose_answer_is_lost_is_asked_for_again_and_happens_once(
+    judge: Judge, commit: bool
+) -> None:
+    """The broker hears of it and answers; the answers do not come."""
+
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic()
+        async with Detour() as detour:
+            rules = {"max.block.ms": 4000, "request.timeout.ms": 1000, "delivery.timeout.ms": 9000}
+            ours = producer(ground, f"mute-{commit}", detour, **rules)
+            async with ours:
+                transaction = ours.transaction()
+                await transaction.__aenter__()
+                await (await ours.send(topic, b"first"))
+                end = transaction.commit if commit else transaction.abort
+                detour.trouble.is_mute = True
+                with pytest.raises(OutcomeUnknown, match="or not, nobody knows"):
+                    await end()
+                with pytest.raises(RequestError, match="is not known"):
+                    await ours.transaction().__aenter__()
+                # The broker heard of it long ago.
+                assert await committed(ground, topic) == [b"first"] * commit
+                detour.trouble.is_mute = False
+                detour.trouble.reset()
+                await end()
+                with suppress(ZeroDivisionError):
+                    async with ours.transaction():
+                        await ours.send(topic, b"never")
+                        raise ZeroDivisionError
+                async with ours.transaction():
+                    await ours.send(topic, b"next")
+        assert await committed(ground, topic) == [b"first"] * commit + [b"next"]
+
+    judge(scenario)
+
+
+def test_an_id_that_the_coordinator_has_forgotten_costs_one_transaction() -> None:
+    """It forgets who did nothing for long; the producer goes on under another identity."""
+
+    async def scenario() -> None:
+        async with kafka_ground(kafka) as ground:
+            topic = await ground.topic()
+            async with producer(ground, "forgotten") as ours:
+                async with ours.transaction():
+                    await ours.send(topic, b"first")
+                async with Admin(bootstrap_servers=ground.bootstrap) as admin:
+                    while (await admin.list_transactions()).found:
+                        await asyncio.sleep(0.1)
+                with pytest.raises(RequestError) as forgotten:
+                    async with ours.transaction():
+                        await (await ours.send(topic, b"lost"))
+                assert forgotten.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+                async with ours.transaction():
+                    await ours.send(topic, b"next")
+            assert await committed(ground, topic) == [b"first", b"next"]
+
+    settings = {
+        "transactional.id.expiration.ms": 500,
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 100,
+    }
+    with kafka_broker(settings, keeps_ports=True) as kafka:
+        run(scenario(), 120)

@@ -144,6 +144,30 @@ def test_a_loss_while_it_is_aborted_costs_the_numbers() -> None:
     assert aborting.failed(ERROR, numbered=True) == replace(aborting, needs_epoch=True)
 
 
+def test_a_commit_that_may_have_been_heard_cannot_become_an_abort() -> None:
+    committing = opened().with_group("g").ending(commit=True)
+    assert committing.ending(commit=False).phase is Phase.ABORTING
+    unheard = committing.asked_to_end(unheard=True)
+    with pytest.raises(RequestError, match="is not known"):
+        unheard.ending(commit=False)
+    with pytest.raises(RequestError, match="is not known"):
+        unheard.begun()
+    assert unheard.asked_to_end(unheard=False) == committing
+
+
+def test_an_end_that_was_asked_for_twice_costs_the_epoch_unless_it_brought_one() -> None:
+    ending = opened().ending(commit=True)
+    assert ending.ended(ME, implicit=False, late=True).phase is Phase.STARTING
+    assert ending.ended(NEXT, implicit=False, late=True).phase is Phase.READY
+
+
+def test_what_the_coordinator_has_forgotten_is_not_ended_there() -> None:
+    forgotten = opened().with_group("g").forgotten(ERROR)
+    assert (forgotten.phase, forgotten.is_known) == (Phase.FAILED, False)
+    ended = forgotten.ending(commit=False).ended(ME, implicit=False)
+    assert (ended.phase, ended.identity) == (Phase.STARTING, ME)
+
+
 def test_a_producer_begins_as_nobody() -> None:
     assert TransactionState().identity == NOBODY
 
@@ -164,8 +188,6 @@ ASKED = [step for step in Step if step is not Step.PRODUCE]
         (ErrorCode.CONCURRENT_TRANSACTIONS, Consequence.AGAIN),
         (ErrorCode.NETWORK_EXCEPTION, Consequence.AGAIN),
         (ErrorCode.REQUEST_TIMED_OUT, Consequence.AGAIN),
-        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Consequence.OVER),
-        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Consequence.OVER),
         (ErrorCode.UNSUPPORTED_VERSION, Consequence.OVER),
     ],
 )
@@ -179,7 +201,14 @@ def test_coordinators_are_understood_the_same_at_every_step(
     ("step", "code", "expected"),
     [
         (Step.INITIALIZE, ErrorCode.INVALID_TRANSACTION_TIMEOUT, Consequence.OVER),
-        (Step.INITIALIZE, ErrorCode.TRANSACTION_ABORTABLE, Consequence.OVER),
+        (Step.INITIALIZE, ErrorCode.TRANSACTION_ABORTABLE, Consequence.ABORT),
+        (Step.INITIALIZE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Consequence.ABORT),
+        (Step.INITIALIZE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, Consequence.ABORT),
+        (Step.INITIALIZE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, Consequence.OVER),
+        (Step.END, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Consequence.OVER),
+        (Step.END, ErrorCode.INVALID_PRODUCER_ID_MAPPING, Consequence.FORGOTTEN),
+        (Step.END, ErrorCode.UNKNOWN_PRODUCER_ID, Consequence.ABORT),
+        (Step.PRODUCE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, Consequence.FORGOTTEN),
         (Step.ADD_PARTITIONS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, Consequence.ABORT),
         (Step.ADD_PARTITIONS, ErrorCode.OPERATION_NOT_ATTEMPTED, Consequence.ABORT),
         (Step.ADD_PARTITIONS, ErrorCode.INVALID_TXN_STATE, Consequence.OVER),

@@ -17,7 +17,7 @@ from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.metadata import Metadata, MetadataRules
 from ottla.client.transaction import Transaction
-from ottla.client.transaction_state import Phase
+from ottla.client.transaction_state import OutcomeUnknown, Phase
 from ottla.client.transactions import TransactionRules, Transactions
 from ottla.clock import SystemClock
 from ottla.errors import ErrorCode, RequestError
@@ -55,6 +55,7 @@ BACKOFF = Backoff(0.01, 0.05, lambda: 0.5)
 ONE, TWO = (TopicPartition("t", PartitionIndex(index)) for index in (0, 1))
 LOST = RequestError(ErrorCode.REQUEST_TIMED_OUT)
 NONE = ErrorCode.NONE
+SILENCE = ErrorCode.UNKNOWN_SERVER_ERROR  # no answer
 
 Codes = dict[type, Iterable[ErrorCode]]
 
@@ -65,12 +66,11 @@ def scripted(codes: Codes | None = None, **arguments: Any) -> ScriptedBroker:
         kind: iter(ones) for kind, ones in (codes or {}).items()
     }
     nothing_left = iter(tuple[ErrorCode]())
-    silence = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def answer(kind: type, make: Callable[[Any, int], Any]) -> Callable[[Any], Any]:
         def answered(request: Any) -> Any:
             code = next(left.get(kind, nothing_left), NONE)
-            return None if code is silence else make(request, code)
+            return None if code is SILENCE else make(request, code)
 
         return answered
 
@@ -81,7 +81,7 @@ def scripted(codes: Codes | None = None, **arguments: Any) -> ScriptedBroker:
                 coordinators=[
                     Coordinator(
                         key=key,
-                        node_id=1,
+                        node_id=broker.number,
                         host=HOST,
                         port=broker.place.port,
                         error_code=0,
@@ -157,7 +157,8 @@ async def transactions(
     broker: ScriptedBroker, block_s: float = 10, **arguments: Any
 ) -> AsyncGenerator[Transactions]:
     clock = SystemClock()
-    rules = ConnectionRules([broker.place], "test", ("ottla", "0"), BACKOFF)
+    places = [one.place for one in (broker, *broker.others)]
+    rules = ConnectionRules(places, "test", ("ottla", "0"), BACKOFF)
     connections = Connections(rules, TcpNetwork(), clock, lambda: 0.5)
     metadata = Metadata(connections, MetadataRules(BACKOFF), clock, lambda: None)
     running = asyncio.create_task(metadata.run())
@@ -288,21 +289,188 @@ def test_a_coordinator_that_gives_no_new_epoch_ends_the_producer() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_end_that_nobody_heard_of_is_said_to_be_so(commit: bool) -> None:
+def test_an_end_that_nobody_heard_of_is_said_to_be_so_and_is_asked_for_again(commit: bool) -> None:
     async def scenario() -> None:
-        silent = [ErrorCode.UNKNOWN_SERVER_ERROR] * 99
-        broker = scripted({EndTxnRequest: silent})
+        broker = scripted({EndTxnRequest: [SILENCE]})
         async with broker, transactions(broker, block_s=0.3) as ours:
             await ours.start()
             transaction = Transaction(ours, nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
-            with pytest.raises(RequestError) as unheard:
-                await (transaction.__aexit__(None, None, None) if commit else transaction.abort())
-            expected = "whether the transaction was committed" if commit else "took more than"
-            assert expected in str(unheard.value)
-            with pytest.raises(RequestError, match="start another producer"):
+            ending, other = transaction.commit, transaction.abort
+            if not commit:
+                ending, other = other, ending
+            with pytest.raises(OutcomeUnknown, match=r"or not, nobody knows: call (commit|abort)"):
+                await ending()
+            with pytest.raises(
+                RequestError, match=r"is not known: call its (commit|abort)\(\) again"
+            ):
                 await ours.begin()
+            with pytest.raises(RequestError, match="is not known"):
+                await other()
+            broker.drop()  # what comes after a request without an answer has none either
+            await ending()
+            await ending()  # it has ended, and nothing is asked
+            with pytest.raises(RequestError, match=r"was (committed|aborted)"):
+                await other()
+            ends = [one.committed for one in broker.asked if isinstance(one, EndTxnRequest)]
+            assert ends == [commit, commit]
+            await ours.begin()
+            # The request that was lost may come yet: it must not end the next transaction.
+            assert ours.identity == Identity(7, 1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("moves", [True, False], ids=["moves", "is-lost"])
+def test_an_end_is_asked_for_again_where_the_coordinator_has_gone(moves: bool) -> None:
+    """It answers that it is none any more, or its connection ends before it answers."""
+
+    async def scenario() -> None:
+        second = scripted(number=2)
+        first = scripted({EndTxnRequest: [ErrorCode.NOT_COORDINATOR] if moves else [SILENCE] * 9})
+        where = [first]
+
+        def find(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+            now = where[0]
+            return FindCoordinatorResponse(
+                coordinators=[
+                    Coordinator(
+                        key=key,
+                        node_id=now.number,
+                        host=HOST,
+                        port=now.place.port,
+                        error_code=0,
+                        error_message=None,
+                    )
+                    for key in request.coordinator_keys
+                ]
+            )
+
+        first.answers[FindCoordinatorRequest] = second.answers[FindCoordinatorRequest] = find
+        first.others, second.others = [second], [first]
+        async with second, first, transactions(first) as ours:
+            await ours.start()
+            transaction = Transaction(ours, nothing)
+            await transaction.__aenter__()
+            await transaction.send_offsets({ONE: 1}, "group")
+            where[0] = second
+            committing = asyncio.create_task(transaction.commit())
+            while not first.count(EndTxnRequest):
+                await asyncio.sleep(0.01)
+            if not moves:
+                first.stop_listening()
+                first.drop()
+            await committing
+            assert (first.count(EndTxnRequest), second.count(EndTxnRequest)) == (1, 1)
+            assert ours.state.phase is (Phase.READY if moves else Phase.STARTING)
+
+    run(scenario())
+
+
+def test_an_end_that_could_not_be_asked_for_may_become_the_other() -> None:
+    async def scenario() -> None:
+        always = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 9
+        broker = scripted({EndTxnRequest: always})
+        async with broker, transactions(broker, block_s=0.1) as ours:
+            await ours.start()
+            transaction = Transaction(ours, nothing)
+            await transaction.__aenter__()
+            await transaction.send_offsets({ONE: 1}, "group")
+            with pytest.raises(RequestError, match="it was not asked for") as late:
+                await transaction.commit()
+            assert not isinstance(late.value, OutcomeUnknown)
+            broker.answers[EndTxnRequest] = scripted().answers[EndTxnRequest]
+            await transaction.abort()
+            assert ours.state.phase is Phase.READY
+
+    run(scenario())
+
+
+def test_a_commit_that_is_cancelled_while_it_is_asked_for_can_be_asked_for_again() -> None:
+    async def scenario() -> None:
+        broker = scripted({EndTxnRequest: [SILENCE]})
+        async with broker, transactions(broker) as ours:
+            await ours.start()
+            transaction = Transaction(ours, nothing)
+            await transaction.__aenter__()
+            await transaction.send_offsets({ONE: 1}, "group")
+            committing = asyncio.create_task(transaction.__aexit__(None, None, None))
+            while not broker.count(EndTxnRequest):
+                await asyncio.sleep(0.01)
+            with pytest.raises(RequestError, match="is being ended"):
+                await transaction.commit()
+            committing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+            broker.drop()
+            await transaction.commit()
+            assert broker.count(EndTxnRequest) == 2
+
+    run(scenario())
+
+
+def test_a_block_that_fails_after_an_unheard_commit_aborts_nothing() -> None:
+    async def scenario() -> None:
+        broker = scripted({EndTxnRequest: [SILENCE]})
+        async with broker, transactions(broker, block_s=0.2) as ours:
+            await ours.start()
+            transaction = Transaction(ours, nothing)
+            await transaction.__aenter__()
+            await transaction.send_offsets({ONE: 1}, "group")
+            with pytest.raises(OutcomeUnknown):
+                await transaction.commit()
+            failure = ZeroDivisionError()
+            await transaction.__aexit__(ZeroDivisionError, failure, None)
+            assert failure.__notes__ == ["the end of its transaction is not known: ask again"]
+            broker.drop()
+            await transaction.commit()
+            ends = [one.committed for one in broker.asked if isinstance(one, EndTxnRequest)]
+            assert ends == [True, True]
+
+    run(scenario())
+
+
+def test_who_is_fenced_after_an_unheard_commit_is_told_that_it_may_be_committed() -> None:
+    async def scenario() -> None:
+        broker = scripted({EndTxnRequest: [SILENCE, ErrorCode.PRODUCER_FENCED]})
+        async with broker, transactions(broker, block_s=0.2) as ours:
+            await ours.start()
+            transaction = Transaction(ours, nothing)
+            await transaction.__aenter__()
+            await transaction.send_offsets({ONE: 1}, "group")
+            with pytest.raises(OutcomeUnknown):
+                await transaction.commit()
+            broker.drop()
+            with pytest.raises(RequestError, match="not known whether the transaction was") as told:
+                await transaction.commit()
+            assert told.value.code is ErrorCode.PRODUCER_FENCED
+            assert ours.state.phase is Phase.OVER
+
+    run(scenario())
+
+
+def test_an_identity_that_was_refused_can_be_asked_for_again() -> None:
+    async def scenario() -> None:
+        broker = scripted(
+            {
+                InitProducerIdRequest: [NONE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
+                AddOffsetsToTxnRequest: [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
+            }
+        )
+        async with broker, transactions(broker) as ours:
+            await ours.start()
+            transaction = Transaction(ours, nothing)
+            await transaction.__aenter__()
+            with pytest.raises(RequestError) as forgotten:
+                await transaction.send_offsets({ONE: 1}, "group")
+            assert forgotten.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            await transaction.abort()
+            with pytest.raises(RequestError) as refused:
+                await ours.begin()
+            assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            await ours.begin()
+            assert broker.count(EndTxnRequest) == 0
 
     run(scenario())
 

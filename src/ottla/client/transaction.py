@@ -1,16 +1,17 @@
 """A transaction: what is sent in it counts together, or not at all.
 
 Invariant: leaving its context commits it when nothing went wrong, and aborts it otherwise; then an
-exception tells why. Whether it was committed is known, or the exception says that it is not.
+exception tells why. Whether it was committed is known, or OutcomeUnknown says that it is not; then
+the same end can be asked for again, and no other.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Self
 
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
-from ottla.client.transaction_state import Phase
+from ottla.client.transaction_state import OutcomeUnknown, Phase
 from ottla.client.transactions import Transactions
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
@@ -23,6 +24,8 @@ class Transaction:
         self._transactions = transactions
         self._flush = flush  # returns when nothing of the producer is on its way
         self._number = 0
+        self._was_committed = False
+        self._is_ending = False
 
     async def __aenter__(self) -> Self:
         self._number = await self._transactions.begin()
@@ -34,7 +37,11 @@ class Transaction:
         if self._is_ended():
             return
         if error is None:
-            await self._commit()
+            await self.commit()
+            return
+        if self._transactions.state.is_unheard:
+            if not isinstance(error, OutcomeUnknown):
+                error.add_note("the end of its transaction is not known: ask again")
             return
         try:
             await self.abort()
@@ -61,41 +68,72 @@ class Transaction:
         if wanted:
             await self._transactions.send_offsets(wanted, member)
 
-    async def abort(self) -> None:
-        """End it so that nothing of it counts; leaving the context does nothing more then."""
-        transactions = self._transactions
+    async def commit(self) -> None:
+        """End it so that all of it counts; leaving the context does nothing more then.
+
+        OutcomeUnknown when the coordinator did not answer: call it again. It commits once.
+        """
         if self._is_ended():
+            if not self._was_committed:
+                raise RequestError(ErrorCode.INVALID_TXN_STATE, "the transaction was aborted")
             return
+        with self._ending():
+            await self._commit()
+        self._was_committed = True
+
+    async def abort(self) -> None:
+        """End it so that nothing of it counts; leaving the context does nothing more then.
+
+        OutcomeUnknown when the coordinator did not answer: call it again.
+        """
+        if self._is_ended():
+            if self._was_committed:
+                raise RequestError(ErrorCode.INVALID_TXN_STATE, "the transaction was committed")
+            return
+        with self._ending():
+            await self._abort()
+
+    async def _abort(self) -> None:
+        transactions = self._transactions
         if transactions.state.phase is Phase.OVER:
             assert transactions.state.failure is not None
             raise transactions.state.failure
-        transactions.state = transactions.state.ending(commit=False)
-        try:
-            await self._flush()
-            await transactions.end(commit=False)
-        finally:
-            transactions.give_up("nobody heard whether the transaction was aborted")
+        if transactions.state.phase is not Phase.ABORTING:
+            transactions.state = transactions.state.ending(commit=False)
+        await self._flush()
+        await transactions.end(commit=False)
 
     async def _commit(self) -> None:
         transactions = self._transactions
         failure = transactions.state.failure
         if failure is None:
-            transactions.state = transactions.state.ending(commit=True)
-            try:
-                await self._flush()
-            except BaseException:
-                await self.abort()
-                raise
+            if transactions.state.phase is not Phase.COMMITTING:
+                transactions.state = transactions.state.ending(commit=True)
+                try:
+                    await self._flush()
+                except BaseException:
+                    await self._abort()
+                    raise
             failure = await self._asked_to_commit()
         if failure is None:
             return
         if transactions.state.phase is Phase.FAILED:
             with suppress(RequestError):
-                await self.abort()
+                await self._abort()
         # That it is over says more than why it failed before.
         if (over := transactions.state.failure) is not None and over is not failure:
             raise over from failure
         raise failure
+
+    @contextmanager
+    def _ending(self) -> Generator[None]:
+        if self._is_ending:
+            raise RequestError(ErrorCode.INVALID_TXN_STATE, "the transaction is being ended")
+        self._is_ending = True
+        try:
+            yield
+        finally:
+            self._is_ending = False
 
     async def _asked_to_commit(self) -> RequestError | None:
         """Ask for the commit if all is there; why it is not committed, if it is not."""
@@ -106,8 +144,6 @@ class Transaction:
             await transactions.end(commit=True)
         except RequestError as error:
             return error
-        finally:
-            transactions.give_up("nobody heard whether the transaction was committed")
         return None
 
     def _is_ended(self) -> bool:

@@ -11,11 +11,13 @@ from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.errors import ErrorCode
 from ottla.ids import TopicPartition
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -52,6 +54,16 @@ def codes_of_partitions(answer: AddPartitionsToTxnResponse) -> Iterator[int]:
     yield from sorted(codes, key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
+def add_offsets(transactional_id: str, identity: Identity, group: str) -> AddOffsetsToTxnRequest:
+    """Add a group's offsets to a transaction."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        group_id=group,
+    )
+
+
 def commit_offsets(
     transactional_id: str,
     identity: Identity,
@@ -81,6 +93,16 @@ def commit_offsets(
             TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
             for topic, partitions in topics.items()
         ],
+    )
+
+
+def end_transaction(transactional_id: str, identity: Identity, *, commit: bool) -> EndTxnRequest:
+    """End a transaction."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        committed=commit,
     )
 
 

@@ -1,9 +1,9 @@
 """The state of a producer's transactions: what may be done next, and what an error asks for.
 
 Invariant: a state never changes; a move makes a new one, and one that is not in the table of moves
-raises and changes nothing. A transaction in which something failed can only be aborted. A producer
-that another one has fenced, or of whose transaction nobody knows the end, is over: it can do
-nothing more.
+raises and changes nothing. A transaction in which something failed can only be aborted, and one
+whose commit was asked for without an answer only be asked for again. A producer that another one
+has fenced is over: it can do nothing more.
 """
 
 from dataclasses import dataclass, replace
@@ -13,6 +13,11 @@ from typing import Final
 from ottla.client.identity import NOBODY, Identity
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
+from ottla.transport.failures import TimedOut
+
+
+class OutcomeUnknown(TimedOut):
+    """A transaction was to end and no answer came: call what was called before once more."""
 
 
 class Phase(Enum):
@@ -57,6 +62,7 @@ class Consequence(Enum):
     AGAIN = auto()
     ELSEWHERE = auto()  # again, at another coordinator
     ABORT = auto()
+    FORGOTTEN = auto()  # to be aborted, of which the coordinator wants to hear nothing
     FENCED = auto()
     OVER = auto()
 
@@ -66,12 +72,20 @@ _ELSEWHERE: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_
 _NEVER: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
+# Without an identity nothing is open: who is refused one for these may come again.
+_REFUSED: Final = frozenset(
+    {
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+_ABORT_AT_END: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 def consequence(step: Step, code: ErrorCode) -> Consequence:
@@ -86,13 +100,18 @@ def consequence(step: Step, code: ErrorCode) -> Consequence:
         return Consequence.ELSEWHERE
     if step is not Step.PRODUCE and code.retriable:
         return Consequence.AGAIN
-    if code in _NEVER or step is Step.INITIALIZE:
+    if step is Step.INITIALIZE:
+        return Consequence.ABORT if code in _REFUSED else Consequence.OVER
+    if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+        # The id was forgotten, or is another producer's now. Java's client 4.3 ends here; but to
+        # ask for a new identity and say which was the old is safe: who was replaced is fenced.
+        return Consequence.FORGOTTEN
+    if code in _NEVER:
         return Consequence.OVER
-    if code is ErrorCode.TRANSACTION_ABORTABLE:
-        return Consequence.ABORT
     if step in (Step.ADD_OFFSETS, Step.ADD_PARTITIONS) and code is ErrorCode.INVALID_TXN_STATE:
         return Consequence.OVER
-    return Consequence.OVER if step is Step.END else Consequence.ABORT
+    over = step is Step.END and code not in _ABORT_AT_END
+    return Consequence.OVER if over else Consequence.ABORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +136,9 @@ class TransactionState:
 
     needs_epoch: bool = False
     """Whether numbers of records were lost, so that the next transaction needs a new epoch."""
+
+    is_unheard: bool = False
+    """Whether the coordinator was asked for the end, and did not answer: it may have ended it."""
 
     failure: RequestError | None = None
 
@@ -154,14 +176,30 @@ class TransactionState:
             return replace(self._moved(Phase.FAILED), failure=error, needs_epoch=needs_epoch)
         return replace(self, needs_epoch=needs_epoch)  # the first failure is the one to tell
 
+    def forgotten(self, error: RequestError) -> "TransactionState":
+        """The coordinator knows nothing of the identity: it cannot be told of an end."""
+        return replace(self.failed(error, numbered=True), is_known=False)
+
+    def asked_to_end(self, *, unheard: bool) -> "TransactionState":
+        """The end was asked for, and may have been heard; or the answer is here."""
+        return replace(self, is_unheard=unheard)
+
     def ending(self, *, commit: bool) -> "TransactionState":
         """Nothing more comes into the transaction."""
+        if self.is_unheard and self.phase is Phase.COMMITTING:
+            self._require(False)  # it may be committed already
         return self._moved(Phase.COMMITTING if commit else Phase.ABORTING)
 
-    def ended(self, identity: Identity, *, implicit: bool) -> "TransactionState":
-        """The coordinator has ended it, or never knew of it; the identity may be a new one."""
+    def ended(
+        self, identity: Identity, *, implicit: bool, late: bool = False
+    ) -> "TransactionState":
+        """The coordinator has ended it, or never knew of it; the identity may be a new one.
+
+        A request that comes `late` could end the next one, if that had the same epoch.
+        """
         renewed = identity != self.identity
-        needs_epoch = (self.needs_epoch and not renewed) or (implicit and not self.is_implicit)
+        needs_epoch = (self.needs_epoch or late) and not renewed
+        needs_epoch = needs_epoch or (implicit and not self.is_implicit)
         phase = Phase.STARTING if needs_epoch else Phase.READY
         self._require(self.phase in (Phase.COMMITTING, Phase.ABORTING))
         return TransactionState(phase, self.number, identity, implicit)
@@ -181,7 +219,8 @@ class TransactionState:
             return
         if self.failure is not None:
             raise self.failure
-        raise RequestError(ErrorCode.INVALID_TXN_STATE, _ILLEGAL[self.phase])
+        text = _UNHEARD.get(self.phase) if self.is_unheard else None
+        raise RequestError(ErrorCode.INVALID_TXN_STATE, text or _ILLEGAL[self.phase])
 
 
 _ILLEGAL: Final = {
@@ -189,7 +228,11 @@ _ILLEGAL: Final = {
     Phase.READY: "there is no transaction: use `async with producer.transaction()`",
     Phase.OPEN: "a transaction is open: a producer has one at a time",
     Phase.FAILED: "the transaction has failed",
-    Phase.COMMITTING: "the transaction is being committed",
-    Phase.ABORTING: "the transaction is being aborted",
+    Phase.COMMITTING: "the transaction is not committed yet: its commit() or abort() ends it",
+    Phase.ABORTING: "the transaction is not aborted yet: its abort() ends it",
     Phase.OVER: "the producer is over",
+}
+_UNHEARD: Final = {
+    Phase.COMMITTING: "whether the transaction was committed is not known: call its commit() again",
+    Phase.ABORTING: "whether the transaction was aborted is not known: call its abort() again",
 }

@@ -17,13 +17,16 @@ from ottla.client.identity import NOBODY, Identity
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.transaction_requests import (
+    add_offsets,
     add_partitions,
     codes_of_offsets,
     codes_of_partitions,
     commit_offsets,
+    end_transaction,
 )
 from ottla.client.transaction_state import (
     Consequence,
+    OutcomeUnknown,
     Phase,
     Step,
     TransactionState,
@@ -39,12 +42,9 @@ from ottla.protocol.apis import (
     TXN_OFFSET_COMMIT,
 )
 from ottla.protocol.message import Message
-from ottla.protocol.messages.add_offsets_to_txn import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-)
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
-from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.end_txn import EndTxnResponse
 from ottla.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -113,6 +113,7 @@ class Transactions:
         self._renumber = renumber  # called when records are to be numbered from 0
         self._one_at_a_time = asyncio.Lock()
         self._is_implicit = False  # as the coordinator said last
+        self._gives_epochs = False
 
     # What the sender asks.
 
@@ -161,6 +162,8 @@ class Transactions:
                 self.state = self.state.over(self._fenced())
             case Consequence.OVER:
                 self.state = self.state.over(error)
+            case Consequence.FORGOTTEN:
+                self.state = self.state.forgotten(error)
             case _:
                 self.state = self.state.failed(error, numbered=numbered)
 
@@ -225,12 +228,7 @@ class Transactions:
         if not self.state.is_implicit and group not in self.state.groups:
             await self._ask(
                 Step.ADD_OFFSETS,
-                AddOffsetsToTxnRequest(
-                    transactional_id=self._rules.transactional_id,
-                    producer_id=identity.producer_id,
-                    producer_epoch=identity.epoch,
-                    group_id=group,
-                ),
+                add_offsets(self._rules.transactional_id, identity, group),
                 AddOffsetsToTxnResponse,
                 lambda answer: [answer.error_code],
             )
@@ -256,32 +254,34 @@ class Transactions:
         self.check()
 
     async def end(self, *, commit: bool) -> None:
-        """Tell the coordinator that it ends, if it knows of it; nothing is on its way any more."""
-        state, renewed = self.state, self.state.identity
-        if state.is_known:
-            answer = await self._ask(
-                Step.END,
-                EndTxnRequest(
-                    transactional_id=self._rules.transactional_id,
-                    producer_id=state.identity.producer_id,
-                    producer_epoch=state.identity.epoch,
-                    committed=commit,
-                ),
-                EndTxnResponse,
-                lambda answer: [answer.error_code],
-                newest=END_TXN.versions.high if state.is_implicit else _END_TXN_EXPLICIT,
-            )
-            if answer.producer_id >= 0:
-                renewed = Identity(answer.producer_id, answer.producer_epoch)
-        self.state = self.state.ended(renewed, implicit=self._is_implicit)
-        if renewed != state.identity:
+        """Tell the coordinator that it ends, if it knows of it; nothing is on its way any more.
+
+        OutcomeUnknown when it did not answer. It may be told once more: it ends a transaction once.
+        """
+        before = renewed = self.state.identity
+        if self.state.is_known:
+            try:
+                renewed = await self._asked_to_end(commit=commit)
+            except RequestError:
+                if commit or self.state.is_known:
+                    raise  # else there is nothing any more that could be aborted
+        late = self.state.is_unheard and self._gives_epochs
+        self.state = self.state.ended(renewed, implicit=self._is_implicit, late=late)
+        if renewed != before:
             self._renumber()
 
-    def give_up(self, why: str) -> None:
-        """The end was not heard of: nobody can go on from here but a new producer."""
-        if self.state.phase in (Phase.COMMITTING, Phase.ABORTING):
-            text = f"{why}: start another producer with this transactional.id, which settles it"
-            self.state = self.state.over(RequestError(ErrorCode.INVALID_TXN_STATE, text))
+    async def _asked_to_end(self, *, commit: bool) -> Identity:
+        state = self.state
+        answer = await self._ask(
+            Step.END,
+            end_transaction(self._rules.transactional_id, state.identity, commit=commit),
+            EndTxnResponse,
+            lambda answer: [answer.error_code],
+            newest=END_TXN.versions.high if state.is_implicit else _END_TXN_EXPLICIT,
+        )
+        if answer.producer_id >= 0:
+            return Identity(answer.producer_id, answer.producer_epoch)
+        return state.identity
 
     # Asking.
 
@@ -311,9 +311,14 @@ class Transactions:
                         channel = await self._coordinators.channel(kind, key, left_s)
                         version = channel.version(api) if versioned is None else versioned(channel)
                         version = version if newest is None else min(version, newest)
+                        unheard = self.state.is_unheard
+                        if step is Step.END:
+                            self.state = self.state.asked_to_end(unheard=True)
                         answer = await channel.ask(
                             request, kind_of_answer, self._rules.request_timeout_s, version=version
                         )
+                        if step is Step.END:
+                            self.state = self.state.asked_to_end(unheard=unheard)
                 except TimeoutError:
                     break
                 except RequestError as error:
@@ -321,6 +326,7 @@ class Transactions:
                 else:
                     if kind is CoordinatorKind.TRANSACTION:
                         self._is_implicit = channel.features.get(FEATURE, 0) >= IMPLICIT_FROM
+                        self._gives_epochs = channel.version(INIT_PRODUCER_ID) >= _BUMPS_FROM
                     code = next((ErrorCode.of(one) for one in codes(answer) if one), None)
                     if code is None:
                         return answer
@@ -336,17 +342,42 @@ class Transactions:
                 if last.code is ErrorCode.CONCURRENT_TRANSACTIONS:
                     pause_s = min(pause_s, CONCURRENT_PAUSE_S)
                 await self._clock.sleep(pause_s)
-        late = TimedOut(f"{key}: {step.value} took more than {self._rules.block_s:g} s")
+        raise self._late(
+            step, f"{key}: {step.value} took more than {self._rules.block_s:g} s", last
+        )
+
+    def _late(self, step: Step, text: str, last: RequestError | None) -> RequestError:
+        """What to raise when there was no time left; an end may be asked for once more."""
+        if last is not None:
+            text = f"{text} ({last})"
+        if step is not Step.END:
+            late = TimedOut(text)
+            if self.state.phase in (Phase.OPEN, Phase.COMMITTING):
+                self.state = self.state.failed(late)
+        else:
+            name = "commit" if self.state.phase is Phase.COMMITTING else "abort"
+            if self.state.is_unheard:
+                known = "committed" if name == "commit" else "aborted"
+                late = OutcomeUnknown(f"{text}; {known} or not, nobody knows: call {name}() again")
+            else:
+                late = TimedOut(f"{text}; it was not asked for: call {name}() again")
         late.__cause__ = last
-        if self.state.phase in (Phase.OPEN, Phase.COMMITTING) and step is not Step.END:
-            self.state = self.state.failed(late)
-        raise late
+        return late
 
     def _refused(self, result: Consequence, error: RequestError) -> RequestError:
         if result is Consequence.FENCED:
             error = self._fenced()
-        if result is Consequence.ABORT:
-            self.state = self.state.failed(error)
+        if self.state.is_unheard and self.state.phase is Phase.COMMITTING:
+            error = RequestError(
+                error.code,
+                f"{error.message}; an answer was lost before, so that it is not known whether the "
+                "transaction was committed",
+            )
+        if result is Consequence.FORGOTTEN:
+            self.state = self.state.forgotten(error)
+        elif result is Consequence.ABORT and self.state.phase is not Phase.ABORTING:
+            lost = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
+            self.state = self.state.failed(error, numbered=lost)
         else:
             self.state = self.state.over(error)
         return error

@@ -58,8 +58,24 @@ class Transaction:
         """
         self._portal.run(self._behind.send_offsets(offsets, group))
 
+    def commit(self) -> None:
+        """End it so that all of it counts; leaving the context does nothing more then.
+
+        OutcomeUnknown when the coordinator did not answer: call it again. It commits once.
+        """
+
+        async def committed() -> None:
+            await self._handover.passed()
+            self._handover.raise_unheard()
+            await self._behind.commit()
+
+        self._portal.run(committed())
+
     def abort(self) -> None:
-        """End it so that nothing of it counts; leaving the context does nothing more then."""
+        """End it so that nothing of it counts; leaving the context does nothing more then.
+
+        OutcomeUnknown when the coordinator did not answer: call it again.
+        """
 
         async def aborted() -> None:
             await self._handover.passed()
