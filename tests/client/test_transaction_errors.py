@@ -131,6 +131,9 @@ def test_an_error_costs_what_the_table_says(
             async def work(value: bytes) -> RequestError | None:
                 try:
                     async with ours.transaction() as transaction:
+                        # A coordinator that knows of nothing is told of no end.
+                        if request_ is ADD:
+                            await transaction.send_offsets({ONE: 1}, "group")
                         await ours.send(TOPIC, value)
                         await ours.flush()
                         await transaction.send_offsets({ONE: 1}, "group")

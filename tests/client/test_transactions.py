@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -292,7 +293,7 @@ def test_a_coordinator_that_gives_no_new_epoch_ends_the_producer() -> None:
 def test_an_end_that_nobody_heard_of_is_said_to_be_so_and_is_asked_for_again(commit: bool) -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [SILENCE]})
-        async with broker, transactions(broker, block_s=0.3) as ours:
+        async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
             transaction = Transaction(ours, nothing)
             await transaction.__aenter__()
@@ -370,9 +371,8 @@ def test_an_end_is_asked_for_again_where_the_coordinator_has_gone(moves: bool) -
 
 def test_an_end_that_could_not_be_asked_for_may_become_the_other() -> None:
     async def scenario() -> None:
-        always = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 9
-        broker = scripted({EndTxnRequest: always})
-        async with broker, transactions(broker, block_s=0.1) as ours:
+        broker = scripted({EndTxnRequest: repeat(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)})
+        async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
             transaction = Transaction(ours, nothing)
             await transaction.__aenter__()
@@ -413,7 +413,7 @@ def test_a_commit_that_is_cancelled_while_it_is_asked_for_can_be_asked_for_again
 def test_a_block_that_fails_after_an_unheard_commit_aborts_nothing() -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [SILENCE]})
-        async with broker, transactions(broker, block_s=0.2) as ours:
+        async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
             transaction = Transaction(ours, nothing)
             await transaction.__aenter__()
@@ -434,7 +434,7 @@ def test_a_block_that_fails_after_an_unheard_commit_aborts_nothing() -> None:
 def test_who_is_fenced_after_an_unheard_commit_is_told_that_it_may_be_committed() -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [SILENCE, ErrorCode.PRODUCER_FENCED]})
-        async with broker, transactions(broker, block_s=0.2) as ours:
+        async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
             transaction = Transaction(ours, nothing)
             await transaction.__aenter__()
