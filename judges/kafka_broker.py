@@ -1,4 +1,4 @@
-"""One broker of Apache Kafka, a controller of its own, in a folder of its own.
+"""One broker of Apache Kafka in a folder of its own: a controller of its own, or one of several.
 
 Invariant: while `running`, it answers. At the end of the `with` its process has ended and its
 folder is gone, whatever happened in between. What it logs is in `log`; a failure shows the end of
@@ -12,6 +12,7 @@ it. It listens on loopback alone, on ports that were free.
 
 More listeners are named with their protocols: KafkaBroker(listeners={"TLS": "SSL"}) listens on
 `kafka.ports["TLS"]` too. What they need is in the settings, as listener.name.tls.….
+Several that are one cluster: `kafka_cluster.py`.
 
 The broker is a child in the group of processes that started it, so that ^C ends both.
 """
@@ -44,7 +45,6 @@ _LOGGING = tuple(
     for setting in ("showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS", "showThreadName=false")
 )
 
-_NODE_ID = 1
 _CLUSTER_ID = "b3R0bGEtanVkZ2VzLTAwMA"
 _HOST = "127.0.0.1"
 _LOG_LINES_SHOWN = 40
@@ -76,7 +76,10 @@ class KafkaBroker:
         jvm: tuple[str, ...] = SMALL_JVM,
         timeout_s: float = 60,
         keeps_ports: bool = False,
+        node_id: int = 1,
     ) -> None:
+        self.node_id = node_id
+        self.voters: str | None = None  # of the controllers, where it is not the only one
         self._keeps_ports = keeps_ports
         self._held: list[socket.socket] = []  # ports that are its own while it is down
         self.settings = {**_ALONE, **(settings or {})}
@@ -95,7 +98,7 @@ class KafkaBroker:
 
     def __enter__(self) -> Self:
         try:
-            self._format()
+            self.format()
             self.start()
         except BaseException:
             self.remove()
@@ -109,7 +112,7 @@ class KafkaBroker:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            error.add_note(self._said())
+            error.add_note(self.said())
         self.remove()
 
     @property
@@ -133,6 +136,12 @@ class KafkaBroker:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def voter(self) -> str:
+        """Its controller as the others of a cluster want it; of one that keeps its ports."""
+        assert self._keeps_ports
+        return self._voter(self._ports()[1])
+
     def wire(self) -> Wire:
         """A connection to it."""
         return Wire(self.address, self.timeout_s)
@@ -151,7 +160,7 @@ class KafkaBroker:
             # A port may be taken by another process between the choice and the start.
             if "Address already in use" not in self.log.read_text()[began_at:]:
                 break
-        raise KafkaFailed(f"Kafka did not start.\n{self._said()}")
+        raise KafkaFailed(f"Kafka did not start.\n{self.said()}")
 
     def stop(self) -> None:
         """Stop it cleanly."""
@@ -161,7 +170,7 @@ class KafkaBroker:
             self._process.wait(self.timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise KafkaFailed(f"Kafka did not stop.\n{self._said()}") from None
+            raise KafkaFailed(f"Kafka did not stop.\n{self.said()}") from None
         self._process = None
 
     def kill(self) -> None:
@@ -178,7 +187,8 @@ class KafkaBroker:
             one.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _format(self) -> None:
+    def format(self) -> None:
+        """Make its folder one of the cluster's, before the first start."""
         self._write_properties()
         arguments = ("format", "--cluster-id", _CLUSTER_ID, "--config", str(self._properties))
         command = java_command(
@@ -189,18 +199,14 @@ class KafkaBroker:
             raise KafkaFailed(f"Kafka did not format its folder.\n{done.stdout}{done.stderr}")
 
     def _write_properties(self) -> None:
-        count = 2 + len(self._listeners)
-        if self._keeps_ports and not self._held:
-            self._held = [_held_port() for _ in range(count)]
-        ports = [one.getsockname()[1] for one in self._held] or _free_ports(count)
-        self.port, controller, *others = ports
+        self.port, controller, *others = self._ports()
         self.ports = dict(zip(self._listeners, others, strict=True))
         named = {"PLAINTEXT": self.port, "CONTROLLER": controller, **self.ports}
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
         settings: dict[str, object] = {
             "process.roles": "broker,controller",
-            "node.id": _NODE_ID,
-            "controller.quorum.voters": f"{_NODE_ID}@{_HOST}:{controller}",
+            "node.id": self.node_id,
+            "controller.quorum.voters": self.voters or self._voter(controller),
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(f"{name}://{_HOST}:{port}" for name, port in named.items()),
             "log.dirs": self.data,
@@ -210,6 +216,15 @@ class KafkaBroker:
             settings["listener.security.protocol.map"] = ",".join(map(":".join, protocols.items()))
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         self._properties.write_text("".join(lines))
+
+    def _ports(self) -> list[int]:
+        count = 2 + len(self._listeners)
+        if self._keeps_ports and not self._held:
+            self._held = [_held_port() for _ in range(count)]
+        return [one.getsockname()[1] for one in self._held] or _free_ports(count)
+
+    def _voter(self, port: int) -> str:
+        return f"{self.node_id}@{_HOST}:{port}"
 
     def _run(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         command = java_command("kafka.Kafka", str(self._properties), options=self._jvm)
@@ -226,7 +241,8 @@ class KafkaBroker:
             time.sleep(_POLL_S)
         return False
 
-    def _said(self) -> str:
+    def said(self) -> str:
+        """The end of its log."""
         if not self.log.exists():
             return "Kafka has logged nothing."
         lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]

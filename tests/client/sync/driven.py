@@ -1,4 +1,4 @@
-"""A sync consumer that looks like the asynchronous one: the scenarios of that one judge it.
+"""Sync clients that look like the asynchronous ones: the scenarios of those judge them.
 
 Each call is made in a thread, as an application makes it; so the loop of the test, in which the
 broker lives, goes on.
@@ -6,12 +6,23 @@ broker lives, goes on.
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+)
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from ottla.client.pending_batch import Written
 from ottla.client.sync.consumer import Consumer
+from ottla.client.sync.handover import Ack
+from ottla.client.sync.producer import Producer
+from ottla.client.sync.transaction import Transaction
 
 
 class DrivenConsumer:
@@ -72,6 +83,46 @@ class DrivenConsumer:
             return await asyncio.to_thread(found, *args, **kwargs)
 
         return called
+
+
+class DrivenProducer:
+    """What a scenario is given in place of `ottla.client.producer.Producer`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._ours: Producer[Any, Any] = Producer(*args, **kwargs)
+        self.metrics = self._ours.metrics
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._ours.__enter__)
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        await asyncio.to_thread(self._ours.__exit__, *failure)
+
+    async def send(self, *args: Any, **kwargs: Any) -> Awaitable[Written]:
+        return _Result(await asyncio.to_thread(self._ours.send, *args, **kwargs))
+
+    async def flush(self) -> None:
+        await asyncio.to_thread(self._ours.flush)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Transaction]:
+        block = self._ours.transaction()
+        entered = await asyncio.to_thread(block.__enter__)
+        try:
+            yield entered
+        except BaseException as error:
+            await asyncio.to_thread(block.__exit__, type(error), error, error.__traceback__)
+            raise
+        await asyncio.to_thread(block.__exit__, None, None, None)
+
+
+class _Result:
+    def __init__(self, ack: Ack) -> None:
+        self._ack = ack
+
+    def __await__(self) -> Generator[Any, Any, Written]:
+        return asyncio.to_thread(self._ack.result).__await__()
 
 
 AT_ONCE = {

@@ -1,0 +1,202 @@
+"""Three brokers of Apache Kafka that are one cluster, on ports and folders that they keep.
+
+Invariant: each is broker and controller, so a majority of them is enough for all but writing with
+fewer than `min.insync.replicas`. Every topic has a replica on each of them. At the end of the
+`with` all processes have ended and all folders are gone, whatever happened in between.
+
+    with KafkaCluster() as kafka:
+        kafka.kill(kafka.leader_of("topic", 0))  # as kill -9 does
+        kafka.start(1)  # on what is left of it
+        kafka.wait_in_sync()
+        with kafka.frozen(1, 2, 3):  # they live, and say nothing
+            ...
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from judges.kafka_broker import KafkaBroker, KafkaFailed
+from ottla.client.coordinators import CoordinatorKind
+from ottla.client.sync.administrator import Admin
+from ottla.errors import RequestError
+from ottla.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+NODES = (1, 2, 3)
+PARTITIONS = 3
+"""Of an internal topic: each broker coordinates something."""
+
+_JVM = ("-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_POLL_S = 0.1
+
+_TOGETHER: Mapping[str, object] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.num.partitions": PARTITIONS,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.num.partitions": PARTITIONS,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "share.coordinator.state.topic.replication.factor": 3,
+    # A broker that was killed counts as gone after this. Where one that lives is taken for gone,
+    # on a busy machine, its leaders move and come back: that has to be borne anyway.
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 300,
+    # Leaders move only when somebody dies or says so.
+    "auto.leader.rebalance.enable": "false",
+    # Half of the heap, otherwise, for a cleaner that has nothing to do.
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+}
+
+
+class KafkaCluster:
+    """Started when its `with` begins; `settings` are lines of every server.properties."""
+
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, timeout_s: float = 180
+    ) -> None:
+        self.timeout_s = timeout_s  # for whatever is waited for
+        self.brokers = {
+            node: KafkaBroker(
+                {**_TOGETHER, **(settings or {})},
+                jvm=_JVM,
+                timeout_s=timeout_s,
+                keeps_ports=True,
+                node_id=node,
+            )
+            for node in NODES
+        }
+
+    def __enter__(self) -> Self:
+        voters = ",".join(broker.voter for broker in self.brokers.values())
+        try:
+            for broker in self.brokers.values():
+                broker.voters = voters
+            _at_once(KafkaBroker.format, self.brokers.values())
+            # One alone does not answer: it knows nobody who leads it.
+            _at_once(KafkaBroker.start, self.brokers.values())
+            self.wait_in_sync()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            for node, broker in self.brokers.items():
+                error.add_note(f"Of broker {node}: {broker.said()}")
+        self._remove()
+
+    @property
+    def bootstrap(self) -> str:
+        """All of them, as clients want it."""
+        return self.bootstrap_of(*NODES)
+
+    def bootstrap_of(self, *nodes: int) -> str:
+        """Some of them."""
+        return ",".join(self.brokers[node].bootstrap for node in nodes)
+
+    # Deaths.
+
+    def kill(self, node: int) -> None:
+        """End one at once, as kill -9 does."""
+        self.brokers[node].kill()
+
+    def start(self, node: int) -> None:
+        """Start one on its own data; returns when it answers."""
+        self.brokers[node].start()
+
+    @contextmanager
+    def frozen(self, *nodes: int) -> Generator[None]:
+        """Let some neither work nor die: their connections stay, and nobody answers."""
+        processes = [self.brokers[node].process_id for node in nodes]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
+
+    def revive(self) -> None:
+        """Start who is not there, and wait until all have everything."""
+        gone = [broker for broker in self.brokers.values() if not broker.running]
+        _at_once(KafkaBroker.start, gone)
+        self.wait_in_sync()
+
+    # Looking.
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Who leads a partition; waits until somebody who lives does."""
+        for topics in self._looks(f"a leader of {topic}-{partition}"):
+            leader = topics.get(topic, {}).get(partition, (None, ()))[0]
+            if leader is not None and self.brokers[leader].running:
+                return leader
+        raise AssertionError
+
+    def coordinator_of(self, kind: CoordinatorKind, key: str) -> int:
+        """Who looks after a group or a transactional id; waits until there is somebody."""
+        deadline_s = time.monotonic() + self.timeout_s
+        live = next(broker for broker in self.brokers.values() if broker.running)
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        while time.monotonic() < deadline_s:
+            with live.wire() as wire:
+                [told] = wire.ask(request, 4, FindCoordinatorResponse).coordinators
+            if not told.error_code:
+                return told.node_id
+            time.sleep(_POLL_S)
+        raise KafkaFailed(f"Nobody looked after {key} in {self.timeout_s:g} s.")
+
+    def wait_in_sync(self) -> None:
+        """Wait until every replica of every partition is in sync."""
+        for topics in self._looks("all replicas in sync"):
+            partitions = [one for topic in topics.values() for one in topic.values()]
+            if all(len(in_sync) == len(NODES) for _, in_sync in partitions):
+                return
+
+    def _looks(
+        self, what: str
+    ) -> Generator[dict[str, dict[int, tuple[int | None, tuple[int, ...]]]]]:
+        """Leaders and replicas in sync of all partitions, as often as it takes."""
+        deadline_s = time.monotonic() + self.timeout_s
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
+            while time.monotonic() < deadline_s:
+                with suppress(RequestError):
+                    # Who has just come is not known to all at once.
+                    cluster = admin.describe_cluster()
+                    names = admin.list_topics(include_internal=True)
+                    told = admin.describe_topics(names).succeeded if names else {}
+                    live = sum(broker.running for broker in self.brokers.values())
+                    if len(cluster.brokers) == live and len(told) == len(names):
+                        yield {
+                            topic.name: {
+                                one.index: (one.leader, one.in_sync) for one in topic.partitions
+                            }
+                            for topic in told.values()
+                        }
+                time.sleep(_POLL_S)
+        raise KafkaFailed(f"Kafka did not come to {what} in {self.timeout_s:g} s.")
+
+    def _remove(self) -> None:
+        for broker in self.brokers.values():
+            broker.remove()
+
+
+def _at_once(doing: Callable[[KafkaBroker], None], brokers: Iterable[KafkaBroker]) -> None:
+    """Do something with several, each in a thread; the first failure is raised."""
+    with ThreadPoolExecutor(len(NODES)) as threads:
+        for done in [threads.submit(doing, broker) for broker in brokers]:
+            done.result()

@@ -1,0 +1,156 @@
+"""Ordeals: what clients do while brokers are away, move or fall silent.
+
+An ordeal is written once, for clients with a loop, and run with those without one as well. One that
+takes place on a `Stage` says by `ready` that the broker that matters to it may die; then `away` is
+set, and `back` when it is there again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from client.parties import PARTITIONS, PATIENT
+from client.sync.driven import DrivenConsumer, DrivenProducer
+from ottla.client.consumer import Consumer
+from ottla.client.producer import Producer
+from ottla.protocol.message import Message
+from ottla.transport.channel import Channel
+from ottla.transport.network import TcpNetwork
+
+ROUND = 10 * PARTITIONS
+PLACES = range(PARTITIONS)
+WAIT_S = 300.0
+
+
+class Clients(NamedTuple):
+    """Those of the two that an ordeal is for."""
+
+    producer: Any
+    consumer: Any
+
+
+CLIENTS = {
+    "async": Clients(Producer, Consumer),
+    "sync": Clients(DrivenProducer, DrivenConsumer),
+}
+
+
+class Stage:
+    """When what happens."""
+
+    def __init__(self) -> None:
+        self.away = asyncio.Event()
+        self.back = asyncio.Event()
+        self._ready: set[str] = set()
+
+    def ready(self, name: str) -> None:
+        """Somebody can bear it now."""
+        self._ready.add(name)
+
+    @property
+    def ready_count(self) -> int:
+        return len(self._ready)
+
+
+def numbered(name: bytes) -> list[tuple[int, bytes]]:
+    """Values, and to which partition each goes."""
+    return [(number % PARTITIONS, b"%b-%d" % (name, number)) for number in range(ROUND)]
+
+
+def in_partition(partition: int, *names: bytes) -> list[bytes]:
+    """What is there afterwards, if these were written."""
+    return [value for name in names for where, value in numbered(name) if where == partition]
+
+
+async def send(ours: Any, topic: str, name: bytes) -> list[Any]:
+    return [
+        await ours.send(topic, value, partition=partition) for partition, value in numbered(name)
+    ]
+
+
+async def transacts(
+    clients: Clients, servers: str, topic: str, key: str, stage: Stage, *, commits: bool
+) -> None:
+    """A transaction whose coordinator dies in its middle, and those that come after it."""
+    async with clients.producer(PATIENT, bootstrap_servers=servers, transactional_id=key) as ours:
+
+        async def orphaned() -> None:
+            async with ours.transaction():
+                await send(ours, topic, b"before")
+                await ours.flush()
+                stage.ready(topic)
+                await stage.away.wait()
+                await send(ours, topic, b"meanwhile")
+                if not commits:
+                    raise ZeroDivisionError
+
+        if commits:
+            await orphaned()
+        else:
+            with pytest.raises(ZeroDivisionError) as caught:
+                await orphaned()
+            assert not hasattr(caught.value, "__notes__")  # else it was not aborted
+        async with ours.transaction():
+            await send(ours, topic, b"next")
+        await stage.back.wait()
+        async with ours.transaction():
+            await send(ours, topic, b"last")
+
+
+async def goes_on(clients: Clients, seed: str, topic: str, stage: Stage) -> None:
+    """A producer and a consumer that were told of one broker, and that one dies."""
+    async with (
+        clients.producer(PATIENT, bootstrap_servers=seed) as ours,
+        clients.consumer(bootstrap_servers=seed, auto_offset_reset="earliest") as reader,
+    ):
+        reader.assign(*((topic, index) for index in PLACES))
+
+        async def pass_on(name: bytes) -> None:
+            for ack in await send(ours, topic, name):
+                await ack
+            read: list[bytes] = []
+            async with asyncio.timeout(WAIT_S):
+                while len(read) < ROUND:
+                    read += [record.value for record in await reader.poll()]
+            assert sorted(read) == sorted(value for _, value in numbered(name))
+
+        await pass_on(b"before")
+        stage.ready(topic)
+        await stage.away.wait()
+        await pass_on(b"meanwhile")
+        await stage.back.wait()
+        await pass_on(b"last")
+
+
+class Counting(TcpNetwork):
+    """A network that counts what is asked by its connections, and what has no answer yet."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[type[Message]] = Counter()
+        self.awaited: Counter[type[Message]] = Counter()
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        def made() -> asyncio.BaseProtocol:
+            channel = protocol()
+            assert isinstance(channel, Channel)
+            send = channel.send
+
+            def counted(
+                message: Message, timeout_s: float, *, version: int | None = None
+            ) -> asyncio.Future[Message]:
+                kind = type(message)
+                answer = send(message, timeout_s, version=version)
+                self.asked[kind] += 1
+                self.awaited[kind] += 1
+                answer.add_done_callback(lambda _: self.awaited.subtract([kind]))
+                return answer
+
+            channel.send = counted
+            return channel
+
+        await super().connect(made, host, port)

@@ -1,0 +1,217 @@
+"""Parties: a producer and a group that live in a cluster while its brokers die.
+
+Each party writes numbers to a topic of its own and reads them in a group of two, which commits what
+it has processed. Afterwards another client reads the topic, and `judge` says what went wrong: a
+record that was acknowledged and is not there, one that is there twice or out of order, one that the
+group passed over, an offset that was not kept.
+"""
+
+import asyncio
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import confluent_kafka
+
+from ottla.client.consumer import Consumer
+from ottla.client.membership.commits import CommitFailed
+from ottla.client.pending_batch import Written
+from ottla.client.producer import Producer
+from ottla.client.record import Record
+from ottla.client.sync.consumer import Consumer as SyncConsumer
+from ottla.client.sync.producer import Producer as SyncProducer
+
+PARTITIONS = 6
+MEMBERS = 2
+PACE_S = 0.02
+PATIENT = {"delivery.timeout.ms": 600_000, "max.block.ms": 300_000}
+"""What a cluster may need to come back, on a machine that is busy."""
+
+END_S = 240.0
+
+
+class Party(ABC):
+    """Lives from `live` until `over` is set and everything that was written is processed."""
+
+    def __init__(self, servers: str, topic: str, protocol: str, group: str | None = None) -> None:
+        self.topic = topic
+        self.group = group or topic
+        self.over = threading.Event()
+        self.is_abandoned = False
+        self.written: list[Written] | None = None  # where each number is, once all are there
+        self.sent = 0
+        self.processed = 0  # records, those that came again as well
+        self.kept = 0  # commits that succeeded
+        self.refused: list[CommitFailed] = []
+        self.passed_over: list[str] = []
+        self._ends = [0] * PARTITIONS  # behind what was processed
+        self._lock = threading.Lock()
+        self._deadline_s = time.monotonic() + 3600
+        self._writing = {**PATIENT, "bootstrap.servers": servers}
+        self._reading = {
+            "bootstrap.servers": servers,
+            "group.id": self.group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+
+    async def live(self) -> None:
+        """Write and read until it is over."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.write())
+            for _ in range(MEMBERS):
+                tasks.create_task(self.read())
+
+    def end(self) -> None:
+        """Write no more; what is written is still read, for a while."""
+        self._deadline_s = time.monotonic() + END_S
+        self.over.set()
+
+    def abandon(self) -> None:
+        """Somebody else failed: end as soon as can be."""
+        self.is_abandoned = True
+        self.over.set()
+
+    @abstractmethod
+    async def write(self) -> None:
+        """Write numbers."""
+
+    @abstractmethod
+    async def read(self) -> None:
+        """Be a member that processes them."""
+
+    def process(self, records: Sequence[Record[bytes, bytes]]) -> None:
+        """The work of a member."""
+        with self._lock:
+            self.processed += len(records)
+            for record in records:
+                end = self._ends[record.partition]
+                if record.offset > end:
+                    self.passed_over.append(f"{record.partition}: {end} to {record.offset}")
+                self._ends[record.partition] = max(end, record.offset + 1)
+
+    @property
+    def total(self) -> int:
+        """How many records were processed, each counted once."""
+        return sum(self._ends)
+
+    def goes_on(self) -> bool:
+        """Whether there is something to process still."""
+        assert time.monotonic() < self._deadline_s, f"{self.topic}: {self._ends}, {self.written}"
+        unread = self.written is None or self.total < self.sent
+        return unread and not self.is_abandoned
+
+    def judge(self, found: Sequence[Sequence[int]], kept: Sequence[int]) -> None:
+        """`found` are the numbers in each partition, `kept` are the offsets of the group."""
+        assert self.written is not None
+        assert len(self.written) == self.sent > 0
+        for partition, numbers in enumerate(found):
+            assert numbers == [*range(partition, self.sent, PARTITIONS)]
+        for number, where in enumerate(self.written):
+            # Of a batch that came twice a broker may have forgotten where it is.
+            assert where.offset < 0 or found[where.partition][where.offset] == number
+        assert self.passed_over == []
+        assert self._ends == [len(numbers) for numbers in found]
+        assert [*kept] == self._ends
+
+
+class AsyncParty(Party):
+    async def write(self) -> None:
+        async with Producer(self._writing) as ours:
+            acks: list[Any] = []
+            while not self.over.is_set():
+                for partition in range(PARTITIONS):
+                    acks.append(await ours.send(self.topic, b"%d" % self.sent, partition=partition))
+                    self.sent += 1
+                await asyncio.sleep(PACE_S)
+            self.written = [await ack for ack in acks]
+
+    async def read(self) -> None:
+        async with Consumer(self._reading, self.topic) as ours:
+            while self.goes_on():
+                records = await ours.poll(0.2)
+                try:
+                    async with ours.committing():
+                        self.process(records)
+                    self.kept += bool(records)
+                except CommitFailed as failed:
+                    self.refused.append(failed)
+
+
+class SyncParty(Party):
+    async def write(self) -> None:
+        await self._in_thread(self._write)
+
+    async def read(self) -> None:
+        await self._in_thread(self._read)
+
+    async def _in_thread(self, doing: Callable[[], None]) -> None:
+        # Those of the loop are few, and for others.
+        with ThreadPoolExecutor(1) as threads:
+            begun = asyncio.get_running_loop().run_in_executor(threads, doing)
+            try:
+                await asyncio.shield(begun)
+            except asyncio.CancelledError:
+                self.abandon()
+                await asyncio.wait([begun])
+                raise
+
+    def _write(self) -> None:
+        with SyncProducer(self._writing) as ours:
+            acks: list[Any] = []
+            while not self.over.wait(PACE_S):
+                for partition in range(PARTITIONS):
+                    acks.append(ours.send(self.topic, b"%d" % self.sent, partition=partition))
+                    self.sent += 1
+            if self.is_abandoned:
+                ours.close()
+            self.written = [ack.result() for ack in acks]
+
+    def _read(self) -> None:
+        with SyncConsumer(self._reading, self.topic) as ours:
+            while self.goes_on():
+                records = ours.poll(0.2)
+                try:
+                    with ours.committing():
+                        self.process(records)
+                    self.kept += bool(records)
+                except CommitFailed as failed:
+                    self.refused.append(failed)
+
+
+def values(
+    servers: str, topic: str, partitions: int, isolation: str = "read_uncommitted"
+) -> list[list[bytes]]:
+    """The values in each partition up to its end, as another client reads them."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "judge",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+        }
+    )
+    try:
+        ones = [confluent_kafka.TopicPartition(topic, index, 0) for index in range(partitions)]
+        consumer.assign(ones)
+        found: list[list[bytes]] = [[] for _ in ones]
+        left = {*range(partitions)}
+        while left:
+            message = consumer.poll(60)
+            assert message is not None
+            partition, error = message.partition(), message.error()
+            assert partition is not None
+            if error is None:
+                found[partition].append(message.value() or b"")
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                left.discard(partition)
+            else:
+                assert error.retriable(), error
+        return found
+    finally:
+        consumer.close()

@@ -1,0 +1,381 @@
+"""The client against three brokers of Apache Kafka that are killed under load.
+
+What Kafka leaves open is not judged. Unclean elections are off, as they are by default, so nobody
+leads who lacks what was acknowledged. How long a partition or a group has nobody who looks after it
+is the cluster's affair. A record that a producer gave up may be written all the same, once. What a
+group processed and could not commit is processed again, by whichever member gets it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import Any, TypeVar
+
+import pytest
+
+from client.ordeals import (
+    CLIENTS,
+    PLACES,
+    Clients,
+    Counting,
+    Stage,
+    goes_on,
+    in_partition,
+    numbered,
+    send,
+    transacts,
+)
+from client.parties import PARTITIONS, PATIENT, AsyncParty, Party, SyncParty, values
+from judges.kafka_cluster import KafkaCluster
+from kafka_java import judge_needed
+from ottla.client.admin.administrator import Admin
+from ottla.client.admin.reassignments import Election
+from ottla.client.consumer import Consumer
+from ottla.client.coordinators import CoordinatorKind
+from ottla.errors import RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+
+SOON_S = 180.0
+MINUTE_S = 60.0
+THREADS = 32
+"""Enough for every call of a client without a loop that waits."""
+
+PARTIES = {
+    "async-classic": (AsyncParty, "classic"),
+    "async-consumer": (AsyncParty, "consumer"),
+    "sync-classic": (SyncParty, "classic"),
+    "sync-consumer": (SyncParty, "consumer"),
+}
+TRANSACTIONS = {
+    f"{name}-{'commits' if commits else 'aborts'}": (clients, commits)
+    for name, clients in CLIENTS.items()
+    for commits in (True, False)
+}
+SEEDS = {f"{name}-seed": clients for name, clients in CLIENTS.items()}
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Generator[KafkaCluster]:
+    with judge_needed():
+        cluster = KafkaCluster()
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(params=CLIENTS)
+def clients(request: pytest.FixtureRequest) -> Clients:
+    return CLIENTS[request.param]
+
+
+def run(scenario: Coroutine[Any, Any, T], seconds: float = 900) -> T:
+    async def bounded() -> T:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
+        async with asyncio.timeout(seconds):
+            return await scenario
+
+    return asyncio.run(bounded())
+
+
+async def until(holds: Callable[[], bool], tasks: Iterable["asyncio.Task[None]"] = ()) -> None:
+    """Wait for something, unless those who bring it about have failed."""
+    async with asyncio.timeout(SOON_S):
+        while not holds():
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.05)
+
+
+async def all_go_on(parties: Iterable[Party], tasks: Iterable["asyncio.Task[None]"]) -> None:
+    """Wait until each party has processed, and kept, what it writes from now on."""
+    marks = [(party, party.sent, party.kept + 3) for party in parties]
+    await until(
+        lambda: all(one.total > sent and one.kept >= kept for one, sent, kept in marks), tasks
+    )
+
+
+async def made_topic(kafka: KafkaCluster, name: str) -> str:
+    async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        await admin.create_topic(name, PARTITIONS, 3)
+    return name
+
+
+async def judged(kafka: KafkaCluster, party: Party) -> BaseException | None:
+    """What is wrong with what a party has done."""
+    found = await asyncio.to_thread(values, kafka.bootstrap, party.topic, PARTITIONS)
+    async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        kept = (await admin.list_group_offsets(party.group))[party.group]
+    offsets = [kept[TopicPartition(party.topic, PartitionIndex(index))] for index in PLACES]
+    try:
+        party.judge(
+            [[int(value) for value in one] for one in found],
+            [-1 if one is None else one.offset for one in offsets],
+        )
+    except AssertionError as wrong:
+        return wrong
+    return None
+
+
+async def outcomes(
+    kafka: KafkaCluster, tasks: Mapping[str, "asyncio.Task[None]"], parties: Mapping[str, Party]
+) -> dict[str, BaseException | None]:
+    """What each one failed by, when all have ended."""
+    for party in parties.values():
+        party.end()
+    ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
+    wrong = dict(zip(tasks, ended, strict=True))
+    return wrong | {
+        name: wrong[name] or await judged(kafka, party) for name, party in parties.items()
+    }
+
+
+# Leaders die, one after the other.
+
+
+@pytest.fixture(scope="module")
+def after_deaths(kafka: KafkaCluster) -> dict[str, BaseException | None]:
+    """What is wrong with each party that lived through the death of three leaders."""
+
+    async def lived() -> dict[str, BaseException | None]:
+        parties: dict[str, Party] = {}
+        for name, (kind, protocol) in PARTIES.items():
+            topic = await made_topic(kafka, f"deaths-{name}")
+            parties[name] = kind(kafka.bootstrap, topic, protocol)
+        tasks = {name: asyncio.create_task(party.live()) for name, party in parties.items()}
+        try:
+            await all_go_on(parties.values(), tasks.values())
+            for partition, party in enumerate([*parties.values()][:3]):
+                leader = await asyncio.to_thread(kafka.leader_of, party.topic, partition)
+                await asyncio.to_thread(kafka.kill, leader)
+                await all_go_on(parties.values(), tasks.values())
+                await asyncio.to_thread(kafka.revive)
+                await all_go_on(parties.values(), tasks.values())
+        except BaseException:
+            for party in parties.values():
+                party.abandon()
+            raise
+        return await outcomes(kafka, tasks, parties)
+
+    return run(lived())
+
+
+@pytest.mark.parametrize("name", PARTIES)
+def test_leaders_die_and_nothing_is_lost_twice_or_out_of_order(
+    after_deaths: dict[str, BaseException | None], name: str
+) -> None:
+    if (wrong := after_deaths[name]) is not None:
+        raise wrong
+
+
+# One broker is gone for a minute: it led partitions, looked after groups and after transactions
+# that were under way, and was the only one that some clients had been told of.
+
+
+def named(kafka: KafkaCluster, kind: CoordinatorKind, node: int, prefix: str) -> str:
+    """A name that a broker looks after."""
+    names = (f"{prefix}-{number}" for number in count())
+    return next(name for name in names if kafka.coordinator_of(kind, name) == node)
+
+
+@pytest.fixture(scope="module")
+def after_a_minute(kafka: KafkaCluster) -> dict[str, BaseException | None]:
+    """What is wrong with each of those who lived without a broker for a minute."""
+
+    async def lived() -> dict[str, BaseException | None]:
+        await asyncio.to_thread(kafka.revive)
+        async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+            await admin.elect_leaders(Election.PREFERRED)
+        gone = await asyncio.to_thread(kafka.coordinator_of, CoordinatorKind.GROUP, "minute")
+        servers, seed, stage = kafka.bootstrap, kafka.bootstrap_of(gone), Stage()
+        doing: dict[str, Coroutine[Any, Any, None]] = {}
+        parties: dict[str, Party] = {}
+        for name, (kind, protocol) in PARTIES.items():
+            topic = await made_topic(kafka, f"minute-{name}")
+            group = await asyncio.to_thread(named, kafka, CoordinatorKind.GROUP, gone, topic)
+            parties[name] = kind(servers, topic, protocol, group)
+            doing[name] = parties[name].live()
+        for name, (clients, commits) in TRANSACTIONS.items():
+            topic = await made_topic(kafka, f"minute-{name}")
+            key = await asyncio.to_thread(named, kafka, CoordinatorKind.TRANSACTION, gone, topic)
+            doing[name] = transacts(clients, servers, topic, key, stage, commits=commits)
+        for name, clients in SEEDS.items():
+            topic = await made_topic(kafka, f"minute-{name}")
+            doing[name] = goes_on(clients, seed, topic, stage)
+        on_stage = len(TRANSACTIONS) + len(SEEDS)
+        tasks = {name: asyncio.create_task(one) for name, one in doing.items()}
+        try:
+            await until(lambda: stage.ready_count == on_stage, tasks.values())
+            await all_go_on(parties.values(), tasks.values())
+            await asyncio.to_thread(kafka.kill, gone)
+            died_s = time.monotonic()
+            stage.away.set()
+            await all_go_on(parties.values(), tasks.values())
+            await asyncio.sleep(died_s + MINUTE_S - time.monotonic())
+            await asyncio.to_thread(kafka.revive)
+            stage.back.set()
+            await all_go_on(parties.values(), tasks.values())
+        except BaseException:
+            for party in parties.values():
+                party.abandon()
+            raise
+        return await outcomes(kafka, tasks, parties)
+
+    return run(lived())
+
+
+@pytest.mark.parametrize("name", PARTIES)
+def test_a_group_lives_without_its_coordinator_for_a_minute(
+    after_a_minute: dict[str, BaseException | None], name: str
+) -> None:
+    if (wrong := after_a_minute[name]) is not None:
+        raise wrong
+
+
+@pytest.mark.parametrize("name", TRANSACTIONS)
+def test_a_transaction_whose_coordinator_dies_counts_whole_or_not_at_all(
+    kafka: KafkaCluster, after_a_minute: dict[str, BaseException | None], name: str
+) -> None:
+    if (wrong := after_a_minute[name]) is not None:
+        raise wrong
+    _, commits = TRANSACTIONS[name]
+    rounds = ([b"before", b"meanwhile"] if commits else []) + [b"next", b"last"]
+    topic = f"minute-{name}"
+    run(all_ended(kafka, topic))
+    assert values(kafka.bootstrap, topic, PARTITIONS, "read_committed") == [
+        in_partition(index, *rounds) for index in PLACES
+    ]
+
+
+async def all_ended(kafka: KafkaCluster, topic: str) -> None:
+    """Wait until no transaction is open in a topic: its end is answered before all know of it."""
+    ones = [(topic, index) for index in PLACES]
+    settings = {"bootstrap.servers": kafka.bootstrap}
+    async with (
+        asyncio.timeout(SOON_S),
+        Consumer(settings) as any_record,
+        Consumer(settings, isolation_level="read_committed") as committed,
+    ):
+        while await committed.end_offsets(*ones) != await any_record.end_offsets(*ones):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_who_was_told_of_one_broker_goes_on_with_the_others(
+    kafka: KafkaCluster, after_a_minute: dict[str, BaseException | None], name: str
+) -> None:
+    if (wrong := after_a_minute[name]) is not None:
+        raise wrong
+    assert values(kafka.bootstrap, f"minute-{name}", PARTITIONS) == [
+        in_partition(index, b"before", b"meanwhile", b"last") for index in PLACES
+    ]
+
+
+# All of them say nothing for a while.
+
+HASTY = {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000, "linger.ms": 0}
+
+
+def test_when_the_whole_cluster_is_silent_patience_decides(
+    kafka: KafkaCluster, clients: Clients, request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.id
+
+    async def scenario() -> None:
+        await asyncio.to_thread(kafka.revive)
+        kept, given_up = [await made_topic(kafka, f"{one}-{name}") for one in ("kept", "given-up")]
+        await asyncio.to_thread(kafka.wait_in_sync)
+        servers = kafka.bootstrap
+        async with (
+            clients.producer(PATIENT, bootstrap_servers=servers) as patient,
+            clients.producer(HASTY, bootstrap_servers=servers) as hasty,
+        ):
+            for ack in (await send(patient, kept, b"a")) + (await send(hasty, given_up, b"a")):
+                await ack
+            async with AsyncExitStack() as silence:
+                silence.enter_context(kafka.frozen(1, 2, 3))
+                acks = await send(patient, kept, b"b")
+                for ack in await send(hasty, given_up, b"b"):
+                    with pytest.raises(RequestError, match=r"given-up-\w+-\d: not written in 3 s"):
+                        await ack
+            for ack in acks + (await send(patient, kept, b"c")):
+                await ack
+            await asyncio.to_thread(kafka.wait_in_sync)
+            for ack in await send(hasty, given_up, b"c"):
+                await ack
+        for index, found in enumerate(values(servers, kept, PARTITIONS)):
+            assert found == in_partition(index, b"a", b"b", b"c")
+        sure = {value for one in (b"a", b"c") for _, value in numbered(one)}
+        for index, found in enumerate(values(servers, given_up, PARTITIONS)):
+            assert {*found} >= {*in_partition(index, b"a", b"c")}
+            there = [one for one in in_partition(index, b"a", b"b", b"c") if one in {*found}]
+            assert found == there  # each once, in order
+            assert {*found} - sure <= {*in_partition(index, b"b")}
+
+    run(scenario())
+
+
+# A leader moves, and whoever asks the one before is told who it is (KIP-951).
+
+
+async def move_leader(kafka: KafkaCluster, topic: str) -> None:
+    """Let another broker lead the first partition; returns when all three know."""
+    where = TopicPartition(topic, PartitionIndex(0))
+    async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        first, second, third = (await admin.describe_topic(topic)).partitions[0].replicas
+        moved = await admin.alter_reassignments({where: (second, third, first)})
+        assert not moved.failed
+        elected = await admin.elect_leaders(Election.PREFERRED, [where])
+        assert elected[where]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+
+    def leader_at(node: int) -> int:
+        with kafka.brokers[node].wire() as wire:
+            return wire.ask(request, 12, MetadataResponse).topics[0].partitions[0].leader_id
+
+    await until(lambda: [leader_at(node) for node in kafka.brokers] == [second] * 3)
+
+
+def test_a_leader_that_moved_is_found_by_hints_alone(
+    kafka: KafkaCluster, clients: Clients, request: pytest.FixtureRequest
+) -> None:
+    name = f"hints-{request.node.callspec.id}"
+
+    async def scenario() -> None:
+        await asyncio.to_thread(kafka.revive)
+        topic = await made_topic(kafka, name)
+        await asyncio.to_thread(kafka.wait_in_sync)
+        writing, reading = Counting(), Counting()
+        settings = {"bootstrap.servers": kafka.bootstrap}
+        async with (
+            clients.producer(settings, network=writing) as ours,
+            clients.consumer(settings, network=reading, auto_offset_reset="earliest") as reader,
+        ):
+            reader.assign((topic, 0))
+            await (await ours.send(topic, b"before", partition=0))
+            assert [one.value for one in await reader.poll(SOON_S)] == [b"before"]
+            reader.pause((topic, 0))
+            await until(lambda: not reading.awaited[FetchRequest])
+            asked = writing.asked[MetadataRequest], reading.asked[MetadataRequest]
+            verified = reading.asked[OffsetForLeaderEpochRequest]
+            await move_leader(kafka, topic)
+            assert ours.metrics().record_retry_total == 0
+            await (await ours.send(topic, b"after", partition=0))
+            assert ours.metrics().record_retry_total == 1  # the one before was asked
+            reader.resume((topic, 0))
+            assert [one.value for one in await reader.poll(SOON_S)] == [b"after"]
+            assert reading.asked[OffsetForLeaderEpochRequest] == verified + 1  # by another leader
+            assert (writing.asked[MetadataRequest], reading.asked[MetadataRequest]) == asked
+
+    run(scenario())
