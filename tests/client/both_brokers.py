@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from client.residue import client_tasks
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.protocol.messages.create_topics import (
@@ -156,8 +157,8 @@ def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await scenario
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+            left = client_tasks()
+            assert not left, left
 
     asyncio.run(bounded())
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow
 import pytest
 
+from client.residue import client_tasks
 from ottla.client.consumer import Consumer
 from ottla.client.fetching.locator import NoPlace
 from ottla.client.producer import Producer
@@ -35,8 +36,8 @@ def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
         async with asyncio.timeout(seconds):
             await scenario
             await asyncio.sleep(0)
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+            left = client_tasks()
+            assert not left, left
 
     asyncio.run(bounded())
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from certificates import Authority
+from client.residue import client_tasks
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.producer import Producer
@@ -121,8 +122,8 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):
             await scenario
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+            left = client_tasks()
+            assert not left, left
 
     asyncio.run(bounded())
 

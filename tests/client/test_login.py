@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from client.residue import client_tasks
 from ottla.access.scram import HASHES
 from ottla.client.backoff import Backoff
 from ottla.client.connections import ConnectionRules, Connections, Place
@@ -114,8 +115,8 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(30):
             await scenario
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+            left = client_tasks()
+            assert not left, left
 
     asyncio.run(bounded())
 

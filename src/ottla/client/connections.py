@@ -22,6 +22,7 @@ from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import Connector
 from ottla.transport.tls import TlsNetwork
 
+CLOSED: Final = "the client is closed"
 DOUBLINGS_MAX: Final = 32
 
 RENEWED_AFTER: Final = (0.85, 0.1)
@@ -151,14 +152,18 @@ class Connections:
 
     async def _reach(self, remote: _Remote) -> Channel:
         if self._closed:
-            raise Disconnected("the client is closed")
+            raise Disconnected(CLOSED)
         if (channel := remote.open_channel) is not None:
             return channel
         if remote.attempt is None:
             remote.attempt = asyncio.get_running_loop().create_task(self._attempt(remote))
             remote.attempt.add_done_callback(_noted)
+        attempt = remote.attempt
         # Others may wait for the same attempt: who gives up does not end it.
-        return await asyncio.shield(remote.attempt)
+        await asyncio.wait((attempt,))
+        if attempt.cancelled():
+            raise Disconnected(CLOSED)
+        return attempt.result()
 
     async def _attempt(self, remote: _Remote) -> Channel:
         rules = self.rules

@@ -166,7 +166,9 @@ class Consumer(Generic[K, V]):
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
-        known = await self._started().reading.metadata.topic(topic, self._timeout_s)
+        running = self._started()
+        asked = running.reading.metadata.topic(topic, self._timeout_s)
+        known = await running.life.within(asked)
         return [TopicPartition(topic, PartitionIndex(index)) for index in sorted(known.partitions)]
 
     # Records.
@@ -256,8 +258,9 @@ class Consumer(Generic[K, V]):
 
     async def position(self, partition: tuple[str, int], timeout_s: float | None = None) -> int:
         """The offset of the record that comes next."""
-        reading = self._started().reading
-        return await reading.position(partition_of(partition), self._seconds(timeout_s))
+        running = self._started()
+        asked = running.reading.position(partition_of(partition), self._seconds(timeout_s))
+        return await running.life.within(asked)
 
     def lag(self, partition: tuple[str, int]) -> int | None:
         """How far the place is behind the end, as the broker told last; None before it did."""
@@ -280,7 +283,8 @@ class Consumer(Generic[K, V]):
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record from a time on, of each partition; None where there is none."""
         named = {partition_of(one): time_ms for one, time_ms in times_ms.items()}
-        return await self._started().reading.offsets(named, self._seconds(timeout_s))
+        running = self._started()
+        return await running.life.within(running.reading.offsets(named, self._seconds(timeout_s)))
 
     # How far the group is.
 
@@ -292,7 +296,8 @@ class Consumer(Generic[K, V]):
     ) -> None:
         """Keep offsets for the group; without any, all that was handed out counts as done."""
         running = self._started()
-        await running.commits_of().commit(running.offsets(offsets), self._seconds(timeout_s))
+        doing = running.commits_of().commit(running.offsets(offsets), self._seconds(timeout_s))
+        await running.life.within(doing)
 
     def commit_soon(
         self,
@@ -311,15 +316,16 @@ class Consumer(Generic[K, V]):
         running = self._started()
         offsets = running.offsets(None)
         yield
-        await running.commits_of().commit(offsets, self._timeout_s)
+        await running.life.within(running.commits_of().commit(offsets, self._timeout_s))
 
     async def committed(
         self, *partitions: tuple[str, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has kept of each partition."""
         wanted = [partition_of(one) for one in partitions]
-        commits = self._started().commits_of()
-        return await commits.committed(wanted, self._seconds(timeout_s))
+        running = self._started()
+        asked = running.commits_of().committed(wanted, self._seconds(timeout_s))
+        return await running.life.within(asked)
 
     @property
     def group_member(self) -> GroupMember:
@@ -367,5 +373,7 @@ class Consumer(Generic[K, V]):
         self, partitions: Iterable[tuple[str, int]], timestamp_ms: int, timeout_s: float | None
     ) -> dict[TopicPartition, int]:
         named = {partition_of(one): timestamp_ms for one in partitions}
-        found = await self._started().reading.offsets(named, self._seconds(timeout_s))
+        running = self._started()
+        asked = running.reading.offsets(named, self._seconds(timeout_s))
+        found = await running.life.within(asked)
         return {where: one.offset for where, one in found.items() if one is not None}

@@ -11,9 +11,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.client.connections import ConnectionRules, Connections
+from ottla.client.ending import end_all
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.locator import Committed
 from ottla.client.fetching.reading import Reading
+from ottla.client.lifetime import Lifetime
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
 from ottla.client.membership.entry import membership_of
@@ -87,6 +89,7 @@ class Consumption(Generic[K, V]):
             self._commits = Commits(
                 self._coordinator, self.reading.metadata, self._group, clock, self._membership
             )
+        self.life: Final = Lifetime("consumer")
         self._member: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._next: Subscription | None = None  # once it has left
@@ -176,14 +179,15 @@ class Consumption(Generic[K, V]):
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._leave(is_done=is_done)
         finally:
-            for task in (*self._tasks, *filter(None, (self._leaving, self._member))):
-                task.cancel()
-            await asyncio.gather(
-                *filter(None, (self._leaving, self._member)), return_exceptions=True
-            )
-            if self._coordinator is not None:
-                await self._coordinator.close()
-            await self.reading.close()
+            await end_all(self._end())
+
+    async def _end(self) -> None:
+        """End what is left, at once."""
+        self.life.end()
+        await _ended(*self._tasks, *filter(None, (self._leaving, self._member)))
+        if self._coordinator is not None:
+            await self._coordinator.close()
+        await self.reading.close()
 
     async def _leave(self, *, is_done: bool) -> None:
         """Leave, or wait for who leaves already; who gives up waiting does not end it."""
@@ -200,8 +204,7 @@ class Consumption(Generic[K, V]):
                 await part.leave(is_done=is_done)  # the last commit is still a member's
         finally:
             if member is not None:
-                member.cancel()
-                await asyncio.gather(member, return_exceptions=True)
+                await end_all(_ended(member))
             self.participation = self._member = self._leaving = None
             self.reading.reader.remove([*self.reading.reader.cursors])
             following, self._next = self._next, None
@@ -227,6 +230,12 @@ class Consumption(Generic[K, V]):
             where: None if one is None else Committed(one.offset, one.leader_epoch)
             for where, one in found.items()
         }
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def partition_of(pair: tuple[str, int]) -> TopicPartition:

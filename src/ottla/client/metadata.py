@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.client.backoff import Backoff
 from ottla.client.cluster_view import NOTHING_KNOWN, BrokerView, ClusterView, TopicView
-from ottla.client.connections import Connections
+from ottla.client.connections import CLOSED, Connections
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId
@@ -27,8 +27,6 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.transport.channel import Channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOut
-
-CLOSED: Final = "the client is closed"
 
 SWEEP_S: Final = 5.0
 """So often idle connections and unused topics are looked for."""

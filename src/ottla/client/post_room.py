@@ -103,6 +103,8 @@ class PostRoom:
 
     async def close(self) -> None:
         """End at once: what is not settled fails."""
+        if self.transactions is not None:
+            self.transactions.close()
         await self.sender.close(Disconnected("the producer was closed before this was written"))
         self._asking.cancel()
         with suppress(asyncio.CancelledError):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ottla.client.arrow import RowColumns
 from ottla.client.consignment import Consignment
+from ottla.client.ending import end_all
 from ottla.client.options import connection_rules
 from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
@@ -276,7 +277,7 @@ class Producer(Generic[K, V]):
         """End at once: what is not settled fails."""
         running, self._running = self._running, None
         if running is not None:
-            await running.close()
+            await end_all(running.close())
 
     async def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic."""

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from ottla.client.backoff import Backoff
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.identity import NOBODY, Identity
+from ottla.client.lifetime import Lifetime
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.transaction_requests import (
@@ -114,6 +115,11 @@ class Transactions:
         self._one_at_a_time = asyncio.Lock()
         self._is_implicit = False  # as the coordinator said last
         self._gives_epochs = False
+        self._life = Lifetime("producer")
+
+    def close(self) -> None:
+        """The producer ends: what is asked of a coordinator now is not answered any more."""
+        self._life.end()
 
     # What the sender asks.
 
@@ -304,7 +310,7 @@ class Transactions:
         failures = 0
         last: RequestError | None = None
         deadline_s = self._clock.elapsed_s() + self._rules.block_s
-        async with self._one_at_a_time:
+        async with self._life.call(), self._one_at_a_time:
             while (left_s := deadline_s - self._clock.elapsed_s()) > 0:
                 try:
                     async with asyncio.timeout(left_s):

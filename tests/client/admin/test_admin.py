@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from aiokafka import AIOKafkaConsumer
 
+from client.residue import client_tasks
 from ottla.client.admin import (
     HIGH_WATERMARK,
     Acl,
@@ -46,8 +47,8 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):
             await scenario
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+            left = client_tasks()
+            assert not left, left
 
     asyncio.run(bounded())
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from client.residue import client_tasks
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.admin import Admin, CommittedOffset, NewTopic, OffsetAt
 from ottla.client.asking.asking import UNSURE
@@ -90,8 +91,8 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(30):
             await scenario
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+            left = client_tasks()
+            assert not left, left
 
     asyncio.run(bounded())
 

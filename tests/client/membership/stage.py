@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
+from client.residue import client_tasks
 from ottla.client.connections import Connections
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
@@ -288,7 +289,7 @@ def run(scenario: Coroutine[Any, Any, None], seconds: float = 90) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await scenario
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "ottla/client" in str(task.get_coro())]
+            left = client_tasks()
+            assert not left, left
 
     asyncio.run(bounded())

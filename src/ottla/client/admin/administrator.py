@@ -33,6 +33,7 @@ from ottla.client.admin.topics import TopicCalls
 from ottla.client.admin.transactions import TransactionCalls
 from ottla.client.connections import Connections
 from ottla.client.coordinators import Coordinators
+from ottla.client.ending import end_all
 from ottla.client.metadata import Metadata
 from ottla.client.options import connection_rules, metadata_rules, patience
 from ottla.client.tokens import TokenFunction
@@ -99,7 +100,7 @@ class Admin(
         """End: calls that are under way fail."""
         running, self._running, self._started = self._running, None, None
         if running is not None:
-            await running.close()
+            await end_all(running.close())
 
 
 class _Running:

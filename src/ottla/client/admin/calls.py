@@ -149,7 +149,7 @@ class AdminAsking(Asking):
 
     async def brokers(self, timeout_s: float) -> tuple[int, ...]:
         """The ids of all brokers that live."""
-        async with self._call():
+        async with self._life.call():
             view = await self._metadata.refreshed(timeout_s)
         return tuple(sorted(view.brokers))
 

@@ -6,8 +6,7 @@ the deadline is the last one that was told. No wait is longer than what is left 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -15,6 +14,7 @@ from ottla.client.asking.outcomes import Outcomes
 from ottla.client.asking.routes import Route, Whom
 from ottla.client.cluster_view import BrokerView
 from ottla.client.connections import Connections
+from ottla.client.lifetime import Lifetime
 from ottla.client.metadata import Metadata
 from ottla.client.patience import Patience
 from ottla.clock import Clock
@@ -77,26 +77,11 @@ class Asking:
         self._connections = connections
         self._clock = clock
         self._patience = patience
-        self._calls: set[asyncio.Timeout] = set()
+        self._life = Lifetime("client")
 
     def close(self) -> None:
         """End all calls that are under way."""
-        now_s = asyncio.get_running_loop().time()
-        for call in self._calls:
-            call.reschedule(now_s)
-
-    @asynccontextmanager
-    async def _call(self) -> AsyncGenerator[None]:
-        """What is done inside ends with `close`."""
-        call = asyncio.timeout(None)
-        self._calls.add(call)
-        try:
-            async with call:
-                yield
-        except TimeoutError as error:
-            raise Disconnected("the client was closed while this was asked") from error
-        finally:
-            self._calls.remove(call)
+        self._life.end()
 
     # How long.
 
@@ -127,7 +112,7 @@ class Asking:
         tries = 0
         while left:
             tries += 1
-            async with self._call():
+            async with self._life.call():
                 news = await self._round(route, left, question, deadline_s, unsure)
                 is_late = not self.left_s(deadline_s)
                 for key, one in news.items():

@@ -32,6 +32,7 @@ class Reader(Generic[K, V]):
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
         self.asks = 0  # so often the application came for more
         self.failure: RequestError | None = None  # of all; told to who asks
+        self._over: RequestError | None = None  # why it hands out nothing more
         self._decoder = decoder
         self._drained = drained
         self._ready: dict[TopicPartition, Cursor] = {}  # in turn
@@ -51,6 +52,12 @@ class Reader(Generic[K, V]):
     def fail(self, failure: RequestError) -> None:
         """Nothing can be read any more, for a reason that the application hears once."""
         self.failure = failure
+        self.wake()
+
+    def close(self, reason: RequestError) -> None:
+        """Hand out nothing more: who waits, and who asks later, hears why."""
+        self._over = reason
+        self.remove([*self.cursors])
         self.wake()
 
     def wake(self) -> None:
@@ -229,6 +236,8 @@ class Reader(Generic[K, V]):
 
     def _open_next(self, *, as_columns: bool = False, quiet: bool = False) -> Cursor | None:
         """The next cursor with records; failures are raised, or left for later when quiet."""
+        if self._over is not None and not quiet:
+            raise self._over
         if self.failure is not None and not quiet:
             failure, self.failure = self.failure, None
             raise failure

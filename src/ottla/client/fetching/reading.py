@@ -87,6 +87,7 @@ class Reading(Generic[K, V]):
         """End all of it; who waits for records hears of it."""
         self.reader.fail(Disconnected("the consumer was closed"))
         self._questions.close()
+        self.reader.close(Disconnected("the consumer was closed"))
         await self._locator.close()
         await self._fetcher.close()
         self._asking.cancel()

@@ -1,0 +1,25 @@
+"""An ending: what is begun to be ended is ended, also when who waits for it is cancelled.
+
+Invariant: it returns, or raises, when nothing more is to be done. A cancellation that comes
+meanwhile counts afterwards; it is not lost.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+async def end_all(ending: Coroutine[Any, Any, None]) -> None:
+    """Go through an ending that takes a few turns of the event loop and waits for nobody else."""
+    doing = asyncio.get_running_loop().create_task(ending)
+    cancelled: asyncio.CancelledError | None = None
+    while not doing.done():
+        try:
+            await asyncio.wait((doing,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not doing.cancelled():
+            doing.exception()  # that who waited was cancelled says more
+        raise cancelled
+    doing.result()
