@@ -57,8 +57,11 @@ class Papers(Protocol):
         """Why nothing that waits may leave any more."""
         ...
 
-    def admit(self, partition: TopicPartition) -> bool:
-        """Whether a batch of a partition may leave; what it lacks is asked for by `obtain`."""
+    def admit(self, partition: TopicPartition, spent: int) -> bool:
+        """Whether a batch of a partition may leave; what it lacks is asked for by `obtain`.
+
+        The producer id that is `spent` has no more epochs there.
+        """
         ...
 
     async def obtain(self) -> None:
@@ -78,7 +81,7 @@ class NoPapers:
     produce_version_max: int = PRODUCE.versions.high
     failure: RequestError | None = None
 
-    def admit(self, partition: TopicPartition) -> bool:
+    def admit(self, partition: TopicPartition, spent: int) -> bool:
         """Whether a batch may leave."""
         return True
 
@@ -100,8 +103,10 @@ class IdempotentPapers(NoPapers):
         self._backoff = backoff
         self._timeout_s = timeout_s
 
-    def admit(self, partition: TopicPartition) -> bool:
+    def admit(self, partition: TopicPartition, spent: int) -> bool:
         """Whether a batch may leave."""
+        if self.identity.producer_id == spent:
+            self.identity = NOBODY
         return self.identity != NOBODY
 
     async def obtain(self) -> None:

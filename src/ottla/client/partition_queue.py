@@ -13,7 +13,7 @@ from typing import Final
 from ottla.client.delivery import SenderRules
 from ottla.client.identity import NOBODY, Identity
 from ottla.client.pending_batch import SEQUENCE_MASK, PendingBatch
-from ottla.ids import NO_SEQUENCE, TopicPartition
+from ottla.ids import NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from ottla.records import BatchBuilder
 
 PARTITION_IN_FLIGHT_MAX: Final = 5
@@ -33,6 +33,7 @@ class PartitionQueue:
         "next_sequence",
         "open",
         "partition",
+        "spent",
         "waiting",
     )
 
@@ -43,6 +44,7 @@ class PartitionQueue:
         self.in_flight: list[PendingBatch] = []
         self.open: PendingBatch | None = None  # takes more records; the last that waits
         self.identity = NOBODY
+        self.spent = NO_PRODUCER_ID  # a producer whose epochs are used up here
         self.next_sequence = 0
         self.has_gap = False  # the broker misses a batch that is not to come
         self.is_known = False  # the broker has something of the producer
@@ -146,7 +148,10 @@ class PartitionQueue:
         were the others then, because a broker takes nothing that comes after a gap.
         """
         assert not self.in_flight
-        self.identity = self.identity.next()
+        before, self.identity = self.identity, self.identity.next()
+        if self.identity == NOBODY:
+            self.spent = before.producer_id
+            self.is_known = False
         self.next_sequence = 0
         self.has_gap = False
         for batch in self.waiting:

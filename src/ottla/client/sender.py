@@ -114,7 +114,7 @@ class Sender:
                 continue
             queues = ready.setdefault(leader.leader, [])
             if queue.may_send(self._rules):
-                if self._papers.admit(queue.partition):
+                if self._papers.admit(queue.partition, queue.spent):
                     queues.append(queue)
                 else:
                     lacking = True

@@ -35,7 +35,7 @@ from ottla.client.transaction_state import (
 )
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import TopicPartition
+from ottla.ids import NO_PRODUCER_ID, TopicPartition
 from ottla.protocol.apis import (
     END_TXN,
     INIT_PRODUCER_ID,
@@ -141,7 +141,7 @@ class Transactions:
             return RequestError(ErrorCode.TRANSACTION_ABORTABLE, text)
         return self.state.failure
 
-    def admit(self, partition: TopicPartition) -> bool:
+    def admit(self, partition: TopicPartition, spent: int = NO_PRODUCER_ID) -> bool:
         """Whether a batch of a partition may leave; if not yet, `obtain` adds the partition."""
         self.state = self.state.admitted(partition)
         return partition in self.state.added
