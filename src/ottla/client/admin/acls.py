@@ -5,10 +5,10 @@ Invariant: a filter matches by all that it names; what it leaves open matches ev
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from ottla.client.admin.calls import Calls
+from ottla.client.admin.kinds import Kind
 from ottla.client.admin.operations import Operation
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, refused
@@ -21,13 +21,19 @@ from ottla.protocol.messages.create_acls import (
 from ottla.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 
-class AclResource(IntEnum):
+class AclResource(Kind):
     """What a rule is about; the number is the wire's."""
 
     UNKNOWN = 0
@@ -39,12 +45,8 @@ class AclResource(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> "AclResource":
-        return cls.UNKNOWN
 
-
-class AclPattern(IntEnum):
+class AclPattern(Kind):
     """How a resource is named; the number is the wire's."""
 
     UNKNOWN = 0
@@ -55,22 +57,14 @@ class AclPattern(IntEnum):
     LITERAL = 3
     PREFIXED = 4
 
-    @classmethod
-    def _missing_(cls, value: object) -> "AclPattern":
-        return cls.UNKNOWN
 
-
-class Permission(IntEnum):
+class Permission(Kind):
     """Yes or no; the number is the wire's."""
 
     UNKNOWN = 0
     ANY = 1
     DENY = 2
     ALLOW = 3
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Permission":
-        return cls.UNKNOWN
 
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -177,51 +171,46 @@ def created(keys: Sequence[Acl], answer: CreateAclsResponse) -> dict[Acl, Reques
 
 def describe_request(matching: AclFilter) -> DescribeAclsRequest:
     """The request for rules."""
-    return DescribeAclsRequest(
-        resource_type_filter=matching.resource,
-        resource_name_filter=matching.name,
-        pattern_type_filter=matching.pattern,
-        principal_filter=matching.principal,
-        host_filter=matching.host,
-        operation=matching.operation,
-        permission_type=matching.permission,
-    )
+    return DescribeAclsRequest(**_filter(matching))
 
 
 def described(answer: DescribeAclsResponse) -> tuple[Acl, ...]:
     """The rules."""
     check(answer.error_code, "rules of access", answer.error_message)
-    return tuple(
-        Acl(
-            AclResource(resource.resource_type),
-            resource.resource_name,
-            one.principal,
-            Operation(one.operation),
-            Permission(one.permission_type),
-            AclPattern(resource.pattern_type),
-            one.host,
-        )
-        for resource in answer.resources
-        for one in resource.acls
+    return tuple(_rule(about, one) for about in answer.resources for one in about.acls)
+
+
+def _rule(
+    about: DescribeAclsResource | DeleteAclsMatchingAcl,
+    told: AclDescription | DeleteAclsMatchingAcl,
+) -> Acl:
+    return Acl(
+        AclResource(about.resource_type),
+        about.resource_name,
+        told.principal,
+        Operation(told.operation),
+        Permission(told.permission_type),
+        AclPattern(about.pattern_type),
+        told.host,
     )
 
 
 def delete_request(filters: Iterable[AclFilter]) -> DeleteAclsRequest:
     """The request that deletes rules."""
-    return DeleteAclsRequest(
-        filters=[
-            DeleteAclsFilter(
-                resource_type_filter=one.resource,
-                resource_name_filter=one.name,
-                pattern_type_filter=one.pattern,
-                principal_filter=one.principal,
-                host_filter=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
-            )
-            for one in filters
-        ]
-    )
+    return DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter(one)) for one in filters])
+
+
+def _filter(matching: AclFilter) -> dict[str, Any]:
+    """A filter by the wire's names, which are the same in both requests."""
+    return {
+        "resource_type_filter": matching.resource,
+        "resource_name_filter": matching.name,
+        "pattern_type_filter": matching.pattern,
+        "principal_filter": matching.principal,
+        "host_filter": matching.host,
+        "operation": matching.operation,
+        "permission_type": matching.permission,
+    }
 
 
 def deleted(
@@ -235,16 +224,9 @@ def deleted(
 
 
 def _matched(told: DeleteAclsFilterResult) -> Outcomes[Acl, None]:
-    rules: dict[Acl, RequestError | None] = {}
-    for one in told.matching_acls:
-        rule = Acl(
-            AclResource(one.resource_type),
-            one.resource_name,
-            one.principal,
-            Operation(one.operation),
-            Permission(one.permission_type),
-            AclPattern(one.pattern_type),
-            one.host,
-        )
-        rules[rule] = refused(one.error_code, rule, one.error_message)
-    return Outcomes[Acl, None](rules)
+    return Outcomes[Acl, None](
+        {
+            (rule := _rule(one, one)): refused(one.error_code, rule, one.error_message)
+            for one in told.matching_acls
+        }
+    )

@@ -6,9 +6,10 @@ Invariant: a change names what it does to each setting; a setting that is not na
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
 from ottla.client.admin.calls import Calls
+from ottla.client.admin.kinds import Kind
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, refused
 from ottla.client.asking.routes import ByView
@@ -37,7 +38,7 @@ _KINDS_SINCE: Final = 1  # the version of ListConfigResources that tells more th
 _DOCUMENTATION_SINCE: Final = 3
 
 
-class ConfigKind(IntEnum):
+class ConfigKind(Kind):
     """What has settings; the number is the wire's."""
 
     UNKNOWN = 0
@@ -47,12 +48,8 @@ class ConfigKind(IntEnum):
     CLIENT_METRICS = 16
     GROUP = 32
 
-    @classmethod
-    def _missing_(cls, value: object) -> "ConfigKind":
-        return cls.UNKNOWN
 
-
-class ConfigSource(IntEnum):
+class ConfigSource(Kind):
     """Where a value is from; the number is the wire's."""
 
     UNKNOWN = 0
@@ -65,12 +62,8 @@ class ConfigSource(IntEnum):
     CLIENT_METRICS = 7
     GROUP = 8
 
-    @classmethod
-    def _missing_(cls, value: object) -> "ConfigSource":
-        return cls.UNKNOWN
 
-
-class ConfigType(IntEnum):
+class ConfigType(Kind):
     """What kind of value a setting has; the number is the wire's."""
 
     UNKNOWN = 0
@@ -83,10 +76,6 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
-
-    @classmethod
-    def _missing_(cls, value: object) -> "ConfigType":
-        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +268,11 @@ def described(
     answer: DescribeConfigsResponse,
 ) -> dict[ConfigResource, Mapping[str, ConfigEntry] | RequestError]:
     """The settings of each resource."""
-    told: dict[ConfigResource, Mapping[str, ConfigEntry] | RequestError] = {}
-    for one in answer.results:
-        resource = ConfigResource(ConfigKind(one.resource_type), one.resource_name)
-        error = refused(one.error_code, resource, one.error_message)
-        told[resource] = error or {entry.name: _entry(entry) for entry in one.configs}
-    return told
+    return {
+        (key := _resource(one)): refused(one.error_code, key, one.error_message)
+        or {entry.name: _entry(entry) for entry in one.configs}
+        for one in answer.results
+    }
 
 
 def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
@@ -335,17 +323,22 @@ def _replaced(resource: ConfigResource, config: Mapping[str, str]) -> ReplacedRe
 def _altered_outcomes(
     answer: IncrementalAlterConfigsResponse | AlterConfigsResponse,
 ) -> dict[ConfigResource, RequestError | None]:
-    told: dict[ConfigResource, RequestError | None] = {}
-    for one in answer.responses:
-        resource = ConfigResource(ConfigKind(one.resource_type), one.resource_name)
-        told[resource] = refused(one.error_code, resource, one.error_message)
-    return told
+    return {
+        (key := _resource(one)): refused(one.error_code, key, one.error_message)
+        for one in answer.responses
+    }
 
 
 def resources_listed(answer: ListConfigResourcesResponse) -> tuple[ConfigResource, ...]:
     """All of them."""
     check(answer.error_code, "resources with settings")
-    return tuple(
-        ConfigResource(ConfigKind(one.resource_type), one.resource_name)
-        for one in answer.config_resources
-    )
+    return tuple(map(_resource, answer.config_resources))
+
+
+class _Told(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+def _resource(told: _Told) -> ConfigResource:
+    return ConfigResource(ConfigKind(told.resource_type), told.resource_name)

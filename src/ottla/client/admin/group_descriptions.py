@@ -1,4 +1,4 @@
-"""Descriptions of groups, out of the requests that tell of them.
+"""Descriptions of groups, out of the three requests that tell of them.
 
 Invariant: what members tell each other is read only where it is a consumer's; whatever cannot be
 read is kept as bytes, and is no failure.
@@ -26,9 +26,14 @@ from ottla.protocol.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
+from ottla.protocol.messages.share_group_describe import Assignment as ShareAssignment
+from ottla.protocol.messages.share_group_describe import Member as ShareMember
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeResponse
 
 CONSUMER: Final = "consumer"
 """The protocol of groups whose members are consumers."""
+
+SHARE: Final = "share"
 
 _DEAD: Final = "Dead"  # so say brokers before 3.9 of a group that does not exist
 
@@ -75,19 +80,19 @@ class GroupDescription:
     """What the caller may do with it; None when nobody asked."""
 
 
-def consumer_described(
-    answer: ConsumerGroupDescribeResponse,
+def modern_described(
+    answer: ConsumerGroupDescribeResponse | ShareGroupDescribeResponse, kind: str
 ) -> dict[str, GroupDescription | RequestError]:
-    """Groups of the new protocol."""
+    """Groups whose members the coordinator knows all about: CONSUMER or SHARE."""
     return {
         one.group_id: refused(one.error_code, one.group_id, one.error_message)
         or GroupDescription(
             id=one.group_id,
-            type="consumer",
+            type=kind,
             state=one.group_state,
-            protocol_type=CONSUMER,
+            protocol_type=kind,
             assignor=one.assignor_name,
-            members=tuple(map(_consumer, one.members)),
+            members=tuple(map(_modern, one.members)),
             epoch=one.group_epoch,
             assignment_epoch=one.assignment_epoch,
             operations=operations(one.authorized_operations),
@@ -96,22 +101,23 @@ def consumer_described(
     }
 
 
-def _consumer(told: Member) -> MemberDescription:
+def _modern(told: Member | ShareMember) -> MemberDescription:
+    consumer = told if isinstance(told, Member) else None
     return MemberDescription(
         id=told.member_id,
-        instance_id=told.instance_id,
+        instance_id=consumer and consumer.instance_id,
         client_id=told.client_id,
         host=told.client_host,
         assignment=_assigned(told.assignment),
-        target_assignment=_assigned(told.target_assignment),
+        target_assignment=consumer and _assigned(consumer.target_assignment),
         topics=tuple(sorted(told.subscribed_topic_names)),
-        topic_pattern=told.subscribed_topic_regex or None,
+        topic_pattern=(consumer and consumer.subscribed_topic_regex) or None,
         rack=told.rack_id,
         epoch=told.member_epoch,
     )
 
 
-def _assigned(told: Assignment) -> tuple[Partition, ...]:
+def _assigned(told: Assignment | ShareAssignment) -> tuple[Partition, ...]:
     return in_order((one.topic_name, one.partitions) for one in told.topic_partitions)
 
 

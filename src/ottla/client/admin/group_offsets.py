@@ -16,7 +16,8 @@ from ottla.client.partitions import (
     by_partition,
     by_topic,
     names,
-    partition,
+    rows,
+    rows_by_topic,
 )
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.offset_commit import (
@@ -180,13 +181,11 @@ def _offsets(
     ],
 ) -> GroupOffsets | RequestError:
     told: dict[Partition, CommittedOffset | RequestError | None] = {}
-    for topic, ones in topics:
-        for one in ones:
-            key = partition(topic, one.partition_index)
-            error = refused(one.error_code, key)
-            if error is not None and error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                return error  # the whole is asked for again
-            told[key] = error or _committed(one)
+    for key, one in rows(topics):
+        error = refused(one.error_code, key)
+        if error is not None and error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            return error  # the whole is asked for again
+        told[key] = error or _committed(one)
     return Outcomes[Partition, CommittedOffset | None](told)
 
 
@@ -207,11 +206,10 @@ def commit_request(
         group_id=group,
         member_id="",
         topics=[
-            OffsetCommitRequestTopic(
-                name=topic,
-                partitions=[_commit(index, offsets[topic, index]) for index in indexes],
-            )
-            for topic, indexes in by_topic(offsets).items()
+            OffsetCommitRequestTopic(name=topic, partitions=ones)
+            for topic, ones in rows_by_topic(
+                offsets, lambda one: _commit(one[1], offsets[one])
+            ).items()
         ],
     )
 
@@ -228,13 +226,8 @@ def _commit(index: int, given: int | CommittedOffset) -> OffsetCommitRequestPart
 
 def committed(answer: OffsetCommitResponse) -> dict[Partition, RequestError | None]:
     """What became of each partition."""
-    return settled(
-        {
-            (key := partition(topic.name, one.partition_index)): refused(one.error_code, key)
-            for topic in answer.topics
-            for one in topic.partitions
-        }
-    )
+    topics = ((topic.name, topic.partitions) for topic in answer.topics)
+    return settled({key: refused(one.error_code, key) for key, one in rows(topics)})
 
 
 def delete_request(group: str, partitions: Iterable[Partition]) -> OffsetDeleteRequest:
@@ -242,11 +235,10 @@ def delete_request(group: str, partitions: Iterable[Partition]) -> OffsetDeleteR
     return OffsetDeleteRequest(
         group_id=group,
         topics=[
-            OffsetDeleteRequestTopic(
-                name=topic,
-                partitions=[OffsetDeleteRequestPartition(partition_index=one) for one in indexes],
-            )
-            for topic, indexes in by_topic(partitions).items()
+            OffsetDeleteRequestTopic(name=topic, partitions=ones)
+            for topic, ones in rows_by_topic(
+                partitions, lambda one: OffsetDeleteRequestPartition(partition_index=one[1])
+            ).items()
         ],
     )
 
@@ -254,8 +246,5 @@ def delete_request(group: str, partitions: Iterable[Partition]) -> OffsetDeleteR
 def deleted(group: str, answer: OffsetDeleteResponse) -> dict[Partition, RequestError | None]:
     """What became of each partition."""
     check(answer.error_code, group)
-    return {
-        (key := partition(topic.name, one.partition_index)): refused(one.error_code, key)
-        for topic in answer.topics
-        for one in topic.partitions
-    }
+    topics = ((topic.name, topic.partitions) for topic in answer.topics)
+    return {key: refused(one.error_code, key) for key, one in rows(topics)}

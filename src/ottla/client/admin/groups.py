@@ -10,9 +10,10 @@ from typing import Final
 
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.group_descriptions import (
+    CONSUMER,
     GroupDescription,
     classic_described,
-    consumer_described,
+    modern_described,
 )
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Listing, Outcomes, check, refused
@@ -99,7 +100,7 @@ class GroupCalls(Calls):
                 group_ids=ids, include_authorized_operations=include_operations
             ),
             answer=ConsumerGroupDescribeResponse,
-            read=lambda _, answer: consumer_described(answer),
+            read=lambda _, answer: modern_described(answer, CONSUMER),
         )
         told = await asking.many(self._asking.to_group, wanted, new, asking.left_s(deadline_s))
         maybe = [group for group, error in told.failed.items() if error.code in _NOT_NEW]

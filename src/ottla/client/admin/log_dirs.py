@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from ottla.client.admin.calls import Calls
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
-from ottla.client.partitions import Partition, by_topic, partition
+from ottla.client.partitions import Partition, by_topic, partition, rows
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -130,11 +130,8 @@ def _dir(told: DescribeLogDirsResult) -> LogDirDescription:
     return LogDirDescription(
         told.log_dir,
         {
-            partition(topic.name, one.partition_index): ReplicaSize(
-                one.partition_size, one.offset_lag, one.is_future_key
-            )
-            for topic in told.topics
-            for one in topic.partitions
+            key: ReplicaSize(one.partition_size, one.offset_lag, one.is_future_key)
+            for key, one in rows((topic.name, topic.partitions) for topic in told.topics)
         },
         or_none(told.total_bytes),
         or_none(told.usable_bytes),
@@ -165,13 +162,10 @@ def altered(
     keys: Sequence[Replica], answer: AlterReplicaLogDirsResponse
 ) -> dict[Replica, RequestError | None]:
     """What became of each replica."""
-    codes = {
-        (topic.topic_name, one.partition_index): one.error_code
-        for topic in answer.results
-        for one in topic.partitions
-    }
+    topics = ((topic.topic_name, topic.partitions) for topic in answer.results)
+    codes = {key: one.error_code for key, one in rows(topics)}
     return {
-        key: refused(codes[key.topic, key.partition], f"{partition(*key[:2])} on {key.broker}")
+        key: refused(codes[where], f"{where} on {key.broker}")
         for key in keys
-        if (key.topic, key.partition) in codes
+        if (where := partition(key.topic, key.partition)) in codes
     }

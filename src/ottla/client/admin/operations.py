@@ -1,17 +1,18 @@
 """Operations that may be allowed or denied, as the wire numbers them.
 
-Invariant: a number that is not known here is UNKNOWN, and never taken for another operation.
+Invariant: every bit that is set is an operation, of a later Kafka too.
 """
 
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Final
+
+from ottla.client.admin.kinds import Kind
 
 NOT_ASKED: Final = -(1 << 31)
 """In place of operations: nobody asked for them."""
 
 
-class Operation(IntEnum):
+class Operation(Kind):
     """What may be done to a resource."""
 
     UNKNOWN = 0
@@ -30,10 +31,6 @@ class Operation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Operation":
-        return cls.UNKNOWN
 
 
 def operations(bits: int) -> frozenset[Operation] | None:

@@ -19,6 +19,8 @@ from ottla.client.partitions import (
     by_topic,
     each_once,
     partition,
+    rows,
+    rows_by_topic,
 )
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -132,18 +134,16 @@ def alter_request(
     replicas: Mapping[Partition, Sequence[int] | None], terms: Terms, *, allow_factor_change: bool
 ) -> AlterPartitionReassignmentsRequest:
     """The request that moves replicas."""
+
+    def row(one: Partition) -> ReassignablePartition:
+        return ReassignablePartition(partition_index=one[1], replicas=replicas[one])
+
     return AlterPartitionReassignmentsRequest(
         timeout_ms=terms.timeout_ms,
         allow_replication_factor_change=allow_factor_change,
         topics=[
-            ReassignableTopic(
-                name=topic,
-                partitions=[
-                    ReassignablePartition(partition_index=index, replicas=replicas[topic, index])
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(replicas).items()
+            ReassignableTopic(name=topic, partitions=ones)
+            for topic, ones in rows_by_topic(replicas, row).items()
         ],
     )
 
@@ -151,13 +151,8 @@ def alter_request(
 def altered(answer: AlterPartitionReassignmentsResponse) -> dict[Partition, RequestError | None]:
     """What became of each partition."""
     check(answer.error_code, None, answer.error_message)
-    return {
-        (key := partition(topic.name, one.partition_index)): refused(
-            one.error_code, key, one.error_message
-        )
-        for topic in answer.responses
-        for one in topic.partitions
-    }
+    topics = ((topic.name, topic.partitions) for topic in answer.responses)
+    return {key: refused(one.error_code, key, one.error_message) for key, one in rows(topics)}
 
 
 def list_request(
@@ -179,11 +174,10 @@ def listed(answer: ListPartitionReassignmentsResponse) -> dict[Partition, Reassi
     """The moves."""
     check(answer.error_code, None, answer.error_message)
     return {
-        partition(topic.name, one.partition_index): Reassignment(
+        key: Reassignment(
             tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
         )
-        for topic in answer.topics
-        for one in topic.partitions
+        for key, one in rows((topic.name, topic.partitions) for topic in answer.topics)
     }
 
 

@@ -3,7 +3,7 @@
 Invariant: the leader of a partition is asked, and no other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -12,7 +12,7 @@ from ottla.client.admin.calls import Calls
 from ottla.client.asking.asking import Question, Terms
 from ottla.client.asking.list_offsets import offsets_at
 from ottla.client.asking.outcomes import Outcomes, or_none, refused
-from ottla.client.partitions import P, Partition, by_partition, by_topic, partition
+from ottla.client.partitions import P, Partition, by_partition, rows, rows_by_topic
 from ottla.errors import RequestError
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -103,30 +103,23 @@ def _found(told: ListOffsetsPartitionResponse) -> FoundOffset:
 
 def delete_request(before: Mapping[Partition, int], terms: Terms) -> DeleteRecordsRequest:
     """The request that deletes records."""
+
+    def row(one: Partition) -> DeleteRecordsPartition:
+        return DeleteRecordsPartition(partition_index=one[1], offset=before[one])
+
     return DeleteRecordsRequest(
         topics=[
-            DeleteRecordsTopic(name=topic, partitions=_before(topic, indexes, before))
-            for topic, indexes in by_topic(before).items()
+            DeleteRecordsTopic(name=topic, partitions=ones)
+            for topic, ones in rows_by_topic(before, row).items()
         ],
         timeout_ms=terms.timeout_ms,
     )
 
 
-def _before(
-    topic: str, indexes: Sequence[int], before: Mapping[Partition, int]
-) -> list[DeleteRecordsPartition]:
-    return [
-        DeleteRecordsPartition(partition_index=index, offset=before[topic, index])
-        for index in indexes
-    ]
-
-
 def deleted(answer: DeleteRecordsResponse) -> dict[Partition, int | RequestError]:
     """The first offset that is left, of each partition."""
     told: dict[Partition, int | RequestError] = {}
-    for topic in answer.topics:
-        for one in topic.partitions:
-            key = partition(topic.name, one.partition_index)
-            error = refused(one.error_code, key)
-            told[key] = one.low_watermark if error is None else error
+    for key, one in rows((topic.name, topic.partitions) for topic in answer.topics):
+        error = refused(one.error_code, key)
+        told[key] = one.low_watermark if error is None else error
     return told

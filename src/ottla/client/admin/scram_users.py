@@ -5,11 +5,11 @@ Invariant: a password never leaves the client; what is sent is derived from it b
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from hashlib import pbkdf2_hmac
 from typing import Final
 
 from ottla.client.admin.calls import Calls
+from ottla.client.admin.kinds import Kind
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, refused
 from ottla.client.partitions import names
@@ -32,16 +32,12 @@ ITERATIONS: Final = 8192
 SALT_BYTES: Final = 24
 
 
-class ScramMechanism(IntEnum):
+class ScramMechanism(Kind):
     """The hash; the number is the wire's."""
 
     UNKNOWN = 0
     SHA_256 = 1
     SHA_512 = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> "ScramMechanism":
-        return cls.UNKNOWN
 
 
 _HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
@@ -153,14 +149,14 @@ def described(
 ) -> dict[str, tuple[ScramCredential, ...] | RequestError]:
     """What each user has."""
     check(answer.error_code, "users", answer.error_message)
-    told: dict[str, tuple[ScramCredential, ...] | RequestError] = {}
-    for one in answer.results:
-        error = refused(one.error_code, one.user, one.error_message)
-        told[one.user] = error or tuple(
+    return {
+        one.user: refused(one.error_code, one.user, one.error_message)
+        or tuple(
             ScramCredential(ScramMechanism(info.mechanism), info.iterations)
             for info in one.credential_infos
         )
-    return told
+        for one in answer.results
+    }
 
 
 def alter_request(

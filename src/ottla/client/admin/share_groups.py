@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.client.admin.calls import Calls
-from ottla.client.admin.group_descriptions import GroupDescription, MemberDescription
-from ottla.client.admin.operations import operations
+from ottla.client.admin.group_descriptions import SHARE, GroupDescription, modern_described
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
 from ottla.client.partitions import (
@@ -18,9 +17,9 @@ from ottla.client.partitions import (
     Partition,
     by_partition,
     by_topic,
-    in_order,
     names,
-    partition,
+    rows,
+    rows_by_topic,
 )
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -43,7 +42,6 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
 )
 from ottla.protocol.messages.share_group_describe import (
-    Member,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
@@ -78,7 +76,7 @@ class ShareGroupCalls(Calls):
                 group_ids=ids, include_authorized_operations=include_operations
             ),
             answer=ShareGroupDescribeResponse,
-            read=lambda _, answer: described(answer),
+            read=lambda _, answer: modern_described(answer, SHARE),
         )
         return await self._asking.many(self._asking.to_group, names(groups), question, timeout_s)
 
@@ -132,40 +130,6 @@ class ShareGroupCalls(Calls):
         return Outcomes[str, None](told)
 
 
-def described(answer: ShareGroupDescribeResponse) -> dict[str, GroupDescription | RequestError]:
-    """The groups."""
-    return {
-        one.group_id: refused(one.error_code, one.group_id, one.error_message)
-        or GroupDescription(
-            id=one.group_id,
-            type="share",
-            state=one.group_state,
-            protocol_type="share",
-            assignor=one.assignor_name,
-            members=tuple(map(_member, one.members)),
-            epoch=one.group_epoch,
-            assignment_epoch=one.assignment_epoch,
-            operations=operations(one.authorized_operations),
-        )
-        for one in answer.groups
-    }
-
-
-def _member(told: Member) -> MemberDescription:
-    return MemberDescription(
-        id=told.member_id,
-        instance_id=None,
-        client_id=told.client_id,
-        host=told.client_host,
-        assignment=in_order(
-            (one.topic_name, one.partitions) for one in told.assignment.topic_partitions
-        ),
-        topics=tuple(sorted(told.subscribed_topic_names)),
-        rack=told.rack_id,
-        epoch=told.member_epoch,
-    )
-
-
 def offsets_request(
     groups: Iterable[str], topics: Mapping[str, list[int]] | None
 ) -> DescribeShareGroupOffsetsRequest:
@@ -190,12 +154,8 @@ def _offsets(told: DescribeShareGroupOffsetsResponseGroup) -> ShareOffsets | Req
         return error
     return Outcomes[Partition, ShareOffset | None](
         {
-            (key := partition(topic.topic_name, one.partition_index)): refused(
-                one.error_code, key, one.error_message
-            )
-            or _offset(one)
-            for topic in told.topics
-            for one in topic.partitions
+            key: refused(one.error_code, key, one.error_message) or _offset(one)
+            for key, one in rows((topic.topic_name, topic.partitions) for topic in told.topics)
         }
     )
 
@@ -208,19 +168,17 @@ def _offset(told: DescribeShareGroupOffsetsResponsePartition) -> ShareOffset | N
 
 def alter_request(group: str, offsets: Mapping[Partition, int]) -> AlterShareGroupOffsetsRequest:
     """The request that sets where a group starts."""
+
+    def row(one: Partition) -> AlterShareGroupOffsetsRequestPartition:
+        return AlterShareGroupOffsetsRequestPartition(
+            partition_index=one[1], start_offset=offsets[one]
+        )
+
     return AlterShareGroupOffsetsRequest(
         group_id=group,
         topics=[
-            AlterShareGroupOffsetsRequestTopic(
-                topic_name=topic,
-                partitions=[
-                    AlterShareGroupOffsetsRequestPartition(
-                        partition_index=index, start_offset=offsets[topic, index]
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(offsets).items()
+            AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=ones)
+            for topic, ones in rows_by_topic(offsets, row).items()
         ],
     )
 
@@ -230,13 +188,8 @@ def altered(
 ) -> dict[Partition, RequestError | None]:
     """What became of each partition."""
     check(answer.error_code, group, answer.error_message)
-    return {
-        (key := partition(topic.topic_name, one.partition_index)): refused(
-            one.error_code, key, one.error_message
-        )
-        for topic in answer.responses
-        for one in topic.partitions
-    }
+    topics = ((topic.topic_name, topic.partitions) for topic in answer.responses)
+    return {key: refused(one.error_code, key, one.error_message) for key, one in rows(topics)}
 
 
 def deleted(group: str, answer: DeleteShareGroupOffsetsResponse) -> dict[str, RequestError | None]:

@@ -5,7 +5,7 @@ in the order of their numbers.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.client.admin.operations import Operation, operations
 from ottla.client.asking.outcomes import or_none, refused
@@ -85,14 +85,7 @@ def paged(
             firsts.setdefault(name, topic)
             partitions.setdefault(name, []).extend(map(_paged_partition, topic.partitions))
     return {
-        name: refused(first.error_code, name)
-        or TopicDescription(
-            name,
-            topic_id(first.topic_id),
-            first.is_internal,
-            tuple(sorted(partitions[name], key=lambda one: one.index)),
-            operations(first.topic_authorized_operations),
-        )
+        name: refused(first.error_code, name) or _description(first, partitions[name])
         for name, first in firsts.items()
     }
 
@@ -122,7 +115,9 @@ def described(
     for topic in answer.topics:
         by_id = topic.topic_id in wanted
         key = topic.topic_id if by_id else topic.name or ""
-        told[key] = refused(topic.error_code, key) or _description(topic)
+        told[key] = refused(topic.error_code, key) or _description(
+            topic, map(_partition, topic.partitions)
+        )
     return told
 
 
@@ -142,18 +137,22 @@ def topic_id(told: Uuid) -> Uuid | None:
     return None if told == ZERO_UUID else told
 
 
-def _description(topic: MetadataResponseTopic) -> TopicDescription:
-    partitions = sorted(map(_partition, topic.partitions), key=lambda one: one.index)
+def _description(
+    topic: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic,
+    partitions: Iterable[PartitionDescription],
+) -> TopicDescription:
     return TopicDescription(
         topic.name or "",
         topic_id(topic.topic_id),
         topic.is_internal,
-        tuple(partitions),
+        tuple(sorted(partitions, key=lambda one: one.index)),
         operations(topic.topic_authorized_operations),
     )
 
 
-def _partition(told: MetadataResponsePartition) -> PartitionDescription:
+def _partition(
+    told: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
+) -> PartitionDescription:
     return PartitionDescription(
         told.partition_index,
         or_none(told.leader_id),
@@ -166,13 +165,8 @@ def _partition(told: MetadataResponsePartition) -> PartitionDescription:
 
 def _paged_partition(told: DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
     eligible, last_known = told.eligible_leader_replicas, told.last_known_elr
-    return PartitionDescription(
-        told.partition_index,
-        or_none(told.leader_id),
-        or_none(told.leader_epoch),
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        tuple(told.offline_replicas),
-        None if eligible is None else tuple(eligible),
-        None if last_known is None else tuple(last_known),
+    return replace(
+        _partition(told),
+        eligible_leaders=None if eligible is None else tuple(eligible),
+        last_known_leaders=None if last_known is None else tuple(last_known),
     )

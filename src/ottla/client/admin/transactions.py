@@ -17,7 +17,7 @@ from ottla.client.partitions import (
     each_once,
     in_order,
     names,
-    partition,
+    rows,
 )
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.describe_producers import (
@@ -228,13 +228,11 @@ def producers(
     answer: DescribeProducersResponse,
 ) -> dict[Partition, tuple[ProducerDescription, ...] | RequestError]:
     """The producers of each partition."""
-    told: dict[Partition, tuple[ProducerDescription, ...] | RequestError] = {}
-    for topic in answer.topics:
-        for one in topic.partitions:
-            key = partition(topic.name, one.partition_index)
-            error = refused(one.error_code, key, one.error_message)
-            told[key] = error or tuple(map(_producer, one.active_producers))
-    return told
+    return {
+        key: refused(one.error_code, key, one.error_message)
+        or tuple(map(_producer, one.active_producers))
+        for key, one in rows((topic.name, topic.partitions) for topic in answer.topics)
+    }
 
 
 def _producer(told: ProducerState) -> ProducerDescription:
@@ -270,12 +268,8 @@ def abort_request(
 
 def aborted(answer: WriteTxnMarkersResponse) -> dict[Partition, RequestError | None]:
     """What became of each partition."""
-    return {
-        (key := partition(topic.name, one.partition_index)): refused(one.error_code, key)
-        for marker in answer.markers
-        for topic in marker.topics
-        for one in topic.partitions
-    }
+    topics = ((one.name, one.partitions) for marker in answer.markers for one in marker.topics)
+    return {key: refused(one.error_code, key) for key, one in rows(topics)}
 
 
 def fence_request(keys: Sequence[str], terms: Terms) -> InitProducerIdRequest:
