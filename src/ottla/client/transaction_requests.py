@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ottla.client.identity import Identity
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
+from ottla.client.partitions import by_topic, rows_by_topic
 from ottla.errors import ErrorCode
 from ottla.ids import TopicPartition
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -30,16 +31,13 @@ def add_partitions(
     transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
     """Add partitions to a transaction."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name=topic, partitions=indexes)
-            for topic, indexes in topics.items()
+            for topic, indexes in by_topic(sorted(partitions)).items()
         ],
     )
 
@@ -71,16 +69,15 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
     """Commit a group's offsets in a transaction."""
-    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, partition), one in offsets.items():
-        topics.setdefault(topic, []).append(
-            TxnOffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=one.offset,
-                committed_leader_epoch=one.leader_epoch,
-                committed_metadata=one.metadata,
-            )
+
+    def row(where: TopicPartition) -> TxnOffsetCommitRequestPartition:
+        return TxnOffsetCommitRequestPartition(
+            partition_index=where.partition,
+            committed_offset=offsets[where].offset,
+            committed_leader_epoch=offsets[where].leader_epoch,
+            committed_metadata=offsets[where].metadata,
         )
+
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=member.group_id,
@@ -90,8 +87,8 @@ def commit_offsets(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         topics=[
-            TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
-            for topic, partitions in topics.items()
+            TxnOffsetCommitRequestTopic(name=topic, partitions=ones)
+            for topic, ones in rows_by_topic(offsets, row).items()
         ],
     )
 

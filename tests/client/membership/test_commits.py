@@ -97,7 +97,7 @@ def test_a_commit_can_be_written_and_its_answer_read_in_every_version(version: i
 def test_a_fetch_can_be_written_in_every_version(version: int) -> None:
     member = GroupMember("g", 3, "m", is_modern=True)
     stable = version >= 7
-    request = fetch_request(member, [T0, T1], {"t": ID}, is_stable=stable, version=version)
+    request = fetch_request([member], [T0, T1], {"t": ID}, is_stable=stable, version=version)
     read = OffsetFetchRequest.decode(request.encode(version), version)
     if version < 8:
         assert read.topics is not None
@@ -112,7 +112,7 @@ def test_a_fetch_can_be_written_in_every_version(version: int) -> None:
 
 
 def test_a_classic_member_does_not_say_who_asks_for_offsets() -> None:
-    request = fetch_request(GroupMember("g", 3, "m"), [T0], {}, is_stable=False, version=9)
+    request = fetch_request([GroupMember("g", 3, "m")], [T0], {}, is_stable=False, version=9)
     assert (request.groups[0].member_id, request.groups[0].member_epoch) == (None, -1)
 
 

@@ -8,24 +8,25 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ottla.client.admin.calls import Calls
-from ottla.client.asking.asking import Question, Terms
+from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, or_none, refused, settled
+from ottla.client.membership.offsets import (
+    BY_GROUP,
+    BY_ID,
+    OffsetAndMetadata,
+    commit_request,
+    fetch_request,
+)
+from ottla.client.membership.owner import GroupMember
 from ottla.client.partitions import (
     P,
     Partition,
-    by_partition,
-    by_topic,
     names,
     rows,
     rows_by_topic,
 )
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from ottla.protocol.messages.offset_commit import OffsetCommitResponse
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -33,17 +34,12 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
 
-_BY_NAME: Final = 9  # the last version of OffsetFetch and OffsetCommit that names topics
-_BATCHED: Final = 8  # the first of OffsetFetch with many groups
+_BY_NAME: Final = BY_ID - 1  # the last version of OffsetFetch and OffsetCommit that names topics
 _STABLE_SINCE: Final = 7
 _ALL_SINCE: Final = 2
 
@@ -79,13 +75,17 @@ class GroupOffsetCalls(Calls):
         since = _ALL_SINCE if wanted is None else 0
         question = Question[str, OffsetFetchResponse, GroupOffsets](
             request=lambda ids, terms: fetch_request(
-                ids, wanted, terms, require_stable=require_stable
+                [GroupMember(group) for group in ids],
+                wanted,
+                {},
+                is_stable=require_stable,
+                version=terms.version,
             ),
             answer=OffsetFetchResponse,
             read=fetched,
             since=_STABLE_SINCE if require_stable else since,
             newest=_BY_NAME,
-            batched_since=_BATCHED,
+            batched_since=BY_GROUP,
         )
         return await self._asking.many(self._asking.to_group, names(groups), question, timeout_s)
 
@@ -97,11 +97,13 @@ class GroupOffsetCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[Partition, None]:
         """Let a group without members go on elsewhere; a group that does not exist is made."""
-        wanted = by_partition(offsets)
+        request = commit_request(
+            GroupMember(group), {where: _kept(one) for where, one in offsets.items()}, {}
+        )
         told = await self._asking.about(
             group,
             self._asking.to_group,
-            lambda _: commit_request(group, wanted),
+            lambda _: request,
             OffsetCommitResponse,
             committed,
             timeout_s,
@@ -123,41 +125,6 @@ class GroupOffsetCalls(Calls):
             timeout_s,
         )
         return Outcomes[Partition, None](told)
-
-
-def fetch_request(
-    groups: Sequence[str],
-    partitions: Iterable[Partition] | None,
-    terms: Terms,
-    *,
-    require_stable: bool,
-) -> OffsetFetchRequest:
-    """The request for what groups have committed."""
-    topics = None if partitions is None else by_topic(partitions)
-    if terms.version >= _BATCHED:
-        asked = (
-            None
-            if topics is None
-            else [
-                OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
-                for name, indexes in topics.items()
-            ]
-        )
-        return OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group, topics=asked) for group in groups],
-            require_stable=require_stable,
-        )
-    (group,) = groups
-    return OffsetFetchRequest(
-        group_id=group,
-        topics=None
-        if topics is None
-        else [
-            OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-            for name, indexes in topics.items()
-        ],
-        require_stable=require_stable,
-    )
 
 
 def fetched(
@@ -198,30 +165,11 @@ def _committed(
     return CommittedOffset(told.committed_offset, told.metadata or "", epoch)
 
 
-def commit_request(
-    group: str, offsets: Mapping[Partition, int | CommittedOffset]
-) -> OffsetCommitRequest:
-    """The request that sets offsets, of nobody who is a member."""
-    return OffsetCommitRequest(
-        group_id=group,
-        member_id="",
-        topics=[
-            OffsetCommitRequestTopic(name=topic, partitions=ones)
-            for topic, ones in rows_by_topic(
-                offsets, lambda one: _commit(one[1], offsets[one])
-            ).items()
-        ],
-    )
-
-
-def _commit(index: int, given: int | CommittedOffset) -> OffsetCommitRequestPartition:
-    wanted = CommittedOffset(given) if isinstance(given, int) else given
-    return OffsetCommitRequestPartition(
-        partition_index=index,
-        committed_offset=wanted.offset,
-        committed_leader_epoch=-1 if wanted.leader_epoch is None else wanted.leader_epoch,
-        committed_metadata=wanted.metadata,
-    )
+def _kept(given: int | CommittedOffset) -> OffsetAndMetadata:
+    if isinstance(given, int):
+        return OffsetAndMetadata(given)
+    epoch = -1 if given.leader_epoch is None else given.leader_epoch
+    return OffsetAndMetadata(given.offset, given.metadata, epoch)
 
 
 def committed(answer: OffsetCommitResponse) -> dict[Partition, RequestError | None]:

@@ -229,7 +229,7 @@ class Commits:
             channel = await self._coordinator.channel(left_s)
             version = version_for(channel.version(OFFSET_FETCH), ids, ids)
             request = fetch_request(
-                member, partitions, ids, is_stable=self._rules.is_read_committed, version=version
+                [member], partitions, ids, is_stable=self._rules.is_read_committed, version=version
             )
             answer = await ask(channel, request, OffsetFetchResponse, left_s, wait_s, version)
             told = fetched(answer, ids)

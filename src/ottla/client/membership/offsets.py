@@ -5,13 +5,14 @@ One whose id is not known keeps the whole request in the last version that takes
 is read by the same ids as its request was written.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.client.membership.owner import GroupMember
+from ottla.client.partitions import P, Partition, by_topic, partition, rows_by_topic
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
+from ottla.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -31,7 +32,9 @@ from ottla.protocol.messages.offset_fetch import (
 BY_ID: Final = 10
 """The version of both requests from which topics are named by their ids."""
 
-_BY_GROUP: Final = 8  # the version from which several groups can be asked about at once
+BY_GROUP: Final = 8
+"""The version of OffsetFetch from which several groups can be asked about at once."""
+
 _NO_OFFSET: Final = -1
 
 
@@ -61,20 +64,19 @@ def version_for(newest: int, topics: Iterable[str], ids: Mapping[str, Uuid]) -> 
 
 def commit_request(
     member: GroupMember,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    offsets: Mapping[P, OffsetAndMetadata],
     ids: Mapping[str, Uuid],
 ) -> OffsetCommitRequest:
     """The request that keeps offsets."""
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, partition), one in offsets.items():
-        topics.setdefault(topic, []).append(
-            OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=one.offset,
-                committed_leader_epoch=one.leader_epoch,
-                committed_metadata=one.metadata,
-            )
+
+    def row(where: P) -> OffsetCommitRequestPartition:
+        return OffsetCommitRequestPartition(
+            partition_index=where[1],
+            committed_offset=offsets[where].offset,
+            committed_leader_epoch=offsets[where].leader_epoch,
+            committed_metadata=offsets[where].metadata,
         )
+
     return OffsetCommitRequest(
         group_id=member.group_id,
         generation_id_or_member_epoch=member.generation,
@@ -82,9 +84,9 @@ def commit_request(
         group_instance_id=member.instance_id,
         topics=[
             OffsetCommitRequestTopic(
-                name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=partitions
+                name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=ones
             )
-            for topic, partitions in topics.items()
+            for topic, ones in rows_by_topic(offsets, row).items()
         ],
     )
 
@@ -104,39 +106,52 @@ def commit_errors(
 
 
 def fetch_request(
-    member: GroupMember,
-    partitions: Iterable[TopicPartition],
+    members: Sequence[GroupMember],
+    partitions: Iterable[Partition] | None,
     ids: Mapping[str, Uuid],
     *,
     is_stable: bool,
     version: int,
 ) -> OffsetFetchRequest:
-    """The request that asks for offsets; only members of KIP-848 say who they are."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    if version < _BY_GROUP:
+    """The request that asks for offsets of groups, in some partitions or all; each by a member.
+
+    Only members of KIP-848 say who they are. Before BY_GROUP there is one group.
+    """
+    topics = None if partitions is None else by_topic(partitions).items()
+    if version < BY_GROUP:
+        (member,) = members
         return OffsetFetchRequest(
             group_id=member.group_id,
-            topics=[
+            topics=None
+            if topics is None
+            else [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=found)
-                for topic, found in topics.items()
+                for topic, found in topics
             ],
             require_stable=is_stable,
         )
-    says_who = member.is_modern and member.is_member
-    group = OffsetFetchRequestGroup(
-        group_id=member.group_id,
-        member_id=member.member_id if says_who else None,
-        member_epoch=member.generation if says_who else -1,
-        topics=[
+    asked = (
+        None
+        if topics is None
+        else [
             OffsetFetchRequestTopics(
                 name=topic, topic_id=ids.get(topic, ZERO_UUID), partition_indexes=found
             )
-            for topic, found in topics.items()
-        ],
+            for topic, found in topics
+        ]
     )
-    return OffsetFetchRequest(groups=[group], require_stable=is_stable)
+    groups: list[OffsetFetchRequestGroup] = []
+    for member in members:
+        says_who = member.is_modern and member.is_member
+        groups.append(
+            OffsetFetchRequestGroup(
+                group_id=member.group_id,
+                member_id=member.member_id if says_who else None,
+                member_epoch=member.generation if says_who else -1,
+                topics=asked,
+            )
+        )
+    return OffsetFetchRequest(groups=groups, require_stable=is_stable)
 
 
 def fetched(answer: OffsetFetchResponse, ids: Mapping[str, Uuid]) -> FetchedOffsets:
@@ -175,13 +190,11 @@ def _names(ids: Mapping[str, Uuid]) -> dict[Uuid, str]:
     return {uuid: topic for topic, uuid in ids.items()}
 
 
-def _partition(
-    name: str, topic_id: Uuid, names: Mapping[Uuid, str], partition: int
-) -> TopicPartition:
+def _partition(name: str, topic_id: Uuid, names: Mapping[Uuid, str], index: int) -> TopicPartition:
     if topic_id != ZERO_UUID:
         name = names.get(topic_id, name)
     if not name:
         raise RequestError(
             ErrorCode.UNKNOWN_TOPIC_ID, f"the coordinator answered about topic {topic_id}"
         )
-    return TopicPartition(name, PartitionIndex(partition))
+    return partition(name, index)
