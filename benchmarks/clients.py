@@ -34,11 +34,13 @@ COLUMNS: Final = {"produce": 5.0, "consume": 10.0}
 SMALL, LARGE = 100, 1000
 COUNTS: Final = {
     ("ottla", SMALL): 1_000_000,
+    ("ottla sync", SMALL): 500_000,
     ("ottla columns", SMALL): 5_000_000,
     ("confluent-kafka", SMALL): 1_000_000,
     ("aiokafka", SMALL): 300_000,
     ("kafka-python", SMALL): 150_000,
     ("ottla", LARGE): 300_000,
+    ("ottla sync", LARGE): 200_000,
     ("ottla columns", LARGE): 1_000_000,
     ("confluent-kafka", LARGE): 300_000,
     ("aiokafka", LARGE): 150_000,
@@ -67,10 +69,10 @@ def measured(client: str, work: str, broker: OttlaBroker, **given: object) -> Fi
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=QUESTION)
-    arguments.add_argument("--quick", action="store_true", help="a tenth of the records, one round")
+    arguments.add_argument("--quick", action="store_true", help="fewer records, one round")
     quick: bool = arguments.parse_args().quick
     rounds = 1 if quick else 3
-    share = 0.1 if quick else 1.0
+    share = 0.4 if quick else 1.0
     console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table(title=QUESTION)
     for heading in (
@@ -85,7 +87,7 @@ def main() -> None:
     cases: list[dict[str, object]] = []
     settings = {"num.partitions": PARTITIONS, "auto.create.topics.enable": "true"}
     with ottla_broker(settings) as broker, Progress(console=console) as progress:
-        clients = ("ottla", "ottla columns", *PEERS)
+        clients = ("ottla", "ottla sync", "ottla columns", *PEERS)
         steps = progress.add_task("measuring", total=rounds * 4 * len(clients) + 2 * rounds + 1)
         for size in (SMALL, LARGE):
             filled = f"filled-{size}"
