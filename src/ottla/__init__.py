@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.client.record import Record
     from ottla.client.row_ack import RowsAck, RowsNotWritten, WrittenRows
     from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
+    from ottla.client.subscription import BrokerPattern
     from ottla.client.transaction import Transaction
     from ottla.client.transaction_state import OutcomeUnknown
     from ottla.errors import ErrorCode, RequestError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ack",
     "Admin",
+    "BrokerPattern",
     "Consumer",
     "DeserializationFailed",
     "Disconnected",
@@ -58,6 +60,7 @@ __version__: Final = "0.1.0.dev0"
 _MODULES: Final = {
     "Ack": "ottla.client.pending_batch",
     "Admin": "ottla.client.admin",
+    "BrokerPattern": "ottla.client.subscription",
     "Consumer": "ottla.client.consumer",
     "DeserializationFailed": "ottla.client.serializers",
     "Disconnected": "ottla.transport.channel",

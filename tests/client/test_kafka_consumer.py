@@ -1,13 +1,15 @@
 """The consumer against Apache Kafka."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from client.consuming import ANYWHERE, Scenario, new_topic, run
+from client.consuming import ANYWHERE, Scenario, new_topic, run, take, write
 from client.leaving import LEAVING, Leaving
-from client.sharing import TOGETHER
+from client.sharing import TOGETHER, member
 from judges.kafka_broker import KafkaBroker
+from ottla import BrokerPattern, ErrorCode, RequestError
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +33,66 @@ def test_what_holds_anywhere_holds_here(servers: str, scenario: Scenario) -> Non
 @pytest.mark.parametrize("scenario", LEAVING, ids=lambda scenario: scenario.__name__)
 def test_subscriptions_end_at_any_moment(servers: str, scenario: Leaving, protocol: str) -> None:
     run(scenario(servers, new_topic("t"), {"group_protocol": protocol}), 120)
+
+
+def test_a_pattern_for_the_broker_is_matched_there(servers: str) -> None:
+    async def scenario() -> None:
+        topic = new_topic("t")
+        for name in ("a", "b"):
+            await write(servers, f"{topic}-{name}", 1)
+        seen: set[str] = set()
+        async with member(servers, topic, group_protocol="consumer") as ours:
+
+            async def assigned(*names: str) -> None:
+                wanted = {f"{topic}-{name}" for name in names}
+                async with asyncio.timeout(60):
+                    while {one.topic for one in ours.assignment} != wanted:
+                        seen.update(one.topic for one in await ours.poll(0.05))
+
+            ours.subscribe(pattern=BrokerPattern(f"{topic}-[[:alpha:]]"))  # no syntax of Python
+            await assigned("a", "b")
+            while len(seen) < 2:
+                seen.update(one.topic for one in await ours.poll())
+            ours.subscribe(pattern=BrokerPattern(f"{topic}-b"))
+            await assigned("b")
+            ours.subscribe(f"{topic}-a")
+            await assigned("a")
+            ours.subscribe(pattern=f"{topic}-(?=b).")  # no syntax of RE2
+            await assigned("b")
+            ours.subscribe(pattern=BrokerPattern(f"{topic}-a"))
+            await assigned("a")
+
+    run(scenario(), 120)
+
+
+def test_an_expression_that_the_broker_cannot_read_is_told_and_another_may_follow(
+    servers: str,
+) -> None:
+    async def scenario() -> None:
+        topic = new_topic("t")
+        await write(servers, topic, 1)
+        async with member(servers, topic, group_protocol="consumer") as ours:
+            ours.subscribe(topic)  # from then on the coordinator knows it
+            assert len(await take(ours, 1)) == 1
+            await ours.unsubscribe()
+            await write(servers, topic, 1)
+            ours.subscribe(pattern=BrokerPattern(f"{topic}("))
+            with pytest.raises(RequestError, match=r"missing closing \)") as caught:
+                await take(ours, 1)
+            assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+            assert not caught.value.retriable
+            ours.subscribe(pattern=BrokerPattern(topic))
+            assert len(await take(ours, 1)) == 1
+
+    run(scenario(), 120)
+
+
+def test_a_pattern_for_the_broker_needs_the_new_protocol(servers: str) -> None:
+    async def scenario() -> None:
+        async with member(servers, "g", group_protocol="classic") as ours:
+            with pytest.raises(ValueError, match=r"needs group\.protocol=consumer.*as text"):
+                ours.subscribe(pattern=BrokerPattern("t.*"))
+        with pytest.raises(ValueError, match="without an expression"):
+            BrokerPattern("")
+
+    run(scenario())

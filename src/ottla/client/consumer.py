@@ -10,7 +10,6 @@ handed out (`fetching/reader.py`); which partitions, the group decides (`partici
 
 import asyncio
 import random
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,10 +22,10 @@ from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.offsets import FoundOffset
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
-from ottla.client.options import connection_rules
-from ottla.client.participation import Callback, Subscription
+from ottla.client.options import connection_rules, is_modern_group
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
+from ottla.client.subscription import Callback, Pattern, Subscription, compiled
 from ottla.client.tokens import TokenFunction
 from ottla.client.typed_values import Form, form_of, typed
 from ottla.clock import Clock, SystemClock
@@ -128,17 +127,21 @@ class Consumer(Generic[K, V]):
     def subscribe(
         self,
         *topics: str,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: Pattern | None = None,
         on_assigned: Callback | None = None,
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Share topics, by name or by a pattern of whole names, with the others of the group."""
+        """Share topics, by name or by a pattern of whole names, with the others of the group.
+
+        Text and what `re` compiled the client matches; a BrokerPattern the broker.
+        """
         self._needs_group()
         if bool(topics) is (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern")
-        compiled = re.compile(pattern) if pattern is not None else None
-        wanted = Subscription(frozenset(topics), compiled, on_assigned, on_revoked, on_lost)
+        is_modern = is_modern_group(self._config)
+        found = None if pattern is None else compiled(pattern, is_modern=is_modern)
+        wanted = Subscription(frozenset(topics), found, on_assigned, on_revoked, on_lost)
         self._subscription = wanted
         if self._running is not None:
             self._running.subscribe(wanted)

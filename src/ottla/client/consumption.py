@@ -29,7 +29,8 @@ from ottla.client.options import (
     participation_rules,
     reset_ms,
 )
-from ottla.client.participation import Participation, Subscription
+from ottla.client.participation import Participation
+from ottla.client.subscription import Subscription
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor
@@ -101,7 +102,9 @@ class Consumption(Generic[K, V]):
         """Take part in the group, or want something else there."""
         if self._leaving is not None:
             self._next = subscription
-        elif self.participation is not None:
+        elif (
+            self.participation is not None and self._member is not None and not self._member.done()
+        ):
             self.participation.resubscribe(subscription)
         elif self.reading.reader.cursors:
             raise RuntimeError("a consumer that was assigned partitions cannot subscribe")
@@ -125,6 +128,11 @@ class Consumption(Generic[K, V]):
             self._assignors,
         )
         self._member = asyncio.get_running_loop().create_task(part.run(enters))
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the last membership ended by an error."""
+        return self._member is not None and self._member.done()
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""

@@ -188,6 +188,11 @@ def sender_rules(config: Config, chance: Callable[[], float]) -> SenderRules:
     )
 
 
+def is_modern_group(config: Config) -> bool:
+    """Whether a consumer's group has the protocol of KIP-848."""
+    return config[consumer.GROUP_PROTOCOL].lower() == "consumer"
+
+
 def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
     """How a consumer is a member of its group; it has a group.id."""
     group_id = config[consumer.GROUP_ID]
@@ -195,7 +200,7 @@ def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
     return GroupRules(
         group_id=group_id,
         instance_id=config[consumer.GROUP_INSTANCE_ID],
-        is_modern=config[consumer.GROUP_PROTOCOL].lower() == "consumer",
+        is_modern=is_modern_group(config),
         rack=config[consumer.CLIENT_RACK] or None,
         session_timeout_s=config[consumer.SESSION_TIMEOUT_MS] / 1000,
         heartbeat_interval_s=config[consumer.HEARTBEAT_INTERVAL_MS] / 1000,

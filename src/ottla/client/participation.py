@@ -10,15 +10,15 @@ waits for the step that the group is in; after it no partition comes any more.
 import asyncio
 import inspect
 import logging
-import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ottla.client.fetching.reading import Reading
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.owner import Membership, Rebalance
+from ottla.client.subscription import BrokerPattern, Callback, Subscription
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
@@ -38,21 +38,7 @@ IN_A_CALLBACK: Final = (
     "asked for"
 )
 
-Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], Awaitable[None] | None]
-
 _log: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What a consumer wants to read, and who hears of partitions that come and go."""
-
-    names: frozenset[str] = frozenset()
-    pattern: re.Pattern[str] | None = None
-    on_assigned: Callback | None = None
-    on_revoked: Callback | None = None
-    on_lost: Callback | None = None
-    """Without it `on_revoked` hears of what was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +85,8 @@ class Participation:
         return self._wanted
 
     def pattern(self) -> str | None:
-        """No pattern is left to the broker: those of Python are resolved here."""
-        return None
+        """The pattern that is left to the broker; those of Python are resolved here."""
+        return self.subscription.broker_pattern
 
     def owned(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
@@ -144,8 +130,9 @@ class Participation:
 
     def resubscribe(self, subscription: Subscription) -> None:
         """Want something else."""
-        self.subscription = subscription
-        if self._resolve() and self.membership is not None:
+        before, self.subscription = self.pattern(), subscription
+        is_new = self._resolve() or self.pattern() != before
+        if is_new and self.membership is not None:
             self.membership.rejoin("the subscription changed")
 
     def learnt(self) -> None:
@@ -162,15 +149,18 @@ class Participation:
         self.membership = membership
         minding = asyncio.create_task(self._mind(membership))
         self._committing = asyncio.create_task(self._commit_from_time_to_time())
+        failure: RequestError | None = None
         try:
             await membership.run()
         except RequestError as error:
-            self._reader.fail(error)
+            failure = error
         # An assignor may be the application's own: that nobody is a member any more is heard, too.
         except Exception as error:
-            self._reader.fail(_unexpected("the membership of the group ended", error))
+            failure = _unexpected("the membership of the group ended", error)
         finally:
             await _ended(minding, self._committing)
+        if failure is not None:  # who hears it may subscribe anew, so it is the last thing
+            self._reader.fail(failure)
 
     def check_caller(self) -> None:
         """RuntimeError in a callback of ours: it would wait for its own end."""
@@ -268,12 +258,16 @@ class Participation:
         self._reader.remove(partitions)
         for one in partitions:
             self._kept.pop(one, None)
+        # Of topics that a broker found by a pattern nobody wanted to know before.
+        used = self._wanted | {one.topic for one in self.owned()}
+        for topic in {one.topic for one in partitions} - used:
+            self._reading.metadata.forget(topic)
 
     def _resolve(self) -> bool:
         """Find out which topics are wanted; tells whether they are others than before."""
         metadata, pattern = self._reading.metadata, self.subscription.pattern
         before = self._wanted
-        if pattern is None:
+        if pattern is None or isinstance(pattern, BrokerPattern):
             metadata.all_topics = False
             self._wanted = self.subscription.names
         else:

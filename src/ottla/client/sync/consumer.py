@@ -6,7 +6,6 @@ callback is called in a thread of its own, so it may call the consumer.
 """
 
 import asyncio
-import re
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from ottla.client.membership.owner import GroupMember, Rebalance
 from ottla.client.participation import IN_A_CALLBACK
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
+from ottla.client.subscription import Pattern
 from ottla.client.sync.front import Front, calls, iterates, waits
 from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock
@@ -107,12 +107,14 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
     def subscribe(
         self,
         *topics: str,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: Pattern | None = None,
         on_assigned: Callback | None = None,
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
         """Share topics, by name or by a pattern of whole names, with the others of the group.
+
+        Text and what `re` compiled the client matches; a BrokerPattern the broker.
 
         Each call of a callback has a thread of its own, and records wait until it returns; it may
         commit and seek.
