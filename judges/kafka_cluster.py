@@ -64,6 +64,7 @@ class KafkaCluster:
         self, settings: Mapping[str, object] | None = None, *, timeout_s: float = 180
     ) -> None:
         self.timeout_s = timeout_s  # for whatever is waited for
+        self._frozen: set[int] = set()
         self.brokers = {
             node: KafkaBroker(
                 {**_TOGETHER, **(settings or {})},
@@ -105,6 +106,11 @@ class KafkaCluster:
         """All of them, as clients want it."""
         return self.bootstrap_of(*NODES)
 
+    @property
+    def live(self) -> list[int]:
+        """Those that answer."""
+        return [node for node in NODES if self.brokers[node].running and node not in self._frozen]
+
     def bootstrap_of(self, *nodes: int) -> str:
         """Some of them."""
         return ",".join(self.brokers[node].bootstrap for node in nodes)
@@ -123,11 +129,13 @@ class KafkaCluster:
     def frozen(self, *nodes: int) -> Generator[None]:
         """Let some neither work nor die: their connections stay, and nobody answers."""
         processes = [self.brokers[node].process_id for node in nodes]
+        self._frozen |= {*nodes}
         for process in processes:
             os.kill(process, signal.SIGSTOP)
         try:
             yield
         finally:
+            self._frozen -= {*nodes}
             for process in processes:
                 os.kill(process, signal.SIGCONT)
 
@@ -142,15 +150,15 @@ class KafkaCluster:
     def leader_of(self, topic: str, partition: int) -> int:
         """Who leads a partition; waits until somebody who lives does."""
         for topics in self._looks(f"a leader of {topic}-{partition}"):
-            leader = topics.get(topic, {}).get(partition, (None, ()))[0]
-            if leader is not None and self.brokers[leader].running:
+            leader, _ = topics.get(topic, {}).get(partition, (-1, ()))
+            if leader in self.live:
                 return leader
         raise AssertionError
 
     def coordinator_of(self, kind: CoordinatorKind, key: str) -> int:
         """Who looks after a group or a transactional id; waits until there is somebody."""
         deadline_s = time.monotonic() + self.timeout_s
-        live = next(broker for broker in self.brokers.values() if broker.running)
+        live = self.brokers[self.live[0]]
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
         while time.monotonic() < deadline_s:
             with live.wire() as wire:
@@ -167,23 +175,22 @@ class KafkaCluster:
             if all(len(in_sync) == len(NODES) for _, in_sync in partitions):
                 return
 
-    def _looks(
-        self, what: str
-    ) -> Generator[dict[str, dict[int, tuple[int | None, tuple[int, ...]]]]]:
+    def _looks(self, what: str) -> Generator[dict[str, dict[int, tuple[int, tuple[int, ...]]]]]:
         """Leaders and replicas in sync of all partitions, as often as it takes."""
         deadline_s = time.monotonic() + self.timeout_s
-        with Admin(bootstrap_servers=self.bootstrap) as admin:
+        live = self.live
+        with Admin(bootstrap_servers=self.bootstrap_of(*live)) as admin:
             while time.monotonic() < deadline_s:
                 with suppress(RequestError):
                     # Who has just come is not known to all at once.
                     cluster = admin.describe_cluster()
                     names = admin.list_topics(include_internal=True)
                     told = admin.describe_topics(names).succeeded if names else {}
-                    live = sum(broker.running for broker in self.brokers.values())
-                    if len(cluster.brokers) == live and len(told) == len(names):
+                    if len(cluster.brokers) == len(live) and len(told) == len(names):
                         yield {
                             topic.name: {
-                                one.index: (one.leader, one.in_sync) for one in topic.partitions
+                                one.index: (-1 if one.leader is None else one.leader, one.in_sync)
+                                for one in topic.partitions
                             }
                             for topic in told.values()
                         }

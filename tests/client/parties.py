@@ -1,7 +1,8 @@
 """Parties: a producer and a group that live in a cluster while its brokers die.
 
 Each party writes numbers to a topic of its own and reads them in a group of two, which commits what
-it has processed. Afterwards another client reads the topic, and `judge` says what went wrong: a
+it has processed. One of the two fails when it is told to, with records in its hands, and comes anew
+as another member. Afterwards another client reads the topic, and `judge` says what went wrong: a
 record that was acknowledged and is not there, one that is there twice or out of order, one that the
 group passed over, an offset that was not kept.
 """
@@ -10,8 +11,12 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import confluent_kafka
@@ -33,6 +38,10 @@ PATIENT = {"delivery.timeout.ms": 600_000, "max.block.ms": 300_000}
 END_S = 240.0
 
 
+class Failing(Exception):
+    """A member fails before it has processed what it was given."""
+
+
 class Party(ABC):
     """Lives from `live` until `over` is set and everything that was written is processed."""
 
@@ -47,6 +56,8 @@ class Party(ABC):
         self.kept = 0  # commits that succeeded
         self.refused: list[CommitFailed] = []
         self.passed_over: list[str] = []
+        self.failures = 0  # of the member that fails
+        self._is_failing = False
         self._ends = [0] * PARTITIONS  # behind what was processed
         self._lock = threading.Lock()
         self._deadline_s = time.monotonic() + 3600
@@ -63,13 +74,17 @@ class Party(ABC):
         """Write and read until it is over."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.write())
-            for _ in range(MEMBERS):
-                tasks.create_task(self.read())
+            for number in range(MEMBERS):
+                tasks.create_task(self.read(fails=number == 0))
 
     def end(self) -> None:
         """Write no more; what is written is still read, for a while."""
         self._deadline_s = time.monotonic() + END_S
         self.over.set()
+
+    def fail(self) -> None:
+        """Let a member fail at its next records."""
+        self._is_failing = True
 
     def abandon(self) -> None:
         """Somebody else failed: end as soon as can be."""
@@ -81,11 +96,15 @@ class Party(ABC):
         """Write numbers."""
 
     @abstractmethod
-    async def read(self) -> None:
-        """Be a member that processes them."""
+    async def read(self, *, fails: bool) -> None:
+        """Be a member that processes them, and after it failed another one."""
 
-    def process(self, records: Sequence[Record[bytes, bytes]]) -> None:
+    def process(self, records: Sequence[Record[bytes, bytes]], *, fails: bool) -> None:
         """The work of a member."""
+        if fails and records and self._is_failing:
+            self._is_failing = False
+            self.failures += 1
+            raise Failing
         with self._lock:
             self.processed += len(records)
             for record in records:
@@ -107,16 +126,28 @@ class Party(ABC):
 
     def judge(self, found: Sequence[Sequence[int]], kept: Sequence[int]) -> None:
         """`found` are the numbers in each partition, `kept` are the offsets of the group."""
+        assert self.failures > 0, "no member failed"
         assert self.written is not None
-        assert len(self.written) == self.sent > 0
+        assert len(self.written) == self.sent > 0, "records without an end"
         for partition, numbers in enumerate(found):
-            assert numbers == [*range(partition, self.sent, PARTITIONS)]
+            wanted = [*range(partition, self.sent, PARTITIONS)]
+            assert numbers == wanted, f"in {partition}: {_differences(wanted, numbers)}"
         for number, where in enumerate(self.written):
             # Of a batch that came twice a broker may have forgotten where it is.
-            assert where.offset < 0 or found[where.partition][where.offset] == number
-        assert self.passed_over == []
-        assert self._ends == [len(numbers) for numbers in found]
-        assert [*kept] == self._ends
+            right = where.offset < 0 or found[where.partition][where.offset] == number
+            assert right, f"{number} is not at {where}"
+        assert self.passed_over == [], f"passed over: {self.passed_over}"
+        ends = [len(numbers) for numbers in found]
+        assert self._ends == ends, f"processed until {self._ends} of {ends}"
+        assert [*kept] == ends, f"kept {kept} of {ends}"
+
+
+def _differences(wanted: Sequence[int], found: Sequence[int]) -> str:
+    counted = Counter(found)
+    lost = [one for one in wanted if one not in counted]
+    twice = [one for one, times in counted.items() if times > 1]
+    late = [two for one, two in pairwise(found) if two < one]
+    return f"lost {lost}, twice {twice}, out of order {late}"
 
 
 class AsyncParty(Party):
@@ -130,13 +161,18 @@ class AsyncParty(Party):
                 await asyncio.sleep(PACE_S)
             self.written = [await ack for ack in acks]
 
-    async def read(self) -> None:
+    async def read(self, *, fails: bool) -> None:
+        while self.goes_on():
+            with suppress(Failing):
+                await self._read(fails=fails)
+
+    async def _read(self, *, fails: bool) -> None:
         async with Consumer(self._reading, self.topic) as ours:
             while self.goes_on():
                 records = await ours.poll(0.2)
                 try:
                     async with ours.committing():
-                        self.process(records)
+                        self.process(records, fails=fails)
                     self.kept += bool(records)
                 except CommitFailed as failed:
                     self.refused.append(failed)
@@ -146,8 +182,10 @@ class SyncParty(Party):
     async def write(self) -> None:
         await self._in_thread(self._write)
 
-    async def read(self) -> None:
-        await self._in_thread(self._read)
+    async def read(self, *, fails: bool) -> None:
+        while self.goes_on():
+            with suppress(Failing):
+                await self._in_thread(partial(self._read, fails=fails))
 
     async def _in_thread(self, doing: Callable[[], None]) -> None:
         # Those of the loop are few, and for others.
@@ -171,13 +209,13 @@ class SyncParty(Party):
                 ours.close()
             self.written = [ack.result() for ack in acks]
 
-    def _read(self) -> None:
+    def _read(self, *, fails: bool) -> None:
         with SyncConsumer(self._reading, self.topic) as ours:
             while self.goes_on():
                 records = ours.poll(0.2)
                 try:
                     with ours.committing():
-                        self.process(records)
+                        self.process(records, fails=fails)
                     self.kept += bool(records)
                 except CommitFailed as failed:
                     self.refused.append(failed)
