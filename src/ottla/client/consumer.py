@@ -13,16 +13,18 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self
 
 from ottla.client.arrow import consumed
-from ottla.client.consumption import Consumption, partition_of
+from ottla.client.consumption import Consumption
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.offsets import FoundOffset
+from ottla.client.key_value import K, V
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.options import connection_rules, is_modern_group
+from ottla.client.partitions import partition_of
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
 from ottla.client.subscription import Callback, Pattern, Subscription, compiled
@@ -31,22 +33,13 @@ from ottla.client.typed_values import Form, form_of, typed
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor
-from ottla.ids import PartitionIndex, TopicPartition
+from ottla.ids import TopicPartition
 from ottla.records import Columns
 from ottla.settings import connection, consumer
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.resolution import client_config
 from ottla.transport.channel import Disconnected
 from ottla.transport.network import Connector, TcpNetwork
-
-if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
 
 POLL_S: Final = 1.0
 NEVER_STARTED: Final = "the consumer was not started: use `async with`"
@@ -172,7 +165,7 @@ class Consumer(Generic[K, V]):
         running = self._started()
         asked = running.reading.metadata.topic(topic, self._timeout_s)
         known = await running.life.within(asked)
-        return [TopicPartition(topic, PartitionIndex(index)) for index in sorted(known.partitions)]
+        return [partition_of((topic, index)) for index in sorted(known.partitions)]
 
     # Records.
 

@@ -30,11 +30,12 @@ from ottla.client.options import (
     reset_ms,
 )
 from ottla.client.participation import Participation
+from ottla.client.partitions import partition_of
 from ottla.client.subscription import Subscription
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor
-from ottla.ids import PartitionIndex, TopicPartition
+from ottla.ids import TopicPartition
 from ottla.settings import connection, consumer
 from ottla.settings.config import Config
 from ottla.transport.network import Connector
@@ -244,9 +245,3 @@ async def _ended(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def partition_of(pair: tuple[str, int]) -> TopicPartition:
-    """A topic and a number as what they are."""
-    topic, index = pair
-    return TopicPartition(topic, PartitionIndex(index))

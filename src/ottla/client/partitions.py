@@ -34,14 +34,19 @@ def partition(topic: str, number: int) -> TopicPartition:
     return TopicPartition(topic, PartitionIndex(number))
 
 
+def partition_of(pair: Partition) -> TopicPartition:
+    """A topic and a number as what they are."""
+    return partition(*pair)
+
+
 def each_once(given: Iterable[Partition]) -> list[Partition]:
     """The same, each once."""
-    return [partition(*one) for one in dict.fromkeys(given)]
+    return [partition_of(one) for one in dict.fromkeys(given)]
 
 
 def by_partition(given: Mapping[P, V]) -> dict[Partition, V]:
     """The same values."""
-    return {partition(*one): value for one, value in given.items()}
+    return {partition_of(one): value for one, value in given.items()}
 
 
 def by_topic(given: Iterable[Partition]) -> dict[str, list[int]]:

@@ -5,7 +5,6 @@ compares them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Self
 
 from ottla.client.admin.administrator import Admin as AsyncAdmin
 from ottla.client.sync.front import Front, waits
@@ -43,10 +42,6 @@ class Admin(Front[AsyncAdmin]):
             **arguments,
         )
         super().__init__(behind)
-
-    def __enter__(self) -> Self:
-        self._open(self._behind.__aenter__)
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 from ottla.client.consumer import POLL_S
 from ottla.client.consumer import Consumer as AsyncConsumer
 from ottla.client.fetching.cursor import Hand
+from ottla.client.key_value import K, V
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Rebalance
 from ottla.client.participation import IN_A_CALLBACK
@@ -27,15 +28,6 @@ from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import TopicPartition
 from ottla.transport.network import Connector
-
-if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
 
 Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], None]
 
@@ -89,10 +81,6 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
             **arguments,
         )
         super().__init__(behind)
-
-    def __enter__(self) -> Self:
-        self._open(self._behind.__aenter__)
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(is_done=kind is None)

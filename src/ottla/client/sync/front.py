@@ -7,15 +7,23 @@ A method that is made here has the name, the parameters and the types of the one
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ottla.client.sync.portal import Portal
 from ottla.transport.channel import Disconnected
 
-A_co = TypeVar("A_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
+
+
+class Client(Protocol):
+    """What is behind a front."""
+
+    async def __aenter__(self) -> object: ...
+
+
+A_co = TypeVar("A_co", bound=Client, covariant=True)
+T = TypeVar("T", bound=Client)
 
 
 class Front(Generic[A_co]):
@@ -31,16 +39,17 @@ class Front(Generic[A_co]):
             raise Disconnected(f"the {_noun(self)} does not run: use `with`")
         return self._opened
 
-    def _open(self, starting: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def __enter__(self) -> Self:
         """Open the portal and start the client behind; when that fails nothing is left."""
         assert self._opened is None, f"a {_noun(self)} is started once"
         self._opened = portal = Portal(f"ottla {_noun(self)}")
         try:
-            portal.run(starting())
+            portal.run(self._behind.__aenter__())
         except BaseException:
             self._opened = None
             portal.close()
             raise
+        return self
 
     def _shut(self, ending: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """End the client behind, if it runs, and close the portal."""

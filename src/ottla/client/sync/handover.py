@@ -35,27 +35,11 @@ Content: TypeAlias = tuple[str, bytes | None, bytes | None, int | None, Headers,
 class Receiver(Protocol):
     """Who takes the records in the loop."""
 
-    def take_at_once(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        partition: int | None,
-        headers: Headers,
-        timestamp_ms: int,
-    ) -> AsyncAck | None:
+    def take_at_once(self, content: Content) -> AsyncAck | None:
         """Take a record; None when that needs a wait."""
         ...
 
-    async def take(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        partition: int | None,
-        headers: Headers,
-        timestamp_ms: int,
-    ) -> AsyncAck:
+    async def take(self, content: Content) -> AsyncAck:
         """Take a record, waiting for room or for news of the topic."""
         ...
 
@@ -220,7 +204,7 @@ class Handover:
                 content = entry.state
                 assert isinstance(content, tuple)
                 try:
-                    taken = take_at_once(*content) or await self._take(content)
+                    taken = take_at_once(content) or await self._take(content)
                 # What a partitioner of the user's raises is anybody's; the ack passes it on.
                 except Exception as error:
                     taken = error
@@ -245,7 +229,7 @@ class Handover:
             raise failure
         given_bytes = self._given_bytes
         try:
-            taken = await self._receiver.take(*content)
+            taken = await self._receiver.take(content)
         except (Disconnected, TimedOut) as error:
             self._hindrance, self._hindered_bytes = error, given_bytes
             raise

@@ -9,8 +9,9 @@ it goes as with the asynchronous producer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self
 
+from ottla.client.key_value import K, V
 from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, Partitioner
 from ottla.client.pending_batch import Ack as AsyncAck
@@ -18,7 +19,7 @@ from ottla.client.producer import Producer as AsyncProducer
 from ottla.client.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.sync.front import Front, calls, waits
-from ottla.client.sync.handover import Ack, Handover
+from ottla.client.sync.handover import Ack, Content, Handover
 from ottla.client.sync.row_ack import RowsAck
 from ottla.client.sync.transaction import Transaction
 from ottla.client.tokens import TokenFunction
@@ -27,17 +28,10 @@ from ottla.settings import producer
 from ottla.transport.channel import Disconnected
 from ottla.transport.network import Connector
 
-if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
-
 HANDOVER_BYTES_MAX: Final = 4 << 20
 """Enough for what a thread sends before the loop gets its turn, which takes 5 ms."""
+
+NOT_RUNNING: Final = "the producer does not run: use `with`"
 
 
 class _Behind(AsyncProducer[bytes, bytes]):
@@ -51,15 +45,8 @@ class _Behind(AsyncProducer[bytes, bytes]):
     def memory_bytes(self) -> int:
         return self._config[producer.BUFFER_MEMORY]
 
-    def take_at_once(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        partition: int | None,
-        headers: Headers,
-        timestamp_ms: int,
-    ) -> AsyncAck | None:
+    def take_at_once(self, content: Content) -> AsyncAck | None:
+        topic, key, value, partition, headers, timestamp_ms = content
         running = self._started()
         if running.transactions is not None:
             running.transactions.check()
@@ -68,17 +55,8 @@ class _Behind(AsyncProducer[bytes, bytes]):
             return None
         return running.outbox.add(where, timestamp_ms, key, value, headers)
 
-    async def take(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        partition: int | None,
-        headers: Headers,
-        timestamp_ms: int,
-    ) -> AsyncAck:
-        running = self._started()
-        return await self._begin_with(running, topic, key, value, partition, headers, timestamp_ms)
+    async def take(self, content: Content) -> AsyncAck:
+        return await self._begin_with(self._started(), *content)
 
 
 class Producer(Front[_Behind], Generic[K, V]):
@@ -126,7 +104,7 @@ class Producer(Front[_Behind], Generic[K, V]):
         self._handover: Handover | None = None
 
     def __enter__(self) -> Self:
-        self._open(self._behind.__aenter__)
+        super().__enter__()
         behind = self._behind
         bytes_max = min(HANDOVER_BYTES_MAX, behind.memory_bytes)
         self._handover = Handover(self._portal, behind, self._clock, bytes_max, behind.block_s)
@@ -183,7 +161,7 @@ class Producer(Front[_Behind], Generic[K, V]):
         """
         handover = self._handover
         if handover is None:
-            raise self._not_running()
+            raise Disconnected(NOT_RUNNING)
         key_data: Any = key
         value_data: Any = value
         if self._key is not None:
@@ -213,9 +191,7 @@ class Producer(Front[_Behind], Generic[K, V]):
         When a value cannot be serialized nothing is sent. Unlike `send` it waits until the producer
         has them, and so raises what is wrong with the topic.
         """
-        handover = self._handover
-        if handover is None:
-            raise self._not_running()
+        handover = self._given()
         key_data: Any = key
         data: list[Any] = [*values]
         if self._key is not None:
@@ -247,9 +223,7 @@ class Producer(Front[_Behind], Generic[K, V]):
 
         RequestError, and nothing is sent, when the columns are not so or a row is too large.
         """
-        handover = self._handover
-        if handover is None:
-            raise self._not_running()
+        handover = self._given()
 
         async def sent() -> AsyncRowsAck:
             await handover.passed()
@@ -270,9 +244,7 @@ class Producer(Front[_Behind], Generic[K, V]):
 
         Raises the first failure about which nobody asked; TimedOut when it takes too long.
         """
-        handover = self._handover
-        if handover is None:
-            raise self._not_running()
+        handover = self._given()
 
         async def flushed() -> None:
             await handover.passed()
@@ -287,9 +259,7 @@ class Producer(Front[_Behind], Generic[K, V]):
         It needs the setting transactional.id, and a producer has one at a time: threads that share
         a producer send into the same one.
         """
-        handover = self._handover
-        if handover is None:
-            raise self._not_running()
+        handover = self._given()
         return Transaction(self._portal, handover, self._portal.call(self._behind.transaction))
 
     partitions = waits(AsyncProducer[Any, Any].partitions)
@@ -301,8 +271,10 @@ class Producer(Front[_Behind], Generic[K, V]):
             handover.shut()
         self._shut(ending)
 
-    def _not_running(self) -> Disconnected:
-        return Disconnected("the producer does not run: use `with`")
+    def _given(self) -> Handover:
+        if self._handover is None:
+            raise Disconnected(NOT_RUNNING)
+        return self._handover
 
 
 def _copied(data: Any, part: str) -> bytes:
