@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from client.residue import client_tasks
+from client.scenarios import run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.protocol.messages.create_topics import (
@@ -151,18 +151,6 @@ async def kafka_ground(kafka: KafkaBroker) -> AsyncGenerator[Ground]:
         await start()
 
 
-def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
-    """Run a scenario to its end; nothing of the client is left then."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(seconds):
-            await scenario
-            left = client_tasks()
-            assert not left, left
-
-    asyncio.run(bounded())
-
-
 Scenario: TypeAlias = Callable[[Ground], Coroutine[Any, Any, None]]
 Judge: TypeAlias = Callable[[Scenario], None]
 
@@ -176,7 +164,11 @@ def kafka() -> Generator[Callable[[], AbstractAsyncContextManager[Ground]]]:
 @pytest.fixture(params=["ottla", "kafka"])
 def judge(request: pytest.FixtureRequest) -> Judge:
     """Runs a scenario against a broker."""
-    ground = ottla_ground if request.param == "ottla" else request.getfixturevalue("kafka")
+    return judged_on(ottla_ground if request.param == "ottla" else request.getfixturevalue("kafka"))
+
+
+def judged_on(ground: Callable[[], AbstractAsyncContextManager[Ground]]) -> Judge:
+    """A judge on a ground of its own for each scenario."""
 
     def judged(scenario: Scenario) -> None:
         async def on_ground() -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow
 import pytest
 
-from client.residue import client_tasks
+from client.scenarios import FAST
 from ottla.client.consumer import Consumer
 from ottla.client.fetching.locator import NoPlace
 from ottla.client.producer import Producer
@@ -19,27 +19,11 @@ from ottla.records import TimestampType
 
 pa: Any = pyarrow
 
-FAST: dict[str, object] = {
-    "retry.backoff.ms": 10,
-    "reconnect.backoff.ms": 10,
-    "reconnect.backoff.max.ms": 100,
-}
 FROM_START: dict[str, object] = {"auto.offset.reset": "earliest"}
 _names = itertools.count()
 
 Scenario: TypeAlias = Callable[[str, str], Coroutine[Any, Any, None]]
 """Of a broker's address and the name of a topic that nobody else has."""
-
-
-def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(seconds):
-            await scenario
-            await asyncio.sleep(0)
-            left = client_tasks()
-            assert not left, left
-
-    asyncio.run(bounded())
 
 
 def new_topic(name: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from client.consuming import ours_partition, take, write
-from client.sharing import PARTITIONS, Worker, member, share, until, write_to_all
+from client.scenarios import until
+from client.sharing import PARTITIONS, Worker, member, share, write_to_all
 from ottla.client.consumer import Consumer
 from ottla.client.membership.owner import Rebalance
 from ottla.errors import RequestError

@@ -30,7 +30,7 @@ class ScriptedBroker:
     """Answers by the class of a request; one without an answer waits for ever.
 
     `newest` limits an API to a version, or with -1 takes it away; `features` are those on which the
-    cluster has agreed. What came is in `asked`.
+    cluster has agreed. What came is in `asked`, how many connections in `accepted`.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class ScriptedBroker:
             **answers,
         }
         self.asked: list[Message] = []
+        self.accepted = 0
         self.number = number
         self.others: list[ScriptedBroker] = []
         self._newest = newest or {}
@@ -95,6 +96,7 @@ class ScriptedBroker:
         )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         self._writers.append(writer)
         conversation = ServerConversation()
         try:

@@ -2,13 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from client.consuming import (
-    FAST,
     FROM_START,
     Scenario,
     consumer,
@@ -17,6 +15,7 @@ from client.consuming import (
     take,
     write,
 )
+from client.scenarios import FAST, until
 from ottla.client.consumer import Consumer
 from ottla.client.membership.owner import Rebalance
 from ottla.errors import ErrorCode, RequestError
@@ -32,12 +31,6 @@ def member(servers: str, group: str, **arguments: object) -> Consumer[bytes, byt
     if named.get("group.protocol") != "consumer":  # there the broker says how soon
         settings |= SOON
     return Consumer({**settings, **named})
-
-
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def write_to_all(servers: str, topic: str, count: int, start: int = 0) -> None:
@@ -166,7 +159,7 @@ async def nothing_is_missed_while_members_change(servers: str, topic: str) -> No
             gone = workers.pop(0)
             await gone.stop()
             seen |= {*gone.seen}
-        await until(all_seen, 40)
+        await until(all_seen, seconds=40)
     finally:
         for worker in workers:
             await worker.stop()

@@ -1,20 +1,17 @@
 """Connections on real sockets: shared, made in turn, paused after failures, closed when idle."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
+from client.scenarios import run
+from client.scripted_broker import ScriptedBroker
 from ottla.client.backoff import Backoff
 from ottla.client.cluster_view import BrokerView
 from ottla.client.connections import ConnectionRules, Connections, Place
 from ottla.clock import SystemClock
 from ottla.errors import RequestError
 from ottla.ids import BrokerId
-from ottla.protocol.apis import HEARTBEAT
-from ottla.protocol.conversation import ServerConversation
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.transport.channel import Channel, Disconnected
 from ottla.transport.network import TcpNetwork
 
@@ -33,55 +30,9 @@ class PatientClock(SystemClock):
         await asyncio.sleep(0)
 
 
-class Greeter:
-    """A broker that tells its versions and nothing else."""
-
-    def __init__(self) -> None:
-        self.accepted = 0
-        self.writers: list[asyncio.StreamWriter] = []
-        self._server: asyncio.Server | None = None
-
-    async def __aenter__(self) -> "Greeter":
-        self._server = await asyncio.start_server(self._serve, HOST, 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.drop()
-
-    def drop(self) -> None:
-        for writer in self.writers:
-            writer.transport.abort()
-        self.writers.clear()
-
-    @property
-    def place(self) -> Place:
-        assert self._server is not None
-        return Place(HOST, self._server.sockets[0].getsockname()[1])
-
-    def broker(self, number: int = 1) -> BrokerView:
-        return BrokerView(BrokerId(number), *self.place)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
-        self.writers.append(writer)
-        conversation = ServerConversation()
-        answer = ApiVersionsResponse(
-            error_code=0,
-            api_keys=[ApiVersion(api_key=HEARTBEAT.key, min_version=0, max_version=4)],
-        )
-        try:
-            while data := await reader.read(1 << 16):
-                for request in conversation.receive(data):
-                    writer.writelines(conversation.send(request, answer))
-        except ConnectionError:
-            pass
-
-
 async def nobody() -> Place:
     """A place where nobody listens."""
-    async with Greeter() as here:
+    async with ScriptedBroker({}) as here:
         return here.place
 
 
@@ -99,14 +50,6 @@ def connections(
     return Connections(rules, TcpNetwork(), clock or PatientClock(), lambda: 0.5)
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-
-    asyncio.run(bounded())
-
-
 async def ended(channel: Channel) -> None:
     while channel.is_open:
         await asyncio.sleep(0.005)
@@ -114,10 +57,10 @@ async def ended(channel: Channel) -> None:
 
 def test_many_who_ask_share_one_connection() -> None:
     async def scenario() -> None:
-        async with Greeter() as one:
+        async with ScriptedBroker({}) as one:
             ours = connections(one.place)
-            channels = await asyncio.gather(*(ours.to(one.broker()) for _ in range(20)))
-            assert {*map(id, channels)} == {id(ours.open_to(one.broker()))}
+            channels = await asyncio.gather(*(ours.to(one.view()) for _ in range(20)))
+            assert {*map(id, channels)} == {id(ours.open_to(one.view()))}
             assert await ours.any([]) is channels[0]
             assert one.accepted == 1
             await ours.close()
@@ -127,10 +70,10 @@ def test_many_who_ask_share_one_connection() -> None:
 
 def test_who_gives_up_does_not_end_the_attempt_of_the_others() -> None:
     async def scenario() -> None:
-        async with Greeter() as one:
+        async with ScriptedBroker({}) as one:
             ours = connections(one.place)
-            first = asyncio.create_task(ours.to(one.broker()))
-            second = asyncio.create_task(ours.to(one.broker()))
+            first = asyncio.create_task(ours.to(one.view()))
+            second = asyncio.create_task(ours.to(one.view()))
             await asyncio.sleep(0)
             first.cancel()
             assert (await second).is_open
@@ -142,7 +85,7 @@ def test_who_gives_up_does_not_end_the_attempt_of_the_others() -> None:
 
 def test_the_next_seed_is_tried_when_one_is_down() -> None:
     async def scenario() -> None:
-        async with Greeter() as one:
+        async with ScriptedBroker({}) as one:
             down = await nobody()
             ours = connections(down, one.place)
             for _ in range(3):
@@ -154,7 +97,7 @@ def test_the_next_seed_is_tried_when_one_is_down() -> None:
 
 def test_seeds_are_asked_again_when_all_known_brokers_are_gone() -> None:
     async def scenario() -> None:
-        async with Greeter() as seed:
+        async with ScriptedBroker({}) as seed:
             gone = BrokerView(BrokerId(7), *await nobody())
             ours = connections(seed.place)
             assert (await ours.any([gone])).address.endswith(f":{seed.place.port}")
@@ -183,14 +126,14 @@ def test_pauses_grow_with_failures_and_end_with_a_success() -> None:
 def test_a_lost_connection_is_made_anew_after_a_pause() -> None:
     async def scenario() -> None:
         clock = PatientClock()
-        async with Greeter() as one:
+        async with ScriptedBroker({}) as one:
             ours = connections(one.place, clock=clock)
-            channel = await ours.to(one.broker())
+            channel = await ours.to(one.view())
             assert clock.pauses == []
             one.drop()
             await ended(channel)
-            assert ours.open_to(one.broker()) is None
-            assert await ours.to(one.broker()) is not channel
+            assert ours.open_to(one.view()) is None
+            assert await ours.to(one.view()) is not channel
             assert clock.pauses == pytest.approx([0.05], abs=0.04)
             await ours.close()
 
@@ -199,9 +142,9 @@ def test_a_lost_connection_is_made_anew_after_a_pause() -> None:
 
 def test_idle_connections_are_closed() -> None:
     async def scenario() -> None:
-        async with Greeter() as one:
+        async with ScriptedBroker({}) as one:
             ours = connections(one.place, idle_s=0.05)
-            channel = await ours.to(one.broker())
+            channel = await ours.to(one.view())
             ours.close_idle()
             assert channel.is_open
             await asyncio.sleep(0.06)
@@ -214,9 +157,9 @@ def test_idle_connections_are_closed() -> None:
 
 def test_nothing_is_left_after_a_close() -> None:
     async def scenario() -> None:
-        async with Greeter() as one:
+        async with ScriptedBroker({}) as one:
             ours = connections(one.place)
-            channel = await ours.to(one.broker())
+            channel = await ours.to(one.view())
             attempt = asyncio.create_task(ours.to(BrokerView(BrokerId(2), *await nobody())))
             await asyncio.sleep(0)
             await ours.close()
@@ -224,7 +167,7 @@ def test_nothing_is_left_after_a_close() -> None:
             with pytest.raises((asyncio.CancelledError, RequestError)):
                 await attempt
             with pytest.raises(Disconnected, match="closed"):
-                await ours.to(one.broker())
+                await ours.to(one.view())
 
     run(scenario())
 

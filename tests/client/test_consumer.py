@@ -2,8 +2,9 @@
 
 import pytest
 
-from client.consuming import ANYWHERE, Scenario, new_topic, run
+from client.consuming import ANYWHERE, Scenario, new_topic
 from client.leaving import LEAVING, Leaving
+from client.scenarios import run
 from client.sharing import TOGETHER
 from ottla.testing import Cluster
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
+from client.scenarios import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.backoff import Backoff
 from ottla.client.connections import ConnectionRules, Connections, Place
@@ -44,14 +45,6 @@ async def coordinators(*seeds: Place) -> AsyncGenerator[Coordinators]:
         with suppress(asyncio.CancelledError):
             await running
         await connections.close()
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 def told(ones: dict[str, tuple[int, int]]) -> FindCoordinatorResponse:

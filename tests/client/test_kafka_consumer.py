@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from client.consuming import ANYWHERE, Scenario, new_topic, run, take, write
+from client.consuming import ANYWHERE, Scenario, new_topic, take, write
 from client.leaving import LEAVING, Leaving
+from client.scenarios import run
 from client.sharing import TOGETHER, member
 from judges.kafka_broker import KafkaBroker
 from ottla import BrokerPattern, ErrorCode, RequestError

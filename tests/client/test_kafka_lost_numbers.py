@@ -7,6 +7,7 @@ broker expects; or a batch is given up of which nobody knows whether it came.
 import pytest
 
 from client.both_brokers import Ground, Judge, judge, kafka
+from client.scenarios import FAST
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -21,7 +22,6 @@ from proxy import Detour
 
 __all__ = ["judge", "kafka"]  # fixtures
 
-FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 BY_NAME = 12  # the newest versions of Fetch and Produce that name a topic
 
 

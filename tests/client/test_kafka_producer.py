@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from client.both_brokers import Cuttable, Ground, Judge, judge, kafka
+from client.scenarios import FAST
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
 from ottla.client.pending_batch import Ack
 from ottla.client.producer import Producer
@@ -17,8 +18,6 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.transport.network import TcpNetwork
 
 __all__ = ["judge", "kafka"]  # fixtures
-
-FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 
 
 def producer(ground: Ground, network: TcpNetwork | None = None, **arguments: str | int) -> Producer:

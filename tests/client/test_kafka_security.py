@@ -4,14 +4,14 @@ import asyncio
 import json
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from certificates import Authority
-from client.residue import client_tasks
+from client.scenarios import run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.producer import Producer
@@ -116,16 +116,6 @@ class Counting(TcpNetwork):
     ) -> None:
         self.made += 1
         await super().connect(protocol, host, port)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario
-            left = client_tasks()
-            assert not left, left
-
-    asyncio.run(bounded())
 
 
 def jwt(lifetime_s: float, subject: str = "alice") -> str:

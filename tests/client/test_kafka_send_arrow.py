@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow
 import pytest
 
-from client.both_brokers import Cuttable, Ground, Judge, judge, kafka, ottla_ground, run
+from client.both_brokers import Cuttable, Ground, Judge, judge, kafka, ottla_ground
+from client.scenarios import FAST, run
 from ottla.client.partitioners import Partitions, partition_of_key
 from ottla.client.producer import Producer
 from ottla.client.row_ack import RowsNotWritten, WrittenRows
@@ -16,8 +17,6 @@ from ottla.errors import ErrorCode
 pa: Any = pyarrow
 
 __all__ = ["judge", "kafka"]  # fixtures
-
-FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 
 
 def producer(ground: Ground, **arguments: Any) -> Producer:

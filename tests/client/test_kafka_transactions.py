@@ -5,15 +5,16 @@ new epoch, and 1, where the coordinator is told before.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Generator
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 import confluent_kafka
 import pyarrow
 import pytest
 
-from client.both_brokers import Cuttable, Ground, kafka_ground, run
+from client.both_brokers import Cuttable, Ground, Judge, judged_on, kafka_ground
+from client.scenarios import FAST, run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import Admin
@@ -41,12 +42,8 @@ from proxy import Detour
 pa: Any = pyarrow
 
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
-FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 LATEST = -1
 SAFE_DOWNGRADE = 2
-
-Scenario: TypeAlias = Callable[[Ground], Coroutine[Any, Any, None]]
-Judge: TypeAlias = Callable[[Scenario], None]
 
 
 @pytest.fixture(scope="module", params=[2, 1], ids=["implicit", "explicit"])
@@ -66,15 +63,7 @@ def kafka(request: pytest.FixtureRequest) -> Generator[KafkaBroker]:
 @pytest.fixture
 def judge(kafka: KafkaBroker) -> Judge:
     """Runs a scenario against the broker."""
-
-    def judged(scenario: Scenario) -> None:
-        async def on_ground() -> None:
-            async with kafka_ground(kafka) as there:
-                await scenario(there)
-
-        run(on_ground(), 120)
-
-    return judged
+    return judged_on(lambda: kafka_ground(kafka))
 
 
 def producer(

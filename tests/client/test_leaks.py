@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from client.consuming import FAST, FROM_START, write
+from client.consuming import FROM_START, write
 from client.residue import Residue, client_tasks, client_timers
+from client.scenarios import FAST
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from client.both_brokers import run
+from client.scenarios import run
 from ottla.client.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from ottla.client.load import Load
 from ottla.client.partition_queue import PartitionQueue

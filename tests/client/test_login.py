@@ -2,28 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
-from client.residue import client_tasks
+from client.scenarios import run
+from client.scripted_broker import ScriptedBroker
 from ottla.access.scram import HASHES
 from ottla.client.backoff import Backoff
-from ottla.client.connections import ConnectionRules, Connections, Place
+from ottla.client.connections import ConnectionRules, Connections
 from ottla.client.login import Login, login_with_password
 from ottla.client.metadata import Metadata, MetadataRules
 from ottla.client.producer import Producer
 from ottla.clock import SystemClock
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from ottla.protocol.conversation import ServerConversation
-from ottla.protocol.message import Message
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.api_versions import ApiVersion
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
 )
 from ottla.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -42,54 +37,25 @@ ALICE = Credentials("alice", Secret("hunter2"))
 LOGIN = login_with_password("PLAIN", ALICE, lambda: "nonce")
 
 
-class Door:
+class Door(ScriptedBroker):
     """A broker that lets in who knows the password, and knows nothing but itself."""
 
     def __init__(self) -> None:
+        greeting = SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"])
+        super().__init__(
+            {
+                SaslHandshakeRequest: lambda _: greeting,
+                SaslAuthenticateRequest: lambda asked: self._judge(bytes(asked.auth_bytes)),
+            }
+        )
         self.keys: tuple[int, ...] = (METADATA.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key)
         self.password = "hunter2"
         self.lifetime_ms = 0
         self.scram_answers: list[bytes] = []
         self.logins = 0
-        self.accepted = 0
-        self.place = Place(HOST, 0)
-        self._server: asyncio.Server | None = None
 
-    async def __aenter__(self) -> "Door":
-        self._server = await asyncio.start_server(self._serve, HOST, 0)
-        self.place = Place(HOST, self._server.sockets[0].getsockname()[1])
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
-        conversation = ServerConversation()
-        try:
-            while data := await reader.read(1 << 16):
-                for request in conversation.receive(data):
-                    answer = self._answer(request.message)
-                    writer.writelines(conversation.send(request, answer))
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
-
-    def _answer(self, message: Message) -> Message:
-        match message:
-            case ApiVersionsRequest():
-                keys = [ApiVersion(api_key=key, min_version=1, max_version=1) for key in self.keys]
-                return ApiVersionsResponse(error_code=0, api_keys=keys)
-            case SaslHandshakeRequest():
-                return SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"])
-            case SaslAuthenticateRequest():
-                return self._judge(bytes(message.auth_bytes))
-            case _:
-                assert isinstance(message, MetadataRequest)
-                me = MetadataResponseBroker(node_id=1, host=HOST, port=self.place.port)
-                return MetadataResponse(brokers=[me], topics=[], controller_id=1)
+    def _offered(self) -> list[ApiVersion]:
+        return [ApiVersion(api_key=key, min_version=1, max_version=1) for key in self.keys]
 
     def _judge(self, said: bytes) -> SaslAuthenticateResponse:
         if self.scram_answers:
@@ -109,16 +75,6 @@ class Door:
 def connections(door: Door, login: Login = LOGIN) -> Connections:
     rules = ConnectionRules([door.place], "test", ("ottla", "0"), BACKOFF, login=login)
     return Connections(rules, TcpNetwork(), SystemClock(), lambda: 0.5)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-            left = client_tasks()
-            assert not left, left
-
-    asyncio.run(bounded())
 
 
 def test_a_connection_is_logged_in_before_anybody_has_it() -> None:

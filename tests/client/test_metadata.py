@@ -1,12 +1,13 @@
 """Metadata of a real broker: asked for once for many, after the need, and never without an end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
+from client.scenarios import run
 from ottla.client.backoff import Backoff
 from ottla.client.cluster_view import BrokerView
 from ottla.client.connections import ConnectionRules, Connections, Place
@@ -68,14 +69,6 @@ async def metadata(
 def place(cluster: Cluster) -> Place:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     return Place(host, int(port))
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 def test_a_topic_is_known_with_its_leaders() -> None:

@@ -5,14 +5,12 @@ What it does with records any broker can judge: that is in test_kafka_producer.p
 
 import pytest
 
-from client.both_brokers import run
+from client.scenarios import FAST, run
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.settings.problems import InvalidSettings
 from ottla.testing import Cluster
 from ottla.transport.channel import Disconnected, TimedOut
-
-FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 
 
 def producer(cluster: Cluster, **arguments: str | int) -> Producer:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from client.consuming import FAST, run, take
+from client.consuming import take
 from client.fetching.test_chunk import batch
+from client.scenarios import FAST, run
 from client.scripted_broker import ScriptedBroker
 from ottla.client.asking.routes import UNKNOWN_TRIES
 from ottla.client.consumer import Consumer

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from client.both_brokers import run
+from client.scenarios import FAST, run
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.testing import Cluster
@@ -14,7 +14,6 @@ from ottla.transport.channel import TimedOut
 
 pa: Any = pyarrow
 
-FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
 TABLE = pa.table({"key": ["a", "b"], "value": ["c", "d"], "n": [1, None], "m": [0, 9]})
 
 

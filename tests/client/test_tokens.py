@@ -3,11 +3,10 @@
 import asyncio
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
+from client.scenarios import run
 from ottla.client.tokens import RefreshRules, Token, TokenFunction, Tokens, expiry_ms, refresh_ms
 from ottla.clock import SystemClock
 from ottla.transport.failures import Disconnected, TimedOut
@@ -18,10 +17,6 @@ class Time(SystemClock):
 
     def now_ms(self) -> int:
         return self.ms
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 30))
 
 
 def tokens(fetch: TokenFunction, clock: Time, timeout_s: float = 5) -> Tokens:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from client.both_brokers import run
+from client.scenarios import run
 from client.scripted_leader import TOPIC, Leader
 from client.test_transactions import ONE, Codes, scripted, transactions
 from ottla.client.producer import Producer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.both_brokers import run
+from client.scenarios import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.backoff import Backoff
 from ottla.client.connections import ConnectionRules, Connections

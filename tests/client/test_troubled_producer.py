@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from client.scenarios import run
 from ottla.client.outbox import Ack
 from ottla.client.producer import Producer
 from ottla.errors import RequestError
@@ -26,14 +27,6 @@ FAST = {
     "linger.ms": 0,
     "batch.size": 2000,
 }
-
-
-def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(seconds):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 async def read(cluster: Cluster) -> list[list[bytes]]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from client.residue import client_tasks
+from client.scenarios import run
 from ottla.client.admin import (
     HIGH_WATERMARK,
     Acl,
@@ -41,16 +41,6 @@ from ottla.transport.failures import Disconnected, NotSupported
 
 FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "default.api.timeout.ms": 20_000}
 T0, T1 = ("t", 0), ("t", 1)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario
-            left = client_tasks()
-            assert not left, left
-
-    asyncio.run(bounded())
 
 
 @asynccontextmanager

@@ -1,12 +1,12 @@
 """Asking: whom, how often and how long, with brokers that say what the test wants."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from client.residue import client_tasks
+from client.scenarios import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.admin import Admin, CommittedOffset, NewTopic, OffsetAt
 from ottla.client.asking.asking import UNSURE
@@ -85,16 +85,6 @@ FAST = {"retry.backoff.ms": 5, "reconnect.backoff.ms": 5, "default.api.timeout.m
 def admin(broker: ScriptedBroker, **settings: object) -> Admin:
     given = {name.replace("_", "."): value for name, value in settings.items()}
     return Admin({**FAST, "bootstrap.servers": broker.bootstrap_servers, **given})
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-            left = client_tasks()
-            assert not left, left
-
-    asyncio.run(bounded())
 
 
 def in_turn(*answers: Callable[[Any], Message | None]) -> Callable[[Any], Message | None]:
@@ -373,7 +363,7 @@ def test_the_deadline_ends_a_call_with_the_last_word() -> None:
 def test_a_broker_that_says_nothing_does_not_hold_anybody() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as mute, admin(mute) as ours:
-            with pytest.raises(TimedOut, match="no answer in time"):
+            with pytest.raises(TimedOut, match=r"in time|within"):
                 await ours.create_topic("t", 1, 1, timeout_s=0.1)
             with pytest.raises(TimedOut):
                 await ours.describe_group("g", timeout_s=0.1)

@@ -3,11 +3,11 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
-from client.residue import client_tasks
+from client.scenarios import until
 from ottla.client.connections import Connections
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
@@ -272,24 +272,3 @@ async def settled(
         return f"{[(sorted(one.has), one.membership.waiting_for) for one in members]}"
 
     await until(is_settled, told, seconds)
-
-
-async def until(
-    is_true: Callable[[], bool], told: Callable[[], str] = str, seconds: float = 20
-) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            while not is_true():
-                await asyncio.sleep(seconds / 2000)
-    except TimeoutError:
-        raise AssertionError(told()) from None
-
-
-def run(scenario: Coroutine[Any, Any, None], seconds: float = 90) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(seconds):
-            await scenario
-            left = client_tasks()
-            assert not left, left
-
-    asyncio.run(bounded())

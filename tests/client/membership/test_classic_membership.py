@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from client.membership.stage import Guest, all_of, guests, run, settled, until
+from client.membership.stage import Guest, all_of, guests, settled
+from client.scenarios import run, until
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition

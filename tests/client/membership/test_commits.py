@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from client.membership.stage import Guest, all_of, guests, run, settled, tp
+from client.membership.stage import Guest, all_of, guests, settled, tp
+from client.scenarios import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.membership.commits import CommitFailed, Commits, Verdict, verdict
 from ottla.client.membership.offsets import (

@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from client.membership.stage import Guest, Mute, all_of, guests, run, settled, tp, until
+from client.membership.stage import Guest, Mute, all_of, guests, settled, tp
+from client.scenarios import run, until
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.membership.commits import CommitFailed

@@ -21,7 +21,8 @@ from client.membership.peers import (
     Joins,
     Peer,
 )
-from client.membership.stage import Guest, all_of, guests, run, until
+from client.membership.stage import Guest, all_of, guests
+from client.scenarios import run, until
 from judges.kafka_broker import KafkaBroker
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import kafka_broker

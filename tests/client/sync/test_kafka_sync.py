@@ -5,7 +5,8 @@ from itertools import count
 
 import pytest
 
-from client.consuming import FAST, FROM_START
+from client.consuming import FROM_START
+from client.scenarios import FAST
 from kafka_java import kafka_broker
 from ottla.client.admin import NewTopic
 from ottla.client.sync.administrator import Admin

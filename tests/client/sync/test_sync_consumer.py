@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from client import consuming, sharing
-from client.consuming import ANYWHERE, FAST, FROM_START, Scenario, new_topic, run
+from client.consuming import ANYWHERE, FROM_START, Scenario, new_topic
+from client.scenarios import FAST, run
 from client.sharing import SOON, TOGETHER
 from client.sync.driven import DrivenConsumer
 from ottla.client.membership.owner import Rebalance

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from client.consuming import FAST, FROM_START
+from client.consuming import FROM_START
+from client.scenarios import FAST
 from ottla.client.serializers import LONG, STRING, SerializationFailed
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.handover import Ack

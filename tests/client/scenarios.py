@@ -1,0 +1,39 @@
+"""Scenarios: coroutines that are a test, run to their end and not for ever."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from client.residue import client_tasks
+
+FAST: dict[str, object] = {
+    "retry.backoff.ms": 10,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+}
+"""Settings of a client that tries again sooner than one should."""
+
+
+def run(scenario: Coroutine[Any, Any, None], seconds: float = 90) -> None:
+    """Run a scenario to its end; nothing of the client is left then."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await scenario
+            await asyncio.sleep(0)
+            left = client_tasks()
+            assert not left, left
+
+    asyncio.run(bounded())
+
+
+async def until(
+    is_true: Callable[[], bool], told: Callable[[], str] = str, seconds: float = 20
+) -> None:
+    """Return when something is so; if it does not become so, fail with what is told then."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not is_true():
+                await asyncio.sleep(seconds / 2000)
+    except TimeoutError:
+        raise AssertionError(told()) from None
