@@ -3,14 +3,21 @@
 What it does with records any broker can judge: that is in test_kafka_producer.py.
 """
 
+import asyncio
+from typing import Any
+
+import pyarrow
 import pytest
 
 from client.scenarios import FAST, run
+from ottla.client.admin.administrator import Admin
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.settings.problems import InvalidSettings
 from ottla.testing import Cluster
 from ottla.transport.channel import Disconnected, TimedOut
+
+pa: Any = pyarrow
 
 
 def producer(cluster: Cluster, **arguments: str | int) -> Producer:
@@ -96,19 +103,120 @@ def test_without_a_broker_sending_fails_in_time_and_says_what_to_do() -> None:
     run(scenario())
 
 
-def test_a_failing_block_does_not_wait_for_the_outbox() -> None:
+def test_what_was_sent_before_a_block_fails_is_written() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             ours = producer(cluster, linger_ms=100_000)
             await ours.__aenter__()
             ack = await ours.send("t", b"v")
             await ours.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
-            with pytest.raises(Disconnected, match="closed before this was written"):
-                await ack
+            assert (await ack).offset == 0
             with pytest.raises(Disconnected, match="async with"):
                 await ours.send("t", b"v")
 
     run(scenario())
+
+
+def test_what_a_failing_block_could_not_write_is_noted_by_its_exception() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            ours = producer(cluster, linger_ms=0, delivery_timeout_ms=400, request_timeout_ms=300)
+            await ours.__aenter__()
+            await (await ours.send("t", b"there", partition=0))
+            await cluster.brokers[0].stop()
+            await ours.send("t", b"v", partition=0)
+            failure = ZeroDivisionError()
+            await ours.__aexit__(ZeroDivisionError, failure, None)
+            [note] = failure.__notes__
+            assert note.startswith("not all that was sent before was written: ")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
+def test_an_interrupted_block_does_not_wait_for_the_outbox(kind: type[BaseException]) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            ours = producer(cluster, linger_ms=100_000)
+            await ours.__aenter__()
+            ack = await ours.send("t", b"v")
+            await ours.__aexit__(kind, kind(), None)
+            with pytest.raises(Disconnected, match="closed before this was written"):
+                await ack
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("topic", [5, b"t", None])
+def test_a_topic_that_is_no_name_is_refused_and_others_go_on(topic: Any) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            with pytest.raises(TypeError, match="a topic is named by a str"):
+                await ours.send(topic, b"v")
+            with pytest.raises(TypeError, match="a topic is named by a str"):
+                await ours.partitions(topic)
+            assert (await (await ours.send("t", b"v"))).offset == 0
+
+    run(scenario())
+
+
+def test_a_topic_without_a_name_is_refused_at_once() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            with pytest.raises(RequestError, match="name is not empty") as refused:
+                await ours.send("", b"v")
+            assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(scenario())
+
+
+def test_a_partition_that_was_added_is_found() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster(settings={"num.partitions": 2}) as cluster,
+            producer(cluster) as ours,
+            Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        ):
+            await (await ours.send("t", b"v"))
+            with pytest.raises(RequestError, match="has partitions 0 to 1, not 2") as refused:
+                await ours.send("t", b"v", partition=2)
+            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await admin.create_partitions({"t": 4})
+            assert (await (await ours.send("t", b"v", partition=2))).partition == 2
+            table = pa.table({"value": ["a"], "at": [3]})
+            rows = await ours.send_arrow("t", table, key=None, partition="at")
+            assert [one.partition for one in await rows] == [3]
+
+    run(scenario())
+
+
+def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster, buffer_memory=10_000) as ours:
+            with pytest.raises(RequestError, match=r"more than buffer\.memory=10000") as refused:
+                await ours.send("t", bytes(10_001))
+            assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            await (await ours.send("t", bytes(9000)))  # batches are no larger than the room
+
+    run(scenario())
+
+
+def test_another_event_loop_is_told_so() -> None:
+    async def scenario() -> None:
+        async def elsewhere() -> None:
+            await ours.send("t", b"v")
+
+        async with Cluster() as cluster, producer(cluster) as ours:
+            with pytest.raises(RuntimeError, match="belongs to the event loop"):
+                await asyncio.to_thread(asyncio.run, elsewhere())
+
+    run(scenario())
+
+
+def test_what_is_no_partitioner_is_refused() -> None:
+    partitioner: Any = "murmur2"
+    with pytest.raises(TypeError, match="and not 'murmur2'"):
+        Producer(bootstrap_servers="localhost:9092", partitioner=partitioner)
 
 
 def test_many_are_sent_and_flushed() -> None:

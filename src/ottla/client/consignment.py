@@ -57,8 +57,8 @@ class Consignment:
                 self._check_sizes(Rows(from_arrow(batch, now_ms=now_ms)))
         except ValueError as error:
             raise self._refused(str(error)) from error
-        choices = await self.running.routes.choices(self.topic, self.block_s)
-        self._check_partitions(table, partition, choices)
+        wanted = self._partitions(table, partition)
+        choices = await self.running.routes.choices(self.topic, self.block_s, wanted)
         runs: list[Run] = []
         try:
             for piece in pieces(table, self.running.outbox.rules.memory_bytes):
@@ -82,27 +82,18 @@ class Consignment:
                 f"max.request.size={self.record_bytes_max}",
             )
 
-    def _check_partitions(
-        self, table: Any, partition: int | str | None, choices: Partitions
-    ) -> None:
-        if isinstance(partition, str):
-            import pyarrow.compute
+    def _partitions(self, table: Any, partition: int | str | None) -> tuple[int, ...]:
+        """The lowest and the highest that rows are to go to."""
+        if not isinstance(partition, str):
+            return () if partition is None else (partition,)
+        import pyarrow.compute
 
-            compute: Any = pyarrow.compute
-            column = table.column("partition")
-            if column.null_count:
-                raise self._refused(f"a row of column {partition!r} has no partition")
-            ends = compute.min_max(column).as_py()
-            numbers = {ends["min"], ends["max"]} if len(column) else set[int]()
-        else:
-            numbers = set[int]() if partition is None else {partition}
-        for number in numbers:
-            if not 0 <= number < choices.count:
-                raise RequestError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"nothing was sent: {self.topic} has partitions 0 to {choices.count - 1}, "
-                    f"not {number}",
-                )
+        compute: Any = pyarrow.compute
+        column = table.column("partition")
+        if column.null_count:
+            raise self._refused(f"a row of column {partition!r} has no partition")
+        ends = compute.min_max(column).as_py()
+        return (ends["min"], ends["max"]) if len(column) else ()
 
     def _refused(self, why: str) -> RequestError:
         return RequestError(ErrorCode.INVALID_RECORD, f"nothing was sent to {self.topic}: {why}")

@@ -141,7 +141,11 @@ def outbox_rules(config: Config) -> OutboxRules:
     return OutboxRules(
         # A record that is too large for a request does not fit a batch that is open either, and
         # one that begins a batch is measured: so no record passes unseen.
-        batch_bytes=min(config[producer.BATCH_SIZE], config[producer.MAX_REQUEST_SIZE]),
+        batch_bytes=min(
+            config[producer.BATCH_SIZE],
+            config[producer.MAX_REQUEST_SIZE],
+            config[producer.BUFFER_MEMORY],
+        ),
         memory_bytes=config[producer.BUFFER_MEMORY],
         compression=Compression[config[producer.COMPRESSION_TYPE].upper()],
         level=_level(config),

@@ -14,7 +14,7 @@ from itertools import repeat
 from ottla.client.partition_queue import PartitionQueue
 from ottla.client.pending_batch import Ack, PendingBatch
 from ottla.client.row_ack import Run
-from ottla.errors import RequestError
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 from ottla.records import BatchBuilder, Compression, Rows
 from ottla.transport.channel import TimedOut
@@ -134,6 +134,11 @@ class Outbox:
         if self._over is not None:
             raise self._over
         memory = max(self.rules.batch_bytes, size)
+        if memory > self.rules.memory_bytes:
+            raise RequestError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes is more than buffer.memory={self.rules.memory_bytes}",
+            )
         if self._waiting or memory > self.memory_left:
             await self._room(memory, timeout_s)
             if self._over is not None:  # it came, and then the end

@@ -220,7 +220,14 @@ Choice: TypeAlias = Callable[[str, bytes | None, bytes | None, Partitions], int]
 
 def partitioner_of(given: Partitioner | Choice) -> Partitioner:
     """What a producer asks, of what it was given."""
-    return OwnPartitioner(given) if callable(given) else given
+    if callable(given):
+        return OwnPartitioner(given)
+    if not hasattr(given, "choose"):
+        raise TypeError(
+            f"a partitioner is a function of topic, key, value and partitions, or one of those in "
+            f"ottla.client.partitioners, and not {given!r}; without one keys go where Java's go"
+        )
+    return given
 
 
 class OwnPartitioner(_Deaf):

@@ -56,6 +56,7 @@ class PostRoom:
         failed: Callable[[PendingBatch], None],
     ) -> None:
         clock, chance = world.clock, world.chance
+        self._loop = asyncio.get_running_loop()
         self.connections = Connections(connecting, world.network, clock, chance)
         self.metadata = Metadata(
             self.connections, metadata_rules(config, chance), clock, self._poke
@@ -87,7 +88,15 @@ class PostRoom:
             _load(config, partitioner),
             failed,
         )
-        self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
+        self._asking = self._loop.create_task(self.metadata.run())
+
+    def check_loop(self) -> None:
+        """RuntimeError in another event loop than that which the producer was started in."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "a producer belongs to the event loop that it was started in: make one for each, "
+                "or use ottla.sync from threads"
+            )
 
     def _poke(self) -> None:
         self.sender.poke()

@@ -12,11 +12,12 @@ The path of a record: it is serialized (`serializers/`), a partition is chosen (
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self
 
 from ottla.client.arrow import RowColumns
 from ottla.client.consignment import Consignment
 from ottla.client.ending import end_all
+from ottla.client.key_value import K, V
 from ottla.client.options import connection_rules
 from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
@@ -36,15 +37,6 @@ from ottla.settings.resolution import client_config
 from ottla.transport.channel import Disconnected, TimedOut
 from ottla.transport.network import Connector, TcpNetwork
 
-if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
-
 RECORD_OVERHEAD_BYTES: Final = HEADER_SIZE + RECORD_OVERHEAD_MAX
 """What a batch's header and the lengths in a record take at most."""
 
@@ -54,9 +46,15 @@ UNHEARD_MAX: Final = 1000
 NEVER_STARTED: Final = "the producer was not started: use `async with`"
 
 
+def flushes_after(kind: type[BaseException] | None) -> bool:
+    """Whether what was sent is worth waiting for: not for who is interrupted or cancelled."""
+    return kind is None or issubclass(kind, Exception)
+
+
 class Producer(Generic[K, V]):
     """Writes records; `async with` starts it, and ends it when all of them are settled.
 
+    So it does when the block raises, unless it was cancelled or interrupted: then it ends at once.
     Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
     """
 
@@ -118,15 +116,19 @@ class Producer(Generic[K, V]):
                 raise
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         # What was sent in transactions ended with them.
         running = self._running
-        if kind is None and running is not None and running.transactions is None:
-            try:
+        try:
+            if running is not None and running.transactions is None and flushes_after(kind):
                 await self.flush()
-            finally:
-                await self.close()
-        else:
+        except RequestError as lost:
+            if error is None:
+                raise
+            error.add_note(f"not all that was sent before was written: {lost}")
+        finally:
             await self.close()
 
     async def send(
@@ -281,8 +283,8 @@ class Producer(Generic[K, V]):
 
     async def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic."""
-        known = await self._started().metadata.topic(topic, self._block_s)
-        return sorted(known.partitions)
+        choices = await self._started().routes.choices(topic, self._block_s)
+        return [*range(choices.count)]
 
     def metrics(self) -> ProducerMetrics:
         """What it has done so far, in numbers."""
@@ -310,6 +312,7 @@ class Producer(Generic[K, V]):
         timestamp_ms: int,
     ) -> Ack:
         """Put a record into the outbox for which there is no batch with room, or no topic yet."""
+        running.check_loop()
         size = self._size(key, value, headers)
         deadline_s = self._clock.elapsed_s() + self._block_s
         transactions = running.transactions

@@ -43,25 +43,26 @@ class Routes:
     def find(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
     ) -> TopicPartition | None:
-        """Where a record goes; None while its topic is not known."""
+        """Where a record goes; None while its topic is not known, or has no such partition."""
         known = self._known(topic)
         if known is None:
             return None
         if partition is None:
             partition = self._partitioner.choose(topic, key, value, known.choices)
-        place = known.places.get(partition)
-        if place is None:
-            raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{topic} has partitions 0 to {len(known.places) - 1}, not {partition}",
-            )
-        return place
+        return known.places.get(partition)
 
-    async def choices(self, topic: str, timeout_s: float) -> Partitions:
-        """The partitions of a topic, when it is known; RequestError if it does not become so."""
-        self._metadata.want(topic)
+    async def choices(self, topic: str, timeout_s: float, wanted: Iterable[int] = ()) -> Partitions:
+        """The partitions of a topic, when it is known and has those that are wanted.
+
+        RequestError if it does not become so.
+        """
+        self._want(topic)
         while (known := self._known(topic)) is None:
             await self._metadata.topic(topic, timeout_s)
+        for partition in wanted:
+            if partition not in known.places:
+                await self._added(topic, partition, timeout_s)
+                known = self._topics[topic]
         return known.choices
 
     def of_rows(
@@ -93,12 +94,34 @@ class Routes:
         timeout_s: float,
     ) -> TopicPartition:
         """Where a record goes, when its topic is known; RequestError if it does not become so."""
-        self._metadata.want(topic)
+        self._want(topic)
         place = self.find(topic, key, value, partition)
         while place is None:
+            if self._known(topic) is not None:
+                return await self._added(topic, partition, timeout_s)
             await self._metadata.topic(topic, timeout_s)
             place = self.find(topic, key, value, partition)
         return place
+
+    async def _added(self, topic: str, partition: int | None, timeout_s: float) -> TopicPartition:
+        """A partition that was not there when the cluster last told of its topic."""
+        await self._metadata.refreshed(timeout_s)
+        known = self._known(topic)
+        place = None if known is None or partition is None else known.places.get(partition)
+        if place is None:
+            count = 0 if known is None else len(known.places)
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"nothing was sent: {topic} has partitions 0 to {count - 1}, not {partition}",
+            )
+        return place
+
+    def _want(self, topic: object) -> None:
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is named by a str, and not by {topic!r}")
+        if not topic:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic's name is not empty")
+        self._metadata.want(topic)
 
     def _known(self, topic: str) -> _Topic | None:
         view = self._metadata.view.topics.get(topic)

@@ -221,19 +221,25 @@ def test_without_a_broker_the_end_comes_in_time() -> None:
     assert all(ack.done() for ack in acks)
 
 
-def test_a_failing_block_does_not_wait(cluster: ClusterThread, topic: str) -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_failing_block_writes_what_was_sent_and_an_interrupted_one_ends_at_once(
+    cluster: ClusterThread, topic: str, kind: type[BaseException]
+) -> None:
     acks: list[Ack] = []
 
     def fail() -> None:
         with producer(cluster, linger_ms=100_000) as ours:
             acks.extend(ours.send(topic, b"v") for _ in range(3))
-            raise ZeroDivisionError
+            raise kind
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(kind):
         fail()
+    if kind is ZeroDivisionError:
+        assert [ack.result().offset for ack in acks] == [0, 1, 2]
+        return
     for ack in acks:
         with pytest.raises(Disconnected, match="closed"):
-            ack.result()
+            ack.result(5)
 
 
 def test_a_closed_producer_says_so(cluster: ClusterThread, topic: str) -> None:

@@ -16,6 +16,7 @@ from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, Partitioner
 from ottla.client.pending_batch import Ack as AsyncAck
 from ottla.client.producer import Producer as AsyncProducer
+from ottla.client.producer import flushes_after
 from ottla.client.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.sync.front import Front, calls, waits
@@ -62,6 +63,7 @@ class _Behind(AsyncProducer[bytes, bytes]):
 class Producer(Front[_Behind], Generic[K, V]):
     """Writes records; `with` starts it, and ends it when all of them are settled.
 
+    So it does when the block raises, unless it was interrupted: then it ends at once.
     Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
     """
 
@@ -120,7 +122,7 @@ class Producer(Front[_Behind], Generic[K, V]):
             if handover is None:
                 return
             try:
-                if kind is None:
+                if flushes_after(kind):
                     await handover.passed()
                 await handover.close()
             finally:
