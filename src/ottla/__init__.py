@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, NewPartitions, NewTopic
     from ottla.client.consumer import Consumer
+    from ottla.client.consumer_metrics import ConsumerMetrics
     from ottla.client.membership.offsets import OffsetAndMetadata
     from ottla.client.membership.owner import GroupMember, Rebalance
     from ottla.client.pending_batch import Ack, Written
@@ -29,6 +30,7 @@ __all__ = [
     "Admin",
     "BrokerPattern",
     "Consumer",
+    "ConsumerMetrics",
     "DeserializationFailed",
     "Disconnected",
     "ErrorCode",
@@ -62,6 +64,7 @@ _MODULES: Final = {
     "Admin": "ottla.client.admin",
     "BrokerPattern": "ottla.client.subscription",
     "Consumer": "ottla.client.consumer",
+    "ConsumerMetrics": "ottla.client.consumer_metrics",
     "DeserializationFailed": "ottla.client.serializers",
     "Disconnected": "ottla.transport.channel",
     "ErrorCode": "ottla.errors",

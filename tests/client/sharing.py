@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from math import isnan
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from client.consuming import (
 )
 from client.scenarios import FAST, until
 from ottla.client.consumer import Consumer
+from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import Rebalance
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
@@ -251,7 +253,40 @@ async def who_is_in_a_group_says_which(servers: str, topic: str) -> None:
             ours.subscribe()
 
 
+async def a_consumer_counts_what_it_did(servers: str, topic: str) -> None:
+    await write_to_all(servers, topic, 100)
+    async with member(servers, topic) as ours:
+        before = ours.metrics()
+        assert (before.records_consumed_total, before.rebalance_total) == (0, 0)
+        assert isnan(before.fetch_latency_avg)
+        assert isnan(before.records_lag_max)
+        ours.subscribe(topic)
+        await take(ours, 300)
+        await ours.commit()
+        with pytest.raises(RequestError):
+            await ours.commit({(topic, 0): OffsetAndMetadata(1, "long" * 2500)})
+        await until(lambda: ours.metrics().heartbeat_total > 0)
+        await until(lambda: ours.metrics().records_lag_max == 0)
+        after = ours.metrics()
+    assert after.records_consumed_total == 300
+    assert after.bytes_consumed_total > 300
+    assert after.fetch_total >= 1
+    assert 0 < after.fetch_latency_avg <= after.fetch_latency_max
+    assert 0 < after.fetch_size_avg <= after.fetch_size_max
+    assert 0 < after.records_per_request_avg <= 300
+    assert after.buffered_bytes >= 0
+    assert after.records_lag == {ours_partition((topic, one)): 0 for one in range(PARTITIONS)}
+    assert after.assigned_partitions == PARTITIONS
+    assert after.commit_total >= 2
+    assert after.commit_error_total == 1
+    assert 0 < after.commit_latency_avg <= after.commit_latency_max
+    assert after.rebalance_total >= 1
+    assert 0 < after.rebalance_latency_last <= after.rebalance_latency_max
+    assert after.heartbeat_response_time_max > 0
+
+
 TOGETHER: list[Scenario] = [
+    a_consumer_counts_what_it_did,
     a_group_reads_every_record_once,
     what_failed_in_the_hands_of_one_is_read_again,
     what_is_done_is_committed_by_itself,

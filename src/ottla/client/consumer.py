@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, Generic, Self
 
 from ottla.client.arrow import consumed
+from ottla.client.consumer_metrics import ConsumerMetrics
 from ottla.client.consumption import Consumption
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
 from ottla.client.fetching.decoding import Decoder
@@ -327,6 +328,10 @@ class Consumer(Generic[K, V]):
     def group_member(self) -> GroupMember:
         """Who this consumer is to its group, for offsets inside a transaction."""
         return self._started().group_member()
+
+    def metrics(self) -> ConsumerMetrics:
+        """What it has done so far, in numbers."""
+        return self._started().metrics()
 
     # Behind all that.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.client.connections import ConnectionRules, Connections
+from ottla.client.consumer_metrics import ConsumerMetrics, GroupCounts
 from ottla.client.ending import end_all
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.locator import Committed
@@ -173,6 +174,11 @@ class Consumption(Generic[K, V]):
             partition_of(where): OffsetAndMetadata(one) if isinstance(one, int) else one
             for where, one in given.items()
         }
+
+    def metrics(self) -> ConsumerMetrics:
+        """What was done so far, in numbers."""
+        coordinator = self._coordinator
+        return self.reading.metrics(GroupCounts() if coordinator is None else coordinator.counts)
 
     def start(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside, which `close` waits for."""

@@ -5,10 +5,8 @@ Whoever sends adds plain numbers to the counts, once for a batch and not for a r
 """
 
 from dataclasses import dataclass
-from typing import Final
 
-NOT_YET: Final = float("nan")
-"""An average or a maximum of nothing, as in Kafka."""
+from ottla.client.tally import NOT_YET, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +57,6 @@ class ProducerMetrics:
 
     waiting_threads: int = 0
     """Calls that wait for memory."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """A number of things, their sum and the largest."""
-
-    count: int = 0
-    total: float = 0.0
-    largest: float = NOT_YET
-
-    def add(self, value: float) -> None:
-        """Count one more."""
-        self.count += 1
-        self.total += value
-        if not self.largest >= value:  # nothing is larger than no number
-            self.largest = value
-
-    @property
-    def average(self) -> float:
-        """Of all so far."""
-        return self.total / self.count if self.count else NOT_YET
 
 
 class ProducerCounts:

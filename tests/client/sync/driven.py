@@ -127,7 +127,7 @@ class _Result:
 
 AT_ONCE = {
     *("assign", "seek", "seek_to_beginning", "seek_to_end", "seek_to_time"),
-    *("pause", "resume", "lag"),
+    *("pause", "resume", "lag", "metrics"),
 }
 
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from ottla.client.backoff import Backoff
 from ottla.client.cluster_view import BrokerView
 from ottla.client.connections import Connections
+from ottla.client.consumer_metrics import FetchCounts
 from ottla.client.fetching.chunk import chunk_of
 from ottla.client.fetching.cursor import Cursor
 from ottla.client.fetching.decoding import Corrupt
@@ -67,6 +68,7 @@ class Flight(NamedTuple):
 
     moves: dict[TopicPartition, tuple[Cursor, int, int]]
     bytes_max: int
+    sent_s: float
 
 
 class Fetcher:
@@ -93,6 +95,7 @@ class Fetcher:
         self._sessions: dict[BrokerId, FetchSession] = {}
         self._flights: dict[BrokerId, Flight] = {}
         self._not_before_s: dict[BrokerId, float] = {}
+        self.counts: Final = FetchCounts()
         self._lookout = Lookout(self._look, clock)
         self.poke: Final = self._lookout.poke
 
@@ -184,7 +187,7 @@ class Fetcher:
             session.begin_anew()
             self._metadata.expire()
             return False
-        flight = self._flights[broker.id] = Flight(moves, bytes_max)
+        flight = self._flights[broker.id] = Flight(moves, bytes_max, self._clock.elapsed_s())
         answer.add_done_callback(partial(self._answered, broker.id, session, flight))
         return True
 
@@ -224,6 +227,8 @@ class Fetcher:
         if self._lookout.is_closed:
             return
         del self._flights[broker]
+        counts = self.counts
+        counts.latency_ms.add((self._clock.elapsed_s() - flight.sent_s) * 1000)
         if error is not None:
             assert isinstance(error, RequestError)
             session.begin_anew()
@@ -234,6 +239,7 @@ class Fetcher:
             return
         message = answer.result()
         assert isinstance(message, FetchResponse)
+        counts.throttle_ms.add(message.throttle_time_ms)
         if message.throttle_time_ms > 0:
             pause_s = message.throttle_time_ms / 1000
             self._not_before_s[broker] = self._clock.elapsed_s() + pause_s
@@ -253,6 +259,7 @@ class Fetcher:
             BrokerView(BrokerId(one.node_id), one.host, one.port, one.rack)
             for one in message.node_endpoints
         )
+        size = records = 0
         for topic in message.responses:
             name = session.name(topic.topic, topic.topic_id)
             if name is None:
@@ -267,9 +274,13 @@ class Fetcher:
                     session.begin_anew()
                     self._take_error(cursor, told.current_leader, code, nodes)
                 else:
-                    self._take_records(cursor, told, epoch)
+                    size += len(told.records or b"")
+                    records += self._take_records(cursor, told, epoch)
+        self.counts.answer_bytes.add(size)
+        self.counts.answer_records.add(records)
 
-    def _take_records(self, cursor: Cursor, told: PartitionData, epoch: int) -> None:
+    def _take_records(self, cursor: Cursor, told: PartitionData, epoch: int) -> int:
+        """Take what came of a partition; how many records that are."""
         cursor.tries = 0
         cursor.high_watermark = told.high_watermark
         cursor.last_stable_offset = told.last_stable_offset
@@ -278,8 +289,9 @@ class Fetcher:
             cursor.read_from = BrokerId(told.preferred_read_replica)
             cursor.read_from_until_s = self._clock.elapsed_s() + self._rules.nearby_s
         if not told.records:
-            return
+            return 0
         aborted = told.aborted_transactions or ()
+        count = 0
         try:
             chunk = chunk_of(
                 told.records, cursor.fetched, aborted if self._rules.isolation_level else None
@@ -290,9 +302,11 @@ class Fetcher:
             why = str(error)
             cursor.failure = Corrupt(cursor.partition, cursor.fetched, cursor.fetched + 1, why)
         else:
+            count = sum(batch.header.record_count for batch in chunk.batches)
             cursor.add(chunk)
             cursor.valid_under = max(cursor.valid_under, epoch)  # they are that leader's own
         self._arrived(cursor)
+        return count
 
     def _take_error(
         self,

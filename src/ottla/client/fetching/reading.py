@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from ottla.client.asking.asking import Asking
 from ottla.client.connections import Connections
+from ottla.client.consumer_metrics import ConsumerMetrics, GroupCounts, consumer_metrics
 from ottla.client.fetching.cursor import UNKNOWN, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.fetcher import Fetcher, FetchRules
@@ -159,6 +160,17 @@ class Reading(Generic[K, V]):
         if end == UNKNOWN or not cursor.is_located:
             return None
         return max(0, end - cursor.position)
+
+    def metrics(self, group: GroupCounts) -> ConsumerMetrics:
+        """What was done so far, with what the group was asked."""
+        cursors = self.reader.cursors
+        return consumer_metrics(
+            self._fetcher.counts,
+            group,
+            buffered_bytes=sum(cursor.buffered_bytes for cursor in cursors.values()),
+            lags={one: lag for one in cursors if (lag := self.lag(one)) is not None},
+            assigned=len(cursors),
+        )
 
     def _learnt(self) -> None:
         self.poke()

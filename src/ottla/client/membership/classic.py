@@ -151,6 +151,7 @@ class ClassicMembership(Presence):
 
     async def _rebalance(self, why: str) -> Reaction | None:
         """Take part in a generation; what to do if that did not come about."""
+        began_s = self._clock.elapsed_s()
         await self._prepare(why)
         if self._is_late or self._final is not None:
             return Reaction.REJOIN
@@ -165,6 +166,7 @@ class ClassicMembership(Presence):
         if self._identity.generation != joined.generation_id:
             return Reaction.REJOIN  # it was lost meanwhile
         await self._complete(joined, partitions, topics, why)
+        self._rebalanced(began_s)
         return None
 
     async def _prepare(self, why: str) -> None:

@@ -200,6 +200,8 @@ class Commits:
         left_s = max(0.0, deadline_s - self._clock.elapsed_s())
         wait_s = self._rules.request_timeout_s
         ids = self._ids(offsets)
+        counts, began_s = self._coordinator.counts, self._clock.elapsed_s()
+        errors = dict.fromkeys(offsets, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             channel = await self._coordinator.channel(left_s)
             version = version_for(channel.version(OFFSET_COMMIT), ids, ids)
@@ -210,6 +212,9 @@ class Commits:
             if not error.retriable:
                 raise
             errors = dict.fromkeys(offsets, error.code)
+        finally:
+            counts.commit_ms.add((self._clock.elapsed_s() - began_s) * 1000)
+            counts.commit_errors += any(errors.values())
         self._note(errors.values())
         return {one: errors.get(one, ErrorCode.UNKNOWN_SERVER_ERROR) for one in offsets}
 

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from ottla.client.backoff import Backoff
 from ottla.client.connections import ConnectionRules, Connections
+from ottla.client.consumer_metrics import GroupCounts
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.metadata import Metadata
 from ottla.clock import Clock
@@ -37,6 +38,7 @@ class GroupCoordinator:
         chance: Callable[[], float],
     ) -> None:
         self.group_id: Final = group_id
+        self.counts: Final = GroupCounts()
         self._clock = clock
         self._prompt = Connections(connection_rules, network, clock, chance)
         self._patient = Connections(connection_rules, network, clock, chance)

@@ -127,6 +127,7 @@ class ModernMembership(Presence):
         """Come to own what is wanted, as far as the topics can be named."""
         wanted, holdings, member_id = self._wanted, self._holdings, self._identity.member_id
         assert wanted is not None
+        began_s = self._clock.elapsed_s()
         names = await self._names.of(wanted)
         if self._lost is not None or wanted is not self._wanted:
             return
@@ -145,6 +146,7 @@ class ModernMembership(Presence):
         if added or gone or not self._is_assigned:
             await holdings.assign(added, why)
             self._owned, self._is_assigned = target, True
+            self._rebalanced(began_s)
             self._pulse.hurry()
             self._look()
         if names.keys() < wanted.keys():

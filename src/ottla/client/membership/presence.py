@@ -158,6 +158,12 @@ class Presence(ABC):
                         await self._audible.wait()
             else:
                 await self._heartbeat(now_s)
+                took_s = self._clock.elapsed_s() - now_s
+                self._coordinator.counts.heartbeat_ms.add(took_s * 1000)
+
+    def _rebalanced(self, began_s: float) -> None:
+        took_s = self._clock.elapsed_s() - began_s
+        self._coordinator.counts.rebalance_ms.add(took_s * 1000)
 
     async def _leave_late(self) -> None:
         """The application is stuck, or slow: let others have its partitions."""

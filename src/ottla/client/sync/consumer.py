@@ -207,6 +207,7 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
         portal.run(behind.__aexit__(None, None, None))
 
     committed = waits(AsyncConsumer[Any, Any].committed)
+    metrics = calls(AsyncConsumer[Any, Any].metrics)
 
     @property
     def group_member(self) -> GroupMember:
