@@ -226,7 +226,9 @@ def test_a_token_function_that_fails_may_do_better_next_time() -> None:
                 with pytest.raises(Disconnected, match="token function failed: ValueError"):
                     await producer.send("t", b"v")
             assert door.accepted > 1
-            with pytest.raises(InvalidSettings, match="hand it to the client as token="):
+            with pytest.raises(
+                InvalidSettings, match=r"as token=, or set sasl\.oauthbearer\.token"
+            ):
                 Producer(settings)
 
     run(scenario())

@@ -5,7 +5,7 @@ milliseconds outside, seconds inside.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Final
 
@@ -20,6 +20,7 @@ from ottla.client.metadata import MetadataRules
 from ottla.client.outbox import OutboxRules
 from ottla.client.participation import ParticipationRules
 from ottla.client.patience import Patience
+from ottla.client.token_endpoint import TokenEndpoint, is_safe
 from ottla.client.tokens import RefreshRules, TokenFunction, Tokens
 from ottla.client.transactions import TransactionRules
 from ottla.clock import Clock, SystemClock
@@ -30,9 +31,11 @@ from ottla.settings.config import Config
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.credentials import credentials
 from ottla.settings.derived import delivery_timeout_ms, idempotence
+from ottla.settings.jaas import read_jaas
 from ottla.settings.problems import InvalidSettings, Problem
 from ottla.settings.producer import PRODUCER
 from ottla.settings.valid import BY_DURATION, duration_ms
+from ottla.settings.values import BadValue, Secret
 from ottla.transport.tls import client_tls
 
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
@@ -96,9 +99,7 @@ def _login(
         assert given is not None, "the settings are checked"
         return login_with_password(mechanism, given, secrets.token_urlsafe)
     if token is None:
-        name = security.SASL_MECHANISM.name
-        what = "OAUTHBEARER needs a function that gives tokens: hand it to the client as token="
-        raise InvalidSettings([Problem(name, what)])
+        token = _token_endpoint(config, clock).fetch
     rules = RefreshRules(
         config[security.SASL_LOGIN_REFRESH_WINDOW_FACTOR],
         config[security.SASL_LOGIN_REFRESH_WINDOW_JITTER],
@@ -107,6 +108,53 @@ def _login(
     )
     timeout_s = config[connection.REQUEST_TIMEOUT_MS] / 1000
     return login_with_token(Tokens(token, rules, clock, chance, timeout_s))
+
+
+def _token_endpoint(config: Config, clock: Clock) -> TokenEndpoint:
+    """Where the settings say that tokens come from; InvalidSettings when they do not."""
+    url_setting = security.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL
+    url, file = config[url_setting], config[security.SASL_OAUTHBEARER_ASSERTION_FILE]
+    if url is None:
+        what = (
+            "OAUTHBEARER needs a function that gives tokens: hand it to the client as token=, "
+            f"or set {url_setting.name}"
+        )
+        raise InvalidSettings([Problem(security.SASL_MECHANISM.name, what)])
+    if not is_safe(url):
+        what = "credentials are sent over https, or by http to this machine alone"
+        raise InvalidSettings([Problem(url_setting.name, what)])
+    jaas = config[security.SASL_JAAS_CONFIG]
+    given: Mapping[str, str] = {}
+    try:
+        if jaas is not None:
+            given = read_jaas(jaas.reveal())
+    except BadValue as bad:
+        name = security.SASL_JAAS_CONFIG.name
+        raise InvalidSettings([Problem(name, f"cannot be read ({bad.note})")]) from None
+    id_setting = security.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_ID
+    secret_setting = security.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET
+    secret = config[secret_setting]
+    if secret is None and "clientSecret" in given:
+        secret = Secret(given["clientSecret"])
+    client_id = config[id_setting] or given.get("clientId")
+    if file is None and (client_id is None or secret is None):
+        what = f"needs {id_setting.name} and {secret_setting.name}, or an assertion file"
+        raise InvalidSettings([Problem(url_setting.name, what)])
+    limits_ms = (
+        config[connection.REQUEST_TIMEOUT_MS],
+        config[security.SASL_LOGIN_CONNECT_TIMEOUT_MS],
+        config[security.SASL_LOGIN_READ_TIMEOUT_MS],
+    )
+    return TokenEndpoint(
+        url=url,
+        client_id=client_id,
+        secret=secret,
+        scope=config[security.SASL_OAUTHBEARER_SCOPE] or given.get("scope"),
+        timeout_s=min(limit_ms for limit_ms in limits_ms if limit_ms) / 1000,
+        now_ms=clock.now_ms,
+        assertion_file=file,
+        is_header_encoded=config[security.SASL_OAUTHBEARER_HEADER_URLENCODE],
+    )
 
 
 def retry_backoff(config: Config, chance: Callable[[], float]) -> Backoff:

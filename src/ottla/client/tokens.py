@@ -1,4 +1,4 @@
-"""The tokens of OAUTHBEARER: fetched by the user's function, used while they last.
+"""The tokens of OAUTHBEARER: fetched by the user's function or a provider, used while they last.
 
 Invariant: a token is fetched anew before it runs out, by one fetch at a time however many
 connections log in; and while an old one is still good, a fetch that fails harms nobody. What a
@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 
 from ottla.clock import Clock
 from ottla.errors import RequestError
-from ottla.transport.failures import Disconnected, TimedOut
+from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ class Tokens:
                 given = await self._fetch()
         except TimeoutError as error:
             raise TimedOut(f"the token function took longer than {self._timeout_s:g} s") from error
+        except (AuthenticationFailed, Disconnected):
+            raise  # the client's own words, which hold nothing that nobody should see
         except Exception as error:
             # What it says may hold what nobody should see; who looks for it finds the cause.
             raise Disconnected(f"the token function failed: {type(error).__name__}") from error
