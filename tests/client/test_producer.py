@@ -201,18 +201,6 @@ def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
     run(scenario())
 
 
-def test_another_event_loop_is_told_so() -> None:
-    async def scenario() -> None:
-        async def elsewhere() -> None:
-            await ours.send("t", b"v")
-
-        async with Cluster() as cluster, producer(cluster) as ours:
-            with pytest.raises(RuntimeError, match="belongs to the event loop"):
-                await asyncio.to_thread(asyncio.run, elsewhere())
-
-    run(scenario())
-
-
 def test_what_is_no_partitioner_is_refused() -> None:
     partitioner: Any = "murmur2"
     with pytest.raises(TypeError, match="and not 'murmur2'"):

@@ -7,6 +7,7 @@ wanted nobody gets a connection before it; one that counts for a while is renewe
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from ssl import SSLContext
@@ -27,6 +28,8 @@ DOUBLINGS_MAX: Final = 32
 
 RENEWED_AFTER: Final = (0.85, 0.1)
 """A login is renewed after this share of its time, and by chance up to so much later."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
@@ -82,6 +85,7 @@ class Connections:
     chance: Callable[[], float]
     _remotes: dict[Place, _Remote] = field(default_factory=dict[Place, _Remote])
     _closed: bool = False
+    _complaint: str = ""
 
     def __post_init__(self) -> None:
         if self.rules.tls is not None:
@@ -101,6 +105,7 @@ class Connections:
         known = [self._remote(Place(one.host, one.port)) for one in brokers]
         open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
         if open_:
+            self._complaint = ""
             return min(open_, key=lambda one: (one.is_resting, one.in_flight, self.chance()))
         tries = self._in_turn(known)
         if self.rules.rebootstraps or not known:
@@ -114,7 +119,14 @@ class Connections:
                 # That one of them is down does not matter where another refuses us.
                 if not isinstance(failure, AuthenticationFailed):
                     failure = error
+        self._complain(failure)
         raise failure
+
+    def _complain(self, failure: RequestError) -> None:
+        """Say once what is wrong: who only waits for records hears of it nowhere else."""
+        if failure.retriable and str(failure) != self._complaint and not self._closed:
+            self._complaint = str(failure)
+            _log.warning("no broker can be asked, which is tried again and again: %s", failure)
 
     def close_idle(self) -> None:
         """Close what nobody has used for long."""

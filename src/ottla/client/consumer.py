@@ -21,6 +21,8 @@ from ottla.client.consumption import Consumption
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.offsets import FoundOffset
+from ottla.client.fetching.reader import Reader
+from ottla.client.home import not_running
 from ottla.client.key_value import K, V
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
@@ -39,11 +41,9 @@ from ottla.records import Columns
 from ottla.settings import connection, consumer
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.resolution import client_config
-from ottla.transport.channel import Disconnected
 from ottla.transport.network import Connector, TcpNetwork
 
 POLL_S: Final = 1.0
-NEVER_STARTED: Final = "the consumer was not started: use `async with`"
 
 
 class Consumer(Generic[K, V]):
@@ -85,6 +85,7 @@ class Consumer(Generic[K, V]):
         )
         self._form: tuple[Any, Form | None] = (None, None)  # of the last schema
         self._assignors = assignors
+        _check_names(topics)
         self._subscription = Subscription(frozenset(topics)) if topics else None
         self._running: Consumption[K, V] | None = None
         if topics:
@@ -131,6 +132,7 @@ class Consumer(Generic[K, V]):
         Text and what `re` compiled the client matches; a BrokerPattern the broker.
         """
         self._needs_group()
+        _check_names(topics)
         if bool(topics) is (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern")
         is_modern = is_modern_group(self._config)
@@ -171,18 +173,18 @@ class Consumer(Generic[K, V]):
     # Records.
 
     def __aiter__(self) -> AsyncIterator[Record[K, V]]:
-        return self._started().reading.reader.records()
+        return self._reader().records()
 
     async def poll(
         self, timeout_s: float = POLL_S, *, max_records: int | None = None
     ) -> list[Record[K, V]]:
         """The records that are here, or that come in time; none is an empty list."""
         records_max = self._poll_records if max_records is None else max_records
-        return await self._started().reading.reader.take(records_max, timeout_s)
+        return await self._reader().take(records_max, timeout_s)
 
     async def batches(self) -> AsyncIterator[list[Record[K, V]]]:
         """Lists of records, each of one partition, without an end."""
-        reader = self._started().reading.reader
+        reader = self._reader()
         while True:
             batch = await reader.take(self._poll_records, POLL_S, one_partition=True)
             if batch:
@@ -201,13 +203,11 @@ class Consumer(Generic[K, V]):
         without a value all are null. A value that cannot be read is raised, or told to
         `bad_record`, as when records are deserialized one by one.
         """
-        return await self._started().reading.reader.take_columns(
-            timeout_s, self._maker(value_schema)
-        )
+        return await self._reader().take_columns(timeout_s, self._maker(value_schema))
 
     async def arrow(self, *, value_schema: Any = None) -> AsyncIterator[Any]:
         """Arrow record batches, each of one partition, without an end; as `poll_arrow` has them."""
-        reader, make = self._started().reading.reader, self._maker(value_schema)
+        reader, make = self._reader(), self._maker(value_schema)
         while True:
             batch = await reader.take_columns(POLL_S, make)
             if batch is not None:
@@ -337,8 +337,19 @@ class Consumer(Generic[K, V]):
 
     def _started(self) -> Consumption[K, V]:
         if self._running is None:
-            raise Disconnected(NEVER_STARTED)
+            raise not_running("consumer")
+        self._running.home.check()
         return self._running
+
+    def _reader(self) -> Reader[K, V]:
+        running = self._started()
+        reader = running.reading.reader
+        if self._subscription is None and running.participation is None and not reader.cursors:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                "nothing is read: subscribe to topics, or assign partitions, before",
+            )
+        return reader
 
     def _maker(
         self, value_schema: Any
@@ -378,3 +389,11 @@ class Consumer(Generic[K, V]):
         asked = running.reading.offsets(named, self._seconds(timeout_s))
         found = await running.life.within(asked)
         return {where: one.offset for where, one in found.items() if one is not None}
+
+
+def _check_names(topics: Sequence[object]) -> None:
+    """Refuse lists of names, which other clients take."""
+    for one in topics:
+        if not isinstance(one, str):
+            kind = type(one).__name__
+            raise TypeError(f"a topic is a name, and not a {kind}: subscribe(*topics) takes many")

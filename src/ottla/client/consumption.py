@@ -16,6 +16,7 @@ from ottla.client.ending import end_all
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.locator import Committed
 from ottla.client.fetching.reading import Reading
+from ottla.client.home import Home
 from ottla.client.lifetime import Lifetime
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
@@ -93,6 +94,7 @@ class Consumption(Generic[K, V]):
                 self._coordinator, self.reading.metadata, self._group, clock, self._membership
             )
         self.life: Final = Lifetime("consumer")
+        self.home: Final = Home("consumer")
         self._member: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._next: Subscription | None = None  # once it has left

@@ -8,6 +8,7 @@ Who only suspects that it is wrong makes no more than one question in each pause
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,11 +29,19 @@ from ottla.protocol.messages.metadata import (
 from ottla.transport.channel import Channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOut
 
+_log: Final = logging.getLogger(__name__)
+
 SWEEP_S: Final = 5.0
 """So often idle connections and unused topics are looked for."""
 
 # What asking again may mend, though for most requests it is final: a topic that is being made.
 _PASSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+NO_TOPIC: Final = (
+    "check its name, or make it with Admin.create_topic; the broker makes none by itself, unless "
+    "its auto.create.topics.enable says so"
+)
+SPEAKS_KAFKA: Final = "is it a broker, and does this port want TLS? See security.protocol"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +197,14 @@ class Metadata:
             self._tell()
             self._changed()
 
+    def _miss_topics(self, before: ClusterView) -> None:
+        """Say once which topics there are not: who waits for records hears of it nowhere else."""
+        for name in self._used_s:
+            known, knew = self.view.topics.get(name), before.topics.get(name)
+            is_missed = known is not None and known.error in _PASSING
+            if is_missed and (knew is None or knew.error not in _PASSING):
+                _log.warning("there is no topic %s, and it is waited for: %s", name, NO_TOPIC)
+
     async def _until_worth_it(self) -> None:
         """Wait a pause after the last answer, unless somebody waits for the next."""
         pause_s = self._told_s + self._rules.backoff.pause_s(1) - self._clock.elapsed_s()
@@ -241,13 +258,19 @@ class Metadata:
         answer = await channel.ask(request, MetadataResponse, self._rules.request_timeout_s)
         if not answer.brokers:
             raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"{channel.address} knows no broker")
-        self.view = self.view.told(answer, all_topics=every)
+        before, self.view = self.view, self.view.told(answer, all_topics=every)
+        self._miss_topics(before)
 
     def _late(self, name: str, known: TopicView | None, timeout_s: float) -> RequestError:
         if self.failure is not None:
             return self.failure
-        why = known.error.text if known is not None and known.error else "nobody told of it"
-        return TimedOut(f"{name} is not known after {timeout_s:g} s: {why}")
+        late = f"{name} is not known after {timeout_s:g} s"
+        if known is None or not known.error:
+            seeds = ", ".join(f"{one.host}:{one.port}" for one in self._connections.rules.seeds)
+            return TimedOut(f"{late}: {seeds} did not answer", SPEAKS_KAFKA)
+        if known.error in _PASSING:
+            return TimedOut(f"{late}: there is no such topic", NO_TOPIC)
+        return TimedOut(f"{late}: {known.error.text}")
 
 
 def _is_final(error: ErrorCode) -> bool:

@@ -35,7 +35,9 @@ def partition(topic: str, number: int) -> TopicPartition:
 
 
 def partition_of(pair: Partition) -> TopicPartition:
-    """A topic and a number as what they are."""
+    """A topic and a number as what they are; TypeError for anything else."""
+    if len(pair) != 2 or not isinstance(pair[0], str):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
+        raise TypeError(f'a partition is a topic and a number, as ("orders", 0), and not {pair!r}')
     return partition(*pair)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ottla.client.connections import ConnectionRules, Connections
 from ottla.client.coordinators import Coordinators
 from ottla.client.delivery import SenderRules
+from ottla.client.home import Home
 from ottla.client.identity import IdempotentPapers, NoPapers, Papers
 from ottla.client.load import Load
 from ottla.client.metadata import Metadata
@@ -55,8 +56,8 @@ class PostRoom:
         partitioner: Partitioner,
         failed: Callable[[PendingBatch], None],
     ) -> None:
+        self.home = Home("producer")
         clock, chance = world.clock, world.chance
-        self._loop = asyncio.get_running_loop()
         self.connections = Connections(connecting, world.network, clock, chance)
         self.metadata = Metadata(
             self.connections, metadata_rules(config, chance), clock, self._poke
@@ -88,15 +89,7 @@ class PostRoom:
             _load(config, partitioner),
             failed,
         )
-        self._asking = self._loop.create_task(self.metadata.run())
-
-    def check_loop(self) -> None:
-        """RuntimeError in another event loop than that which the producer was started in."""
-        if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(
-                "a producer belongs to the event loop that it was started in: make one for each, "
-                "or use ottla.sync from threads"
-            )
+        self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
 
     def _poke(self) -> None:
         self.sender.poke()

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, Self
 from ottla.client.arrow import RowColumns
 from ottla.client.consignment import Consignment
 from ottla.client.ending import end_all
+from ottla.client.home import not_running
 from ottla.client.key_value import K, V
 from ottla.client.options import connection_rules
 from ottla.client.outbox import Headers
@@ -25,7 +26,13 @@ from ottla.client.pending_batch import Ack, PendingBatch
 from ottla.client.post_room import PostRoom, World
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.row_ack import RowsAck
-from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
+from ottla.client.serializers.serde import (
+    Serde,
+    Serializer,
+    check_parts,
+    serialize,
+    serializer_of,
+)
 from ottla.client.tokens import TokenFunction
 from ottla.client.transaction import Transaction
 from ottla.clock import Clock, SystemClock
@@ -34,7 +41,7 @@ from ottla.records.kernel import HEADER_SIZE, RECORD_OVERHEAD_MAX
 from ottla.settings import producer
 from ottla.settings.producer import PRODUCER
 from ottla.settings.resolution import client_config
-from ottla.transport.channel import Disconnected, TimedOut
+from ottla.transport.channel import TimedOut
 from ottla.transport.network import Connector, TcpNetwork
 
 RECORD_OVERHEAD_BYTES: Final = HEADER_SIZE + RECORD_OVERHEAD_MAX
@@ -42,8 +49,6 @@ RECORD_OVERHEAD_BYTES: Final = HEADER_SIZE + RECORD_OVERHEAD_MAX
 
 UNHEARD_MAX: Final = 1000
 """So many failures are remembered until somebody asks; the first of them is told anyway."""
-
-NEVER_STARTED: Final = "the producer was not started: use `async with`"
 
 
 def flushes_after(kind: type[BaseException] | None) -> bool:
@@ -147,7 +152,7 @@ class Producer(Generic[K, V]):
         """
         running = self._running
         if running is None:
-            raise Disconnected(NEVER_STARTED)
+            raise not_running("producer")
         if running.transactions is not None:
             running.transactions.check()
         # Without serializers they are bytes; the batch refuses everything else.
@@ -298,7 +303,8 @@ class Producer(Generic[K, V]):
 
     def _started(self) -> PostRoom:
         if self._running is None:
-            raise Disconnected(NEVER_STARTED)
+            raise not_running("producer")
+        self._running.home.check()
         return self._running
 
     async def _begin_with(
@@ -312,7 +318,7 @@ class Producer(Generic[K, V]):
         timestamp_ms: int,
     ) -> Ack:
         """Put a record into the outbox for which there is no batch with room, or no topic yet."""
-        running.check_loop()
+        running.home.check()
         size = self._size(key, value, headers)
         deadline_s = self._clock.elapsed_s() + self._block_s
         transactions = running.transactions
@@ -345,7 +351,8 @@ class Producer(Generic[K, V]):
                 return ack
 
     def _size(self, key: bytes | None, value: bytes | None, headers: Headers) -> int:
-        """What a record takes at most in a batch of its own."""
+        """What a record takes at most in a batch of its own; TypeError if it is not of bytes."""
+        check_parts(key, value, headers)
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
         size += sum(10 + 4 * len(name) + len(text or b"") for name, text in headers)
         if size > self._record_bytes_max:

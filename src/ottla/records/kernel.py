@@ -28,6 +28,8 @@ COMPILED = cython.compiled
 HEADER_SIZE = 61  # the batch header, for which the encoders leave room
 RECORD_OVERHEAD_MAX = 26  # what the lengths, the deltas and the attributes of a record take at most
 INT32_MAX = 0x7FFFFFFF
+NOT_BYTES = "encode it, or give the producer a serializer for it"
+NOT_PAIRS = "headers are pairs, each of a name and of bytes or None"
 HEADERS_MAX = 0xFFFF  # of one record: two compressed bytes must not become millions of objects
 NO_TIMESTAMP = -1
 
@@ -1601,7 +1603,20 @@ def _as_bytes(part) -> bytes | None:
     """Bytes as they are, other buffers copied, None as it is; anything else is a TypeError."""
     if part is None or type(part) is bytes:
         return part
-    return bytes(memoryview(part))
+    return _copied(part)
+
+
+def not_bytes(part):
+    """What to raise for a key, a value or a header's value of another type."""
+    return TypeError(f"a record holds bytes, and not {type(part).__name__}: {NOT_BYTES}")
+
+
+@cython.cfunc
+def _copied(part) -> bytes:
+    try:
+        return bytes(memoryview(part))
+    except TypeError:
+        raise not_bytes(part) from None
 
 
 @cython.cfunc
@@ -1626,8 +1641,10 @@ def _put_bytes(
 def _header_pairs(headers) -> list:
     """Keys encoded and both sides made bytes."""
     pairs: list = []
-    for key, value in headers:
-        pairs.append((key.encode("utf-8"), _as_bytes(value)))
+    for pair in headers:
+        if type(pair) is str or len(pair) != 2:
+            raise TypeError(NOT_PAIRS)
+        pairs.append((pair[0].encode("utf-8"), _as_bytes(pair[1])))
     return pairs
 
 
@@ -1697,7 +1714,7 @@ def _murmur2(
 
 def murmur2(data):
     """Java's murmur2 of a key, as the signed number that Java has."""
-    held: Held = Held(data)
+    held: Held = Held(_as_bytes(data))
     hashed: cython.longlong = _murmur2(held.at, 0, held.size)
     return hashed - 0x100000000 if hashed >> 31 else hashed
 

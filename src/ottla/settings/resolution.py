@@ -65,6 +65,9 @@ def client_config(
     table: Table, settings: Mapping[str, object] | None = None, /, **arguments: object
 ) -> Config:
     """A client's configuration from {"linger.ms": 5}, from linger_ms=5, or from both."""
+    if not isinstance(settings, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(settings).__name__
+        raise TypeError(f'settings are a mapping, as {{"client.id": "me"}}, and not a {kind}')
     entries = [Entry(name, value) for name, value in (settings or {}).items()]
     problems: list[Problem] = []
     for argument, value in arguments.items():

@@ -5,6 +5,7 @@ is AuthenticationFailed: an end that does not accept the other says the same aga
 holds a password, a key or a token.
 """
 
+import socket
 import ssl
 from typing import Final
 
@@ -17,21 +18,43 @@ _ENDED: Final = frozenset({"UNEXPECTED_EOF_WHILE_READING", None})
 
 SPEAKS_TLS: Final = "it speaks TLS: set security.protocol to SSL or SASL_SSL"
 NO_TLS: Final = "does this port speak TLS? If not, set security.protocol to PLAINTEXT"
+SERVERS: Final = "look at the name in bootstrap.servers"
 WANTS_LOGIN: Final = "does this port want a login, or TLS? See security.protocol"
 
 
 class Disconnected(RequestError):
     """The connection could not be made or has ended; what was asked may have been done."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{message}: {hint}" if hint else message)
+        self._hint = hint
+
+    @property
+    def hint(self) -> str:
+        """What to do."""
+        return self._hint or self.code.text
+
+
+class NotRunning(Disconnected):
+    """The client was not started, has ended, or runs elsewhere: to try again does not help."""
+
+    @property
+    def retriable(self) -> bool:
+        """Never, whatever the code says."""
+        return False
 
 
 class TimedOut(RequestError):
     """There was no answer in time; what was asked may have been done, or may be done yet."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{message}: {hint}" if hint else message)
+        self._hint = hint
+
+    @property
+    def hint(self) -> str:
+        """What to do."""
+        return self._hint or self.code.text
 
 
 class NotSupported(RequestError):
@@ -70,10 +93,13 @@ def not_connected(address: str, error: OSError) -> RequestError:
         return tls_failed(address, error)
     if isinstance(error, ConnectionRefusedError):
         return Disconnected(
-            f"connection refused at {address}: is the broker running? "
-            "`ottla dev` starts one on 127.0.0.1:9092"
+            f"connection refused at {address}",
+            "is the broker running? `ottla dev` starts one on 127.0.0.1:9092",
         )
-    return Disconnected(f"no connection to {address}: {error.strerror or error}")
+    unknown = isinstance(error, socket.gaierror)
+    return Disconnected(
+        f"no connection to {address}: {error.strerror or error}", SERVERS if unknown else None
+    )
 
 
 def tls_failed(address: str, error: ssl.SSLError) -> RequestError:
@@ -82,7 +108,7 @@ def tls_failed(address: str, error: ssl.SSLError) -> RequestError:
         return _certificate_refused(address, error)
     reason: str | None = error.reason
     if reason in _ENDED or isinstance(error, ssl.SSLEOFError):
-        return Disconnected(f"{address} ended the TLS connection: {NO_TLS}")
+        return Disconnected(f"{address} ended the TLS connection", NO_TLS)
     if reason in _NOT_TLS:
         return _refused(f"{address} does not speak TLS", NO_TLS)
     spelled = reason.lower().replace("_", " ")

@@ -19,19 +19,17 @@ from ottla.client.asking.routes import (
 )
 from ottla.client.connections import Connections
 from ottla.client.coordinators import CoordinatorKind, Coordinators
+from ottla.client.home import Home, not_running
 from ottla.client.metadata import Metadata
 from ottla.client.patience import Patience
 from ottla.clock import Clock
 from ottla.protocol.message import Message
 from ottla.protocol.schema import VERSION_MAX
-from ottla.transport.failures import Disconnected
 
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
-
-NEVER_STARTED: Final = "the administrator was not started: use `async with`"
 
 
 class AdminAsking(Asking):
@@ -46,6 +44,7 @@ class AdminAsking(Asking):
         patience: Patience,
     ) -> None:
         super().__init__(metadata, connections, clock, patience)
+        self.home: Final = Home("administrator")
         self._coordinators = coordinators
 
     # Whom.
@@ -162,5 +161,6 @@ class Calls:
     @property
     def _asking(self) -> AdminAsking:
         if self._started is None:
-            raise Disconnected(NEVER_STARTED)
+            raise not_running("administrator")
+        self._started.home.check()
         return self._started

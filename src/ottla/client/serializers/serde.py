@@ -5,11 +5,12 @@ asked, so that a function sees what is there and nothing else. Whatever a functi
 here as one of two errors that say where it happened; the cause and the bytes are kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar, final
 
 from ottla.errors import ErrorCode, RequestError
+from ottla.records.kernel import NOT_PAIRS, not_bytes
 
 T = TypeVar("T")
 
@@ -130,6 +131,18 @@ def deserialize(
     except Exception as cause:
         reason = _reason(cause)
         raise DeserializationFailed(topic, partition, offset, part, data, reason) from cause
+
+
+def check_parts(key: object, value: object, headers: Iterable[object]) -> None:
+    """Refuse a record that no batch takes, before there is one for it."""
+    parts = [key, value]
+    for pair in headers:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            raise TypeError(NOT_PAIRS)
+        parts.append(pair[1])  # pyright: ignore[reportUnknownArgumentType]
+    for part in parts:
+        if part is not None and not isinstance(part, bytes | bytearray | memoryview):
+            raise not_bytes(part)
 
 
 def check_kind(value: object, kind: type) -> None:

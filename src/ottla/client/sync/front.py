@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ottla.client.sync.portal import Portal
-from ottla.transport.channel import Disconnected
+from ottla.transport.failures import NotRunning
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,9 @@ class Front(Generic[A_co]):
     @property
     def _portal(self) -> Portal:
         if self._opened is None:
-            raise Disconnected(f"the {_noun(self)} does not run: use `with`")
+            raise NotRunning(
+                f"the {_noun(self)} does not run", "use `with`: it runs inside of that"
+            )
         return self._opened
 
     def __enter__(self) -> Self:

@@ -11,16 +11,19 @@ lies between them is on its way, and nobody needs the other's lock to know how m
 """
 
 import asyncio
+import os
 import threading
+import weakref
 from collections import deque
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from ottla.client.outbox import Headers
 from ottla.client.pending_batch import Ack as AsyncAck
 from ottla.client.pending_batch import Written
-from ottla.client.sync.portal import CLOSED, Portal
+from ottla.client.sync.portal import CLOSED, FORKED, Portal
 from ottla.clock import Clock
-from ottla.transport.channel import Disconnected, TimedOut
+from ottla.transport.failures import Disconnected, NotRunning, TimedOut
 
 RECORD_BYTES: Final = 200
 """About what a record takes here beside its key and value."""
@@ -94,6 +97,7 @@ class Handover:
         self._room = threading.Condition(self._lock)
         self._waiting = 0
         self._is_open = True
+        self._why = CLOSED
         self._is_awake = False  # the loop will look, and need not be told
         self._given_bytes = 0
         self._taken_bytes = 0
@@ -102,6 +106,14 @@ class Handover:
         self._hindered_bytes = 0  # what was given before that one began to wait, of all that was
         self._awaited: dict[Ack, asyncio.Future[None]] = {}
         self._unheard: dict[Ack, Exception] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
+
+    def leave_behind(self) -> None:
+        """Take nothing more: in a process that was forked nobody is there to send it."""
+        self._lock = threading.Lock()  # the other may be held by a thread that is not here
+        self._room = threading.Condition(self._lock)
+        self._is_open, self._why = False, FORKED
 
     # In the threads that send.
 
@@ -112,7 +124,7 @@ class Handover:
             if self._given_bytes - self._taken_bytes >= self._bytes_max:
                 self._wait_for_room()
             if not self._is_open:
-                raise Disconnected(CLOSED)
+                raise NotRunning(self._why)
             self._entries.append(ack)
             self._given_bytes += _size(content)
             if not self._is_awake:
@@ -246,3 +258,8 @@ def _size(content: Content) -> int:
     """About what a record takes here."""
     _, key, value, _, _, _ = content
     return RECORD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+
+
+def _forked(handover: "weakref.ref[Handover]") -> None:
+    if (left := handover()) is not None:
+        left.leave_behind()

@@ -1,7 +1,7 @@
 """A portal: an event loop in a thread of its own, and the way in for other threads.
 
 Invariant: what is run through a portal returns or raises in the thread that asked for it, and never
-waits for a loop that has ended: then it raises Disconnected. Who is interrupted while waiting has
+waits for a loop that has ended: then it raises NotRunning. Who is interrupted while waiting has
 ended what was waited for. Nothing waits longer than CLOSE_S for the thread to end, and a process
 that was forked, which has no such thread, never waits for it.
 """
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any, Final, ParamSpec, TypeVar
 
-from ottla.transport.channel import Disconnected, TimedOut
+from ottla.transport.failures import NotRunning, TimedOut
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Portal:
                 pass
             return future.result()
         except CancelledError:
-            raise Disconnected(CLOSED) from None
+            raise NotRunning(CLOSED) from None
         except BaseException:
             if future is not None:
                 future.cancel()  # does nothing when it has ended; else somebody was interrupted
@@ -74,7 +74,7 @@ class Portal:
             if self._is_open:
                 return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         coroutine.close()
-        raise Disconnected(CLOSED)
+        raise NotRunning(CLOSED)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the loop, which it may need; wait for what it returns."""
@@ -98,7 +98,7 @@ class Portal:
 
     def _check(self) -> None:
         if not self.is_here:
-            raise Disconnected(FORKED)
+            raise NotRunning(FORKED)
         if threading.current_thread() is self._thread:
             raise RuntimeError(OWN_THREAD)
 

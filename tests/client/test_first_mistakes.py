@@ -1,0 +1,301 @@
+"""The mistakes of a first day: each is told in words that say what is wrong and what to do.
+
+None hangs, and none shows what only its makers know.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import pytest
+
+import ottla.sync
+from client.both_brokers import run
+from ottla import Admin, Consumer, Producer, RequestError
+from ottla.client.options import BadAddress
+from ottla.client.serializers import LONG, STRING
+from ottla.settings.problems import InvalidSettings
+from ottla.testing import Cluster, ClusterThread
+from ottla.transport.failures import NotRunning
+
+SOON = {"max.block.ms": 1500}
+SOON_TOO = {"default.api.timeout.ms": 1500}
+
+
+@pytest.fixture
+def dead() -> Generator[str]:
+    """A port at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture
+def mute() -> Generator[str]:
+    """A port at which somebody listens who says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+async def write(servers: str, value: Any = b"v", **arguments: Any) -> None:
+    async with Producer({"bootstrap.servers": servers, **SOON}, **arguments) as producer:
+        await (await producer.send("t", value))
+
+
+async def find(servers: str, **arguments: Any) -> None:
+    async with Consumer({"bootstrap.servers": servers, **SOON_TOO}, **arguments) as consumer:
+        await consumer.partitions("t")
+
+
+async def administer(servers: str, **arguments: Any) -> None:
+    async with Admin({"bootstrap.servers": servers, **SOON_TOO}, **arguments) as admin:
+        await admin.list_topics()
+
+
+Use = Callable[..., Awaitable[None]]
+USES: list[Use] = [write, find, administer]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_no_broker(use: Use, dead: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(RequestError, match=f"connection refused at {dead}") as told:
+            await use(dead)
+        assert "`ottla dev` starts one" in told.value.hint
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("use", [write, find])
+def test_a_port_that_says_nothing(use: Use, mute: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(RequestError, match=f"{mute} did not answer") as told:
+            await use(mute)
+        assert "security.protocol" in told.value.hint
+
+    run(scenario())
+
+
+def test_a_name_that_nobody_has() -> None:
+    async def scenario() -> None:
+        with pytest.raises(RequestError, match="no-such-host") as told:
+            await write("no-such-host.invalid:9092")
+        assert "bootstrap.servers" in told.value.hint
+
+    run(scenario())
+
+
+def test_a_consumer_that_waits_for_a_broker_says_so(
+    dead: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        consumer = Consumer(bootstrap_servers=dead, group_id="g")
+        async with consumer:
+            consumer.subscribe("t")
+            while not caplog.records:
+                assert await consumer.poll(0.05) == []
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    [told] = caplog.messages
+    assert "connection refused" in told
+    assert "`ottla dev`" in told
+
+
+async def at_a_broker(use: Callable[[str], Awaitable[None]]) -> None:
+    async with Cluster(settings={"auto.create.topics.enable": "false"}) as cluster:
+        await use(cluster.bootstrap_servers)
+
+
+def test_a_topic_that_does_not_exist(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(servers: str) -> None:
+        for use in (write, find):
+            with pytest.raises(RequestError, match="there is no such topic") as told:
+                await use(servers)
+            assert "Admin.create_topic" in told.value.hint
+        caplog.clear()
+        async with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
+            consumer.subscribe("missing")
+            while not caplog.records:
+                await consumer.poll(0.05)
+        assert "there is no topic missing" in caplog.messages[0]
+
+    with caplog.at_level(logging.WARNING):
+        run(at_a_broker(scenario))
+
+
+def test_tls_and_logins_at_a_port_without_them() -> None:
+    async def scenario(servers: str) -> None:
+        for use in USES:
+            with pytest.raises(RequestError, match=r"set security\.protocol to PLAINTEXT"):
+                await use(servers, security_protocol="SSL")
+        login = {"sasl_mechanism": "PLAIN", "sasl_username": "ann", "sasl_password": "secret"}
+        with pytest.raises(RequestError, match="takes no login") as told:
+            await write(servers, security_protocol="SASL_PLAINTEXT", **login)
+        assert not told.value.retriable
+        assert "secret" not in str(told.value)
+
+    run(at_a_broker(scenario))
+
+
+def test_no_group() -> None:
+    async def scenario() -> None:
+        async with Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
+            with pytest.raises(RequestError, match=r"needs a group\.id"):
+                consumer.subscribe("t")
+            with pytest.raises(RequestError, match=r"needs a group\.id"):
+                await consumer.commit()
+            for read in (consumer.poll, consumer.poll_arrow, lambda: anext(aiter(consumer))):
+                with pytest.raises(RequestError, match="subscribe to topics, or assign"):
+                    await read()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("value", ["text", 5, {"a": 1}, 1.5], ids=repr)
+def test_a_value_that_is_not_bytes(value: Any) -> None:
+    async def scenario(servers: str) -> None:
+        async with Admin(bootstrap_servers=servers) as admin:
+            await admin.create_topic("t", partitions=1)
+        async with Producer(bootstrap_servers=servers) as producer:
+            send: Any = producer.send
+            many: Any = producer.send_many
+            told = f"bytes, and not {type(value).__name__}: encode it, or give the producer a ser"
+            for _ in range(2):  # the first of a batch, and the next
+                with pytest.raises(TypeError, match=told):
+                    await send("t", value)
+                with pytest.raises(TypeError, match=told):
+                    await send("t", b"v", key=value)
+                with pytest.raises(TypeError, match=told):
+                    await many("t", [value])
+                with pytest.raises(TypeError, match=told):
+                    await send("t", b"v", headers=[("name", value)])
+                with pytest.raises(TypeError, match="headers are pairs"):
+                    await send("t", b"v", headers={"name": b"v"})
+                await producer.flush()
+                await (await producer.send("t", b"v", key=b"k"))
+        for serializer in (STRING, LONG):
+            with pytest.raises(RequestError, match="cannot be serialized") as refused:
+                await write(servers, b"bytes", value_serializer=serializer)
+            assert "Correct the value" in refused.value.hint
+
+    run(at_a_broker(scenario))
+
+
+def test_a_value_that_is_too_large() -> None:
+    async def scenario(servers: str) -> None:
+        async with Admin(bootstrap_servers=servers) as admin:
+            await admin.create_topic("t", partitions=1, config={"max.message.bytes": "2000"})
+        with pytest.raises(RequestError, match=r"more than max\.request\.size"):
+            await write(servers, bytes(2 << 20))
+        with pytest.raises(RequestError, match="the topic takes 2000") as told:
+            await write(servers, bytes(5000))
+        assert "max.message.bytes" in told.value.hint
+
+    run(at_a_broker(scenario))
+
+
+def test_settings_that_are_none() -> None:
+    make: Any
+    for make in (Producer, Consumer, Admin, ottla.sync.Producer, ottla.sync.Consumer):
+        with pytest.raises(InvalidSettings, match=r"did you mean bootstrap\.servers"):
+            make(bootstrap_server="127.0.0.1:9092")
+        with pytest.raises(InvalidSettings, match=r"bootstrap\.servers: missing"):
+            make()
+        with pytest.raises(BadAddress, match="valid: host:port"):
+            make(bootstrap_servers="127.0.0.1:none")
+        with pytest.raises(TypeError, match="settings are a mapping"):
+            make("127.0.0.1:9092")
+
+
+def test_lists_where_other_clients_take_them() -> None:
+    async def scenario() -> None:
+        async with Consumer(bootstrap_servers="127.0.0.1:1", group_id="g") as consumer:
+            subscribe: Any = consumer.subscribe
+            assign: Any = consumer.assign
+            with pytest.raises(TypeError, match=r"subscribe\(\*topics\)"):
+                subscribe(["t"])
+            with pytest.raises(TypeError, match="a partition is a topic and a number"):
+                assign([("t", 0)])
+
+    run(scenario())
+
+
+def test_a_client_that_does_not_run() -> None:
+    async def scenario() -> None:
+        producer = Producer(bootstrap_servers="127.0.0.1:1")
+        consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+        admin = Admin(bootstrap_servers="127.0.0.1:1")
+        uses: list[Callable[[], Awaitable[object]]] = [
+            lambda: producer.send("t", b"v"),
+            producer.flush,
+            consumer.poll,
+            consumer.commit,
+            admin.list_topics,
+        ]
+        for _ in range(2):  # before it runs, and afterwards
+            for use in uses:
+                with pytest.raises(NotRunning, match="use `async with`") as told:
+                    await use()
+                assert not told.value.retriable
+            async with producer, consumer, admin:
+                pass
+
+    run(scenario())
+
+
+def test_a_client_of_another_event_loop() -> None:
+    async def scenario(servers: str) -> None:
+        async with (
+            Producer(bootstrap_servers=servers) as producer,
+            Consumer(bootstrap_servers=servers, group_id="g") as consumer,
+            Admin(bootstrap_servers=servers) as admin,
+        ):
+            uses: list[Callable[[], Any]] = [
+                lambda: producer.send("t", b"v"),
+                producer.flush,
+                consumer.poll,
+                consumer.commit,
+                admin.list_topics,
+            ]
+
+            async def used(use: Callable[[], Any]) -> None:
+                await use()
+
+            for use in uses:
+                with pytest.raises(NotRunning, match="event loop in which it was started") as told:
+                    await asyncio.to_thread(asyncio.run, used(use))
+                assert "ottla.sync" in told.value.hint
+
+    run(at_a_broker(scenario))
+
+
+def test_a_sync_client_inside_a_running_loop_works() -> None:
+    """It holds the loop up, and waits for nothing there: a notebook always has one."""
+
+    async def scenario(servers: str) -> None:
+        with ottla.sync.Producer(bootstrap_servers=servers) as producer:
+            assert producer.send("t", b"v").result(30).offset == 0
+
+    with ClusterThread() as cluster:
+        run(scenario(cluster.bootstrap_servers))
+
+
+def test_a_sync_client_after_a_fork() -> None:
+    with ClusterThread() as cluster:
+        producer = ottla.sync.Producer(bootstrap_servers=cluster.bootstrap_servers)
+        with producer:
+            child = os.fork()
+            if not child:
+                try:
+                    producer.send("t", b"v")
+                    os._exit(1)
+                except NotRunning as told:
+                    os._exit(0 if "after the fork" in str(told) else 2)
+                except BaseException:
+                    os._exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert producer.send("t", b"v").result(30).offset == 0
