@@ -75,7 +75,8 @@ async def transacts(
     clients: Clients, servers: str, topic: str, key: str, stage: Stage, *, commits: bool
 ) -> None:
     """A transaction whose coordinator dies in its middle, and those that come after it."""
-    async with clients.producer(PATIENT, bootstrap_servers=servers, transactional_id=key) as ours:
+    settings = {**PATIENT, "transaction.timeout.ms": 600_000, "transactional.id": key}
+    async with clients.producer(settings, bootstrap_servers=servers) as ours:
 
         async def orphaned() -> None:
             async with ours.transaction():

@@ -35,6 +35,7 @@ PACE_S = 0.02
 PATIENT = {"delivery.timeout.ms": 600_000, "max.block.ms": 300_000}
 """What a cluster may need to come back, on a machine that is busy."""
 
+SESSION_MS = 15_000
 END_S = 240.0
 
 
@@ -62,13 +63,15 @@ class Party(ABC):
         self._lock = threading.Lock()
         self._deadline_s = time.monotonic() + 3600
         self._writing = {**PATIENT, "bootstrap.servers": servers}
-        self._reading = {
+        self._reading: dict[str, object] = {
             "bootstrap.servers": servers,
             "group.id": self.group,
             "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }
+        if protocol == "classic":
+            self._reading["session.timeout.ms"] = SESSION_MS
 
     async def live(self) -> None:
         """Write and read until it is over."""
