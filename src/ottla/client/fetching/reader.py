@@ -3,7 +3,8 @@
 Invariant: a record is handed out once, unless the application seeks; none is passed over.
 Partitions take turns, a chunk each: a full one does not starve the others. Asking for more says
 that what was handed out before is done: `done` of a cursor never includes what the application may
-still be working on. One asks at a time.
+still be working on. One asks at a time. What did not arrive can be taken back until somebody asks
+again; it counts as never handed out.
 """
 
 import asyncio
@@ -37,6 +38,7 @@ class Reader(Generic[K, V]):
         self._drained = drained
         self._ready: dict[TopicPartition, Cursor] = {}  # in turn
         self._handed: list[Cursor] = []
+        self._before: list[tuple[Cursor, int, int, int]] = []  # where those were, and since when
         self._arrival: asyncio.Future[None] | None = None
         self.is_asked = False  # somebody waits for records
         self._owes_turn = False  # to the event loop: who never waits for it never hears from it
@@ -148,8 +150,8 @@ class Reader(Generic[K, V]):
             run = [*islice(cursor.left, records_max - len(taken))]
             if run:
                 taken += run
+                self._hand_out(cursor)
                 cursor.handed_out(run[-1].offset + 1, run[-1].leader_epoch)
-                self._handed.append(cursor)
             if len(taken) >= records_max:
                 break
             self._close(cursor)
@@ -178,11 +180,20 @@ class Reader(Generic[K, V]):
                 made, failed = make(cursor.partition, columns)
             if failed is not None and made is None:
                 raise failed
-            _hand_out(cursor, until if failed is None else failed.offset)
-            self._handed.append(cursor)
+            self._hand_out(cursor)
+            _hand_out_chunk(cursor, until if failed is None else failed.offset)
             self._turn(cursor)
             if made is not None:
                 return made
+
+    def take_back(self) -> None:
+        """What was handed out last, many at once, did not arrive: the next who asks has it."""
+        for cursor, moves, position, epoch in self._before:
+            # Of several runs of one cursor the first counts: it has moved at the others.
+            if self.cursors.get(cursor.partition) is cursor and cursor.moves == moves:
+                cursor.move(position, epoch)
+        self._before.clear()
+        self._drained()
 
     # How it comes about.
 
@@ -208,6 +219,11 @@ class Reader(Generic[K, V]):
             self.is_asked = False
             self._arrival = None
 
+    def _hand_out(self, cursor: Cursor) -> None:
+        """Many records of a cursor are about to be in the application's hands."""
+        self._handed.append(cursor)
+        self._before.append((cursor, cursor.moves, cursor.position, cursor.position_epoch))
+
     def _hand(self, cursor: Cursor | None) -> Hand:
         assert cursor is not None  # there is no timeout that would have ended the wait
         self._handed.append(cursor)
@@ -226,6 +242,7 @@ class Reader(Generic[K, V]):
         for cursor in self._handed:
             cursor.came_back()
         self._handed.clear()
+        self._before.clear()
         self._tell_comers()
 
     def _tell_comers(self) -> None:
@@ -313,7 +330,7 @@ class Reader(Generic[K, V]):
         return decode(batches, from_offset=from_offset, check_crc=self._decoder.checks_crc)
 
 
-def _hand_out(cursor: Cursor, until: int | None) -> None:
+def _hand_out_chunk(cursor: Cursor, until: int | None) -> None:
     """The first chunk is handed out up to an offset, or whole."""
     if until is None:
         cursor.chunk_handed_out()

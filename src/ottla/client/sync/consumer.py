@@ -1,16 +1,25 @@
 """The consumer for code without an event loop.
 
 Invariant: a record counts as handed out when the application has it, and not when it has left the
-loop: `commit()`, `position()` and the end see what they would see in the asynchronous consumer. A
-callback is called in a thread of its own, so it may call the consumer.
+loop: `commit()`, `position()` and the end see what they would see in the asynchronous consumer. So
+who is interrupted while waiting for records has them with the next call. A callback is called in a
+thread of its own, so it may call the consumer.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ottla.client.consumer import POLL_S
 from ottla.client.consumer import Consumer as AsyncConsumer
@@ -22,12 +31,14 @@ from ottla.client.participation import IN_A_CALLBACK
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
 from ottla.client.subscription import Pattern
-from ottla.client.sync.front import Front, calls, iterates, waits
+from ottla.client.sync.front import Front, calls, waits
 from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import TopicPartition
 from ottla.transport.network import Connector
+
+T = TypeVar("T")
 
 Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], None]
 
@@ -37,6 +48,16 @@ class _Behind(AsyncConsumer[K, V]):
 
     async def hand(self, before: Hand | None) -> Hand:
         return await self._started().reading.reader.hand(before)
+
+    @property
+    def asks(self) -> int:
+        """How often records were asked for; any thread may look."""
+        return self._started().reading.reader.asks
+
+    def take_back(self, asks: int) -> None:
+        """Somebody who has asked since then was interrupted, and has nothing of what was given."""
+        if self._running is not None and self.asks > asks:
+            self._running.reading.reader.take_back()
 
 
 class Consumer(Front[_Behind[K, V]], Generic[K, V]):
@@ -151,14 +172,38 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
         self, timeout_s: float = POLL_S, *, max_records: int | None = None
     ) -> list[Record[K, V]]:
         """The records that are here, or that come in time; none is an empty list."""
-        return self._portal.run(self._behind.poll(timeout_s, max_records=max_records))
+        return self._taken(lambda: self._behind.poll(timeout_s, max_records=max_records))
 
     def batches(self) -> Iterator[list[Record[K, V]]]:
         """Lists of records, each of one partition, without an end."""
-        return iterates(_Behind[K, V].batches)(self)
+        return self._taken_in_turn(self._behind.batches())
 
-    poll_arrow = waits(AsyncConsumer[Any, Any].poll_arrow)
-    arrow = iterates(AsyncConsumer[Any, Any].arrow)
+    def poll_arrow(self, timeout_s: float = POLL_S, *, value_schema: Any = None) -> Any:
+        """Records of one partition as an Arrow record batch; None when none come in time.
+
+        The columns, and what `value_schema` does, are those of the asynchronous consumer.
+        """
+        return self._taken(lambda: self._behind.poll_arrow(timeout_s, value_schema=value_schema))
+
+    def arrow(self, *, value_schema: Any = None) -> Iterator[Any]:
+        """Arrow record batches, each of one partition, without an end; as `poll_arrow` has them."""
+        return self._taken_in_turn(self._behind.arrow(value_schema=value_schema))
+
+    def _taken(self, asking: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the consumer gives; who is interrupted before it is here leaves it to the next."""
+        portal, asks = self._portal, self._behind.asks
+        try:
+            return portal.run(asking())
+        except BaseException:
+            portal.tell(self._behind.take_back, asks)
+            raise
+
+    def _taken_in_turn(self, iterator: AsyncIterator[T]) -> Iterator[T]:
+        async def following() -> T:
+            return await anext(iterator)
+
+        while True:
+            yield self._taken(following)
 
     # Where to read.
 

@@ -6,7 +6,7 @@ A method that is made here has the name, the parameters and the types of the one
 """
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ottla.client.sync.portal import Portal
@@ -85,29 +85,6 @@ def calls(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Front[
         return front._portal.call(method, front._behind, *args, **kwargs)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001
 
     return calling
-
-
-def iterates(
-    method: Callable[Concatenate[T, P], AsyncIterator[R]],
-) -> Callable[Concatenate[Front[T], P], Iterator[R]]:
-    """The method of a front that goes through an asynchronous iterator of the client behind."""
-
-    @functools.wraps(method)
-    def iterating(front: Front[T], *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        portal, behind = front._portal, front._behind  # pyright: ignore[reportPrivateUsage] # noqa: SLF001
-        iterator = method(behind, *args, **kwargs)
-
-        async def following() -> R:
-            return await anext(iterator)
-
-        while True:
-            try:
-                one = portal.run(following())
-            except StopAsyncIteration:
-                return
-            yield one
-
-    return iterating
 
 
 def _noun(front: Front[Any]) -> str:

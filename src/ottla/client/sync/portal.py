@@ -12,7 +12,8 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
-from typing import Any, Final, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from ottla.transport.failures import NotRunning, TimedOut
 
@@ -50,17 +51,16 @@ class Portal:
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Wait for a coroutine that runs in the loop; TimedOut when it takes too long."""
-        future: Future[T] | None = None
+        call = _Call(coroutine if timeout_s is None else _bounded(coroutine, timeout_s))
         try:
-            future = self.start(coroutine if timeout_s is None else _bounded(coroutine, timeout_s))
+            future = self.start(call.run())
             while not wait((future,), LOOK_S).done:
                 pass
             return future.result()
         except CancelledError:
             raise NotRunning(CLOSED) from None
         except BaseException:
-            if future is not None:
-                future.cancel()  # does nothing when it has ended; else somebody was interrupted
+            self.tell(call.drop)  # does nothing when it has ended; else somebody was interrupted
             raise
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -84,6 +84,17 @@ class Portal:
 
         return self.run(called())
 
+    def tell(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Have a function called in the loop before all that is asked of it later; do not wait."""
+        doing = partial(function, *args, **kwargs)
+        try:
+            if self.is_here:
+                self.loop.call_soon_threadsafe(doing)
+                return
+        except RuntimeError:
+            pass
+        doing()  # the loop has ended, or is another process's: nobody else is there
+
     def close(self) -> None:
         """End the loop with all that runs in it; harmless when that was done before."""
         if self._process == os.getpid():  # else the lock may be held by a thread that is not here
@@ -101,6 +112,33 @@ class Portal:
             raise NotRunning(FORKED)
         if threading.current_thread() is self._thread:
             raise RuntimeError(OWN_THREAD)
+
+
+class _Call(Generic[T]):
+    """A coroutine on its way into the loop.
+
+    It can be dropped before anybody knows whether it has come there: an interrupt may come at any
+    moment, also when the loop has been told of it and who waits has not been told by which future.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[Any] | None = None
+        self._is_dropped = False
+
+    async def run(self) -> T:
+        if self._is_dropped:
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        return await self._coroutine
+
+    def drop(self) -> None:
+        """End it, or let it never begin."""
+        self._is_dropped = True
+        if self._task is None:
+            self._coroutine.close()
+        else:
+            self._task.cancel()
 
 
 def _live(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
