@@ -28,6 +28,9 @@ class Trouble:
         self.reset_after: Callable[[], int] | None = None
         """How many bytes a new connection takes from the client until it is reset."""
 
+        self.cut_answers_after: Callable[[], int] | None = None
+        """How many bytes a new connection takes from the broker until it is reset."""
+
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._lines: set[_Line] = set()
@@ -65,9 +68,11 @@ class Trouble:
                 continue
             if to is line.broker and line.left is not None:
                 data, line.left = data[: line.left], line.left - len(data)
+            if to is line.client and line.answers_left is not None:
+                data, line.answers_left = data[: line.answers_left], line.answers_left - len(data)
             to.writer.write(data)
             await to.writer.drain()
-            if line.left is not None and line.left <= 0:
+            if line.is_used_up:
                 line.reset()
                 return
 
@@ -95,7 +100,14 @@ class _Line:
         self._trouble = trouble
         self.client, self.broker = client, broker
         self.left = trouble.reset_after() if trouble.reset_after else None
+        cut_after = trouble.cut_answers_after
+        self.answers_left = cut_after() if cut_after else None
         self.is_dead = False
+
+    @property
+    def is_used_up(self) -> bool:
+        lefts = (self.left, self.answers_left)
+        return any(left is not None and left <= 0 for left in lefts)
 
     def reset(self) -> None:
         self._trouble.resets += 1
@@ -142,7 +154,8 @@ class Detour(TcpNetwork):
         for line in self._lines:
             line.cancel()
         await asyncio.gather(*self._lines, return_exceptions=True)
-        await asyncio.sleep(0)
+        for _ in range(5):  # what was aborted is closed a turn or two later
+            await asyncio.sleep(0)
 
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
@@ -169,4 +182,7 @@ class Detour(TcpNetwork):
         except OSError:
             writer.transport.abort()
             return
+        except BaseException:
+            writer.transport.abort()
+            raise
         await _Line(self.trouble, _End(reader, writer), _End(*broker)).run()

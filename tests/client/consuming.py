@@ -99,6 +99,8 @@ async def poll_gives_what_is_here_and_no_more_than_asked(servers: str, topic: st
             found += polled
         assert numbers(found) == [*range(1200)]
         assert await ours.poll(0.05) == []
+        with pytest.raises(ValueError, match="one record or more"):
+            await ours.poll(0.05, max_records=0)
 
 
 async def poll_waits_after_a_loop_that_took_the_last(servers: str, topic: str) -> None:

@@ -180,6 +180,8 @@ class Consumer(Generic[K, V]):
     ) -> list[Record[K, V]]:
         """The records that are here, or that come in time; none is an empty list."""
         records_max = self._poll_records if max_records is None else max_records
+        if records_max < 1:
+            raise ValueError(f"a poll is for one record or more, and not for {records_max}")
         return await self._reader().take(records_max, timeout_s)
 
     async def batches(self) -> AsyncIterator[list[Record[K, V]]]:
