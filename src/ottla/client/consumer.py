@@ -30,7 +30,7 @@ from ottla.client.options import connection_rules, is_modern_group
 from ottla.client.partitions import partition_of
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
-from ottla.client.subscription import Callback, Pattern, Subscription, compiled
+from ottla.client.subscription import Callback, Pattern, Subscription, check_names, compiled
 from ottla.client.tokens import TokenFunction
 from ottla.client.typed_values import Form, form_of, typed
 from ottla.clock import Clock, SystemClock
@@ -85,7 +85,7 @@ class Consumer(Generic[K, V]):
         )
         self._form: tuple[Any, Form | None] = (None, None)  # of the last schema
         self._assignors = assignors
-        _check_names(topics)
+        check_names(topics)
         self._subscription = Subscription(frozenset(topics)) if topics else None
         self._running: Consumption[K, V] | None = None
         if topics:
@@ -132,7 +132,7 @@ class Consumer(Generic[K, V]):
         Text and what `re` compiled the client matches; a BrokerPattern the broker.
         """
         self._needs_group()
-        _check_names(topics)
+        check_names(topics)
         if bool(topics) is (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern")
         is_modern = is_modern_group(self._config)
@@ -391,11 +391,3 @@ class Consumer(Generic[K, V]):
         asked = running.reading.offsets(named, self._seconds(timeout_s))
         found = await running.life.within(asked)
         return {where: one.offset for where, one in found.items() if one is not None}
-
-
-def _check_names(topics: Sequence[object]) -> None:
-    """Refuse lists of names, which other clients take."""
-    for one in topics:
-        if not isinstance(one, str):
-            kind = type(one).__name__
-            raise TypeError(f"a topic is a name, and not a {kind}: subscribe(*topics) takes many")

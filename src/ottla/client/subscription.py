@@ -6,7 +6,7 @@ broker's alone, which needs group.protocol=consumer.
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -61,3 +61,11 @@ def compiled(pattern: Pattern, *, is_modern: bool) -> re.Pattern[str] | BrokerPa
             "text or compiled by re, which the client matches"
         )
     return pattern
+
+
+def check_names(topics: Sequence[object]) -> None:
+    """Refuse lists of names, which other clients take."""
+    for one in topics:
+        if not isinstance(one, str):
+            kind = type(one).__name__
+            raise TypeError(f"a topic is a name, and not a {kind}: subscribe(*topics) takes many")
