@@ -18,6 +18,7 @@ from client.scenarios import FAST, run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import Admin
+from ottla.client.consumer import Consumer
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.producer import Producer
@@ -36,6 +37,7 @@ from ottla.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ottla.testing import Cluster
+from ottla.transport.channel import TimedOut
 from ottla.transport.network import TcpNetwork
 from proxy import Detour
 
@@ -317,6 +319,26 @@ def test_a_transaction_that_takes_too_long_is_not_committed(judge: Judge) -> Non
                 with pytest.raises(RequestError, match=r"transaction\.timeout\.ms"):
                     await dawdle()
         assert await committed(ground, topic) == []
+
+    judge(scenario)
+
+
+def test_who_joins_waits_for_the_offsets_of_an_open_transaction(judge: Judge) -> None:
+    """Else it would read what the transaction has done, whether it reads committed or not."""
+
+    async def scenario(ground: Ground) -> None:
+        source = await ground.topic()
+        group = f"group-of-{source}"
+        place = TopicPartition(source, PartitionIndex(0))
+        settings: dict[str, object] = {"bootstrap.servers": ground.bootstrap, "group.id": group}
+        async with producer(ground, f"reads-{source}") as ours, Consumer(settings) as next_one:
+            async with ours.transaction() as transaction:
+                await transaction.send_offsets({place: 5}, group)
+                with pytest.raises(TimedOut, match="not known"):
+                    await next_one.committed(place, timeout_s=1)
+            kept = (await next_one.committed(place))[place]
+            assert kept is not None
+            assert kept.offset == 5
 
     judge(scenario)
 

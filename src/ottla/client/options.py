@@ -261,7 +261,6 @@ def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
         backoff=retry_backoff(config, chance),
         assignors=tuple(config[consumer.PARTITION_ASSIGNMENT_STRATEGY]),
         remote_assignor=config[consumer.GROUP_REMOTE_ASSIGNOR],
-        is_read_committed=config[consumer.ISOLATION_LEVEL] == "read_committed",
     )
 
 

@@ -12,6 +12,7 @@ from client.scenarios import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.membership.commits import CommitFailed, Commits, Verdict, verdict
 from ottla.client.membership.offsets import (
+    STABLE_SINCE,
     OffsetAndMetadata,
     commit_errors,
     commit_request,
@@ -38,7 +39,9 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
 from ottla.testing import Cluster
@@ -148,7 +151,7 @@ def test_an_answer_about_a_topic_that_nobody_asked_about_is_an_error() -> None:
 
 @asynccontextmanager
 async def scripted(
-    kind: Any, answers: Iterable[Any], **named: Any
+    kind: Any, answers: Iterable[Any], newest: Any = None, **named: Any
 ) -> AsyncGenerator[tuple[ScriptedBroker, Commits, Guest]]:
     """A broker that gives answers one after the other, and commits of nobody in particular."""
     script = iter(answers)
@@ -159,7 +162,9 @@ async def scripted(
         )
         return FindCoordinatorResponse(coordinators=[one])
 
-    broker = ScriptedBroker({FindCoordinatorRequest: found, kind: lambda _: next(script)})
+    broker = ScriptedBroker(
+        {FindCoordinatorRequest: found, kind: lambda _: next(script)}, newest=newest
+    )
     async with broker, guests() as guest:
         one = guest(broker.bootstrap_servers, [], **named)
         one.life.cancel()
@@ -226,18 +231,41 @@ def test_who_commits_in_a_hurry_ends_no_connection() -> None:
     run(scenario())
 
 
-def test_offsets_that_are_not_stable_are_waited_for() -> None:
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_offsets_that_are_not_stable_are_waited_for(isolation: str) -> None:
     async def scenario() -> None:
         answers = [
             fetching((0, 7, E.NONE), (1, -1, E.UNSTABLE_OFFSET_COMMIT)),
             fetching(error=E.COORDINATOR_LOAD_IN_PROGRESS),
             fetching((1, -1, E.NONE)),
         ]
-        settings = {"isolation_level": "read_committed"}
+        settings = {"isolation_level": isolation}
         async with scripted(OffsetFetchRequest, answers, **settings) as (broker, commits, _):
             assert await commits.committed([T0, T1], 10) == {T0: OffsetAndMetadata(7), T1: None}
             asked = [one for one in broker.asked if isinstance(one, OffsetFetchRequest)]
             assert [one.require_stable for one in asked] == [True] * 3
+
+    run(scenario())
+
+
+def test_a_broker_too_old_for_stable_offsets_is_asked_for_what_it_has() -> None:
+    async def scenario() -> None:
+        part = OffsetFetchResponsePartition(
+            partition_index=0, committed_offset=7, metadata="", error_code=E.NONE
+        )
+        answer = OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[part])])
+        old = {OFFSET_FETCH: STABLE_SINCE - 1}
+        async with scripted(OffsetFetchRequest, [answer], newest=old) as (_, commits, _guest):
+            assert await commits.committed([T0], 10) == {T0: OffsetAndMetadata(7)}
+
+    run(scenario())
+
+
+def test_a_negative_offset_that_somebody_wrote_counts_as_none() -> None:
+    async def scenario() -> None:
+        answers = [fetching((0, -5, E.NONE))]
+        async with scripted(OffsetFetchRequest, answers) as (_, commits, _guest):
+            assert await commits.committed([T0], 10) == {T0: None}
 
     run(scenario())
 

@@ -13,6 +13,7 @@ from ottla.client.asking.outcomes import Outcomes, check, or_none, refused, sett
 from ottla.client.membership.offsets import (
     BY_GROUP,
     BY_ID,
+    STABLE_SINCE,
     OffsetAndMetadata,
     commit_request,
     fetch_request,
@@ -40,7 +41,6 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 _BY_NAME: Final = BY_ID - 1  # the last version of OffsetFetch and OffsetCommit that names topics
-_STABLE_SINCE: Final = 7
 _ALL_SINCE: Final = 2
 
 
@@ -83,7 +83,7 @@ class GroupOffsetCalls(Calls):
             ),
             answer=OffsetFetchResponse,
             read=fetched,
-            since=_STABLE_SINCE if require_stable else since,
+            since=STABLE_SINCE if require_stable else since,
             newest=_BY_NAME,
             batched_since=BY_GROUP,
         )

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.client.membership.coordinator import GroupCoordinator, ask
 from ottla.client.membership.offsets import (
+    STABLE_SINCE,
     OffsetAndMetadata,
     commit_errors,
     commit_request,
@@ -233,9 +234,10 @@ class Commits:
         try:
             channel = await self._coordinator.channel(left_s)
             version = version_for(channel.version(OFFSET_FETCH), ids, ids)
-            request = fetch_request(
-                [member], partitions, ids, is_stable=self._rules.is_read_committed, version=version
-            )
+            # Whoever reads, and however: a transaction that is being ended may bring offsets, and
+            # what is before those is done (KIP-447). Brokers that are older cannot tell.
+            stable = version >= STABLE_SINCE
+            request = fetch_request([member], partitions, ids, is_stable=stable, version=version)
             answer = await ask(channel, request, OffsetFetchResponse, left_s, wait_s, version)
             told = fetched(answer, ids)
         except RequestError as error:

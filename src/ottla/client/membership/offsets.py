@@ -35,7 +35,8 @@ BY_ID: Final = 10
 BY_GROUP: Final = 8
 """The version of OffsetFetch from which several groups can be asked about at once."""
 
-_NO_OFFSET: Final = -1
+STABLE_SINCE: Final = 7
+"""The version of OffsetFetch from which open transactions can be waited for (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ def fetched(answer: OffsetFetchResponse, ids: Mapping[str, Uuid]) -> FetchedOffs
 def _committed(
     one: OffsetFetchResponsePartition | OffsetFetchResponsePartitions,
 ) -> OffsetAndMetadata | None:
-    if one.committed_offset == _NO_OFFSET:
+    if one.committed_offset < 0:  # -1 is none; less is what somebody wrote who did not look
         return None
     return OffsetAndMetadata(one.committed_offset, one.metadata or "", one.committed_leader_epoch)
 

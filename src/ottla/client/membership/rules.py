@@ -34,9 +34,6 @@ class GroupRules:
     remote_assignor: str | None = None
     """The broker's, of a group of KIP-848."""
 
-    is_read_committed: bool = False
-    """Whether offsets that an open transaction may change are waited for."""
-
     @property
     def join_timeout_s(self) -> float:
         """How long the answer to JoinGroup may take: it waits for the slowest member."""
