@@ -2,10 +2,11 @@
 
 import pytest
 
-from client.consuming import ANYWHERE, Scenario, new_topic
+from client.consuming import ANYWHERE, Scenario, consumer, new_topic, write
 from client.leaving import LEAVING, Leaving
 from client.scenarios import run
 from client.sharing import TOGETHER
+from ottla.errors import ErrorCode, RequestError
 from ottla.testing import Cluster
 
 
@@ -25,3 +26,38 @@ def test_subscriptions_end_at_any_moment(scenario: Leaving) -> None:
             await scenario(cluster.bootstrap_servers, new_topic("t"), {})
 
     run(with_a_broker(), 120)
+
+
+def test_an_error_that_ends_a_membership_is_told_until_somebody_subscribes_anew() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            servers, topic = cluster.bootstrap_servers, new_topic("t")
+            await write(servers, topic, 1)
+            async with consumer(servers, group_id="g", group_protocol="consumer") as ours:
+                ours.subscribe(topic)
+                for _ in range(3):
+                    with pytest.raises(RequestError) as refused:
+                        await ours.poll(30)
+                    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+                await ours.unsubscribe()
+                ours.assign((topic, 0))
+                assert len(await ours.poll(30)) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("topic", ["", "\ud800"])
+def test_what_is_no_name_is_refused_and_others_go_on(topic: str) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            servers, good = cluster.bootstrap_servers, new_topic("t")
+            await write(servers, good, 1)
+            async with consumer(servers, group_id="g") as ours:
+                with pytest.raises(RequestError, match="no name of a topic"):
+                    ours.subscribe(topic)
+                with pytest.raises(RequestError, match="no name of a topic"):
+                    ours.assign((topic, 0))
+                ours.assign((good, 0))
+                assert len(await ours.poll(30)) == 1
+
+    run(scenario())

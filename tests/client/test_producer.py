@@ -160,12 +160,14 @@ def test_a_topic_that_is_no_name_is_refused_and_others_go_on(topic: Any) -> None
     run(scenario())
 
 
-def test_a_topic_without_a_name_is_refused_at_once() -> None:
+@pytest.mark.parametrize("topic", ["", "\ud800", "größe"])
+def test_what_is_no_name_anywhere_is_refused_at_once_and_others_go_on(topic: str) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
-            with pytest.raises(RequestError, match="name is not empty") as refused:
-                await ours.send("", b"v")
+            with pytest.raises(RequestError, match="no name of a topic") as refused:
+                await ours.send(topic, b"v")
             assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert (await (await ours.send("t", b"v"))).offset == 0
 
     run(scenario())
 
@@ -197,6 +199,16 @@ def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
                 await ours.send("t", bytes(10_001))
             assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
             await (await ours.send("t", bytes(9000)))  # batches are no larger than the room
+
+    run(scenario())
+
+
+def test_a_time_before_all_times_is_refused() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            with pytest.raises(ValueError, match="a timestamp is not negative"):
+                await ours.send("t", b"v", timestamp_ms=-5)
+            await (await ours.send("t", b"v", timestamp_ms=0))
 
     run(scenario())
 

@@ -118,6 +118,7 @@ class Consumption(Generic[K, V]):
     def _take_part(self, subscription: Subscription) -> None:
         assert self._group is not None
         assert self._coordinator is not None
+        self.reading.reader.recover()
         rules = participation_rules(self._config)
         self.participation = part = Participation(
             subscription, self.reading, self.commits_of(), rules, self._clock
@@ -223,6 +224,7 @@ class Consumption(Generic[K, V]):
             if member is not None:
                 await end_all(_ended(member))
             self.participation = self._member = self._leaving = None
+            self.reading.reader.recover()
             self.reading.reader.remove([*self.reading.reader.cursors])
             following, self._next = self._next, None
             if following is not None:

@@ -160,7 +160,7 @@ class Participation:
         finally:
             await _ended(minding, self._committing)
         if failure is not None:  # who hears it may subscribe anew, so it is the last thing
-            self._reader.fail(failure)
+            self._reader.fail(failure, lasting=True)
 
     def check_caller(self) -> None:
         """RuntimeError in a callback of ours: it would wait for its own end."""

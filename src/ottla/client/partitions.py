@@ -7,6 +7,7 @@ what comes back can be taken for such a pair, and prints as orders-0.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 
+from ottla.client.topic_name import checked_name
 from ottla.ids import PartitionIndex, TopicPartition
 
 Partition: TypeAlias = tuple[str, int]
@@ -38,6 +39,7 @@ def partition_of(pair: Partition) -> TopicPartition:
     """A topic and a number as what they are; TypeError for anything else."""
     if len(pair) != 2 or not isinstance(pair[0], str):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
         raise TypeError(f'a partition is a topic and a number, as ("orders", 0), and not {pair!r}')
+    checked_name(pair[0])
     return partition(*pair)
 
 

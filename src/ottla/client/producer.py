@@ -164,6 +164,8 @@ class Producer(Generic[K, V]):
             value_data = serialize(self._value, topic, "value", value)
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
+        elif timestamp_ms < 0:
+            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
         keyless = key_data is None and partition is None
         if keyless and (usual := running.usual.get(topic)) is not None:
             batch = usual.open

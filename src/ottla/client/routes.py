@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ottla.client.cluster_view import TopicView
 from ottla.client.metadata import Metadata
 from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
+from ottla.client.topic_name import checked_name
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.primitives import Buffer
@@ -56,7 +57,7 @@ class Routes:
 
         RequestError if it does not become so.
         """
-        self._want(topic)
+        self._metadata.want(checked_name(topic))
         while (known := self._known(topic)) is None:
             await self._metadata.topic(topic, timeout_s)
         for partition in wanted:
@@ -94,7 +95,7 @@ class Routes:
         timeout_s: float,
     ) -> TopicPartition:
         """Where a record goes, when its topic is known; RequestError if it does not become so."""
-        self._want(topic)
+        self._metadata.want(checked_name(topic))
         place = self.find(topic, key, value, partition)
         while place is None:
             if self._known(topic) is not None:
@@ -115,13 +116,6 @@ class Routes:
                 f"nothing was sent: {topic} has partitions 0 to {count - 1}, not {partition}",
             )
         return place
-
-    def _want(self, topic: object) -> None:
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is named by a str, and not by {topic!r}")
-        if not topic:
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic's name is not empty")
-        self._metadata.want(topic)
 
     def _known(self, topic: str) -> _Topic | None:
         view = self._metadata.view.topics.get(topic)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.client.membership.owner import Rebalance
+from ottla.client.topic_name import checked_name
 from ottla.ids import TopicPartition
 
 Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], Awaitable[None] | None]
@@ -64,8 +65,9 @@ def compiled(pattern: Pattern, *, is_modern: bool) -> re.Pattern[str] | BrokerPa
 
 
 def check_names(topics: Sequence[object]) -> None:
-    """Refuse lists of names, which other clients take."""
+    """Refuse lists of names, which other clients take, and what is no name."""
     for one in topics:
-        if not isinstance(one, str):
+        if not isinstance(one, str | bytes):
             kind = type(one).__name__
             raise TypeError(f"a topic is a name, and not a {kind}: subscribe(*topics) takes many")
+        checked_name(one)

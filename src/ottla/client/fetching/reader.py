@@ -33,6 +33,7 @@ class Reader(Generic[K, V]):
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
         self.asks = 0  # so often the application came for more
         self.failure: RequestError | None = None  # of all; told to who asks
+        self._is_lasting = False  # that failure: who asks again is told again
         self._over: RequestError | None = None  # why it hands out nothing more
         self._decoder = decoder
         self._drained = drained
@@ -51,10 +52,14 @@ class Reader(Generic[K, V]):
         self._ready[cursor.partition] = cursor
         self.wake()
 
-    def fail(self, failure: RequestError) -> None:
-        """Nothing can be read any more, for a reason that the application hears once."""
-        self.failure = failure
+    def fail(self, failure: RequestError, *, lasting: bool = False) -> None:
+        """Tell the application of a failure: once, or whenever it asks until `recover`."""
+        self.failure, self._is_lasting = failure, lasting
         self.wake()
+
+    def recover(self) -> None:
+        """What failed begins anew."""
+        self.failure = None
 
     def close(self, reason: RequestError) -> None:
         """Hand out nothing more: who waits, and who asks later, hears why."""
@@ -256,7 +261,9 @@ class Reader(Generic[K, V]):
         if self._over is not None and not quiet:
             raise self._over
         if self.failure is not None and not quiet:
-            failure, self.failure = self.failure, None
+            failure = self.failure
+            if not self._is_lasting:
+                self.failure = None
             raise failure
         for where in [*self._ready]:
             cursor = self._ready[where]

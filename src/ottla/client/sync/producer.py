@@ -176,6 +176,8 @@ class Producer(Front[_Behind], Generic[K, V]):
             value_data = _copied(value_data, "value")
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
+        elif timestamp_ms < 0:
+            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
         return handover.give(
             (topic, key_data, value_data, partition, headers and (*headers,), timestamp_ms)
         )
