@@ -18,6 +18,7 @@ from ottla.client.cluster_view import BrokerView
 from ottla.client.login import Login, log_in
 from ottla.clock import Clock
 from ottla.errors import RequestError
+from ottla.protocol.spares import Spares
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import Connector
@@ -25,6 +26,9 @@ from ottla.transport.tls import TlsNetwork
 
 CLOSED: Final = "the client is closed"
 DOUBLINGS_MAX: Final = 32
+
+SPARE_BYTES_MAX: Final = 24 * 1024 * 1024
+"""Three answers to fetches from six partitions: one comes, one is read, one waits."""
 
 RENEWED_AFTER: Final = (0.85, 0.1)
 """A login is renewed after this share of its time, and by chance up to so much later."""
@@ -84,6 +88,7 @@ class Connections:
     clock: Clock
     chance: Callable[[], float]
     _remotes: dict[Place, _Remote] = field(default_factory=dict[Place, _Remote])
+    _spares: Spares = field(default_factory=lambda: Spares(SPARE_BYTES_MAX))
     _closed: bool = False
     _complaint: str = ""
 
@@ -190,6 +195,7 @@ class Connections:
                 setup_timeout_s=min(doubled_s, rules.setup_timeout_max_s),
                 request_timeout_s=rules.request_timeout_s,
                 ended=lambda: self._ended(remote),
+                spares=self._spares,
             )
             await self._log_in(remote, channel)
         except RequestError:

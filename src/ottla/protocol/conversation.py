@@ -35,6 +35,7 @@ from ottla.protocol.message import OBJECTS_MAX, Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.reader import TooManyObjects
 from ottla.protocol.schema import Versions
+from ottla.protocol.spares import Spares
 
 T = TypeVar("T")
 
@@ -65,8 +66,9 @@ class _Conversation:
         self,
         frame_bytes_max: int,
         huge_memory: Callable[[int], memoryview] | None = None,
+        spares: Spares | None = None,
     ) -> None:
-        self.framer = Framer(frame_bytes_max, huge_memory)
+        self.framer = Framer(frame_bytes_max, huge_memory, spares)
         self._violation: ProtocolViolation | None = None
 
     @property
@@ -130,10 +132,11 @@ class ServerConversation(_Conversation):
         frame_bytes_max: int = FRAME_BYTES_MAX,
         objects_max: int = OBJECTS_MAX,
         huge_memory: Callable[[int], memoryview] | None = None,
+        spares: Spares | None = None,
         objects_at_once: Callable[[Api], int] = lambda api: OBJECTS_MAX,
     ) -> None:
         """Requests with more objects than are read at once come out as WideRequest."""
-        super().__init__(frame_bytes_max, huge_memory)
+        super().__init__(frame_bytes_max, huge_memory, spares)
         self._versions = versions
         self._objects_max = objects_max
         self._objects_at_once = objects_at_once
@@ -266,9 +269,13 @@ class ClientConversation(_Conversation):
     """A client's side: requests may follow each other without waiting for answers."""
 
     def __init__(
-        self, client_id: str | None = None, *, frame_bytes_max: int = FRAME_BYTES_MAX
+        self,
+        client_id: str | None = None,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        spares: Spares | None = None,
     ) -> None:
-        super().__init__(frame_bytes_max)
+        super().__init__(frame_bytes_max, spares=spares)
         if client_id is not None and len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
             raise ValueError(f"a client id has at most {CLIENT_ID_BYTES_MAX} bytes")
         self._client_id = client_id

@@ -11,7 +11,8 @@ Bytes come in two ways. `receive(data)` takes what somebody else read. `buffer()
 let the transport read into the framer's own memory: a frame larger than the scratch buffer gets
 memory of its own, which grows fourfold as it fills, so that at most a third of it is copied, and
 from some size on in steps, which the system does without a copy. A huge frame has memory that
-whoever made the framer gives it, of which nothing should be real before it is used.
+whoever made the framer gives it, of which nothing should be real before it is used. Where there is
+spare memory of earlier frames that is large enough, a frame has that from the start.
 """
 
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Final
 
 from ottla.errors import ProtocolViolation
 from ottla.protocol.primitives import Buffer
+from ottla.protocol.spares import Spares
 
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """The default of socket.request.max.bytes."""
@@ -45,8 +47,10 @@ class Framer:
         self,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         huge_memory: Callable[[int], memoryview] | None = None,
+        spares: Spares | None = None,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._spares = spares
         self._huge_memory = huge_memory  # for so many bytes; None: huge frames are like large ones
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_used = 0
@@ -123,7 +127,9 @@ class Framer:
         if self._frame_used < self._frame_length:
             return []
         frame, self._frame = self._frame, None
-        return [memoryview(frame).toreadonly()]
+        if self._spares is not None and isinstance(frame, bytearray):
+            self._spares.keep(frame)
+        return [memoryview(frame)[: self._frame_length].toreadonly()]
 
     def receive(self, data: Buffer) -> list[memoryview]:
         """Take the next bytes of the stream; returns the frames that they complete."""
@@ -165,6 +171,14 @@ class Framer:
     def _begin(self, length: int, start: int) -> None:
         """Give a large frame memory of its own, with what has arrived of it."""
         arrived = memoryview(self._scratch)[start : self._scratch_used]
+        self._frame_used = len(arrived)
+        self._frame_length = length
+        self._scratch_used = 0
+        spare = None if self._spares is None else self._spares.take(length)
+        if spare is not None:
+            spare[: len(arrived)] = arrived
+            self._frame, self._frame_room = spare, length
+            return
         # A size that grows fourfold into exactly the length: so a third of it is copied at most.
         size = length
         while size > GROWTH * SCRATCH_BYTES:
@@ -173,9 +187,6 @@ class Framer:
         self._frame = bytearray(size) if given is None else given(length)
         self._frame[: len(arrived)] = arrived
         self._frame_room = size
-        self._frame_used = len(arrived)
-        self._frame_length = length
-        self._scratch_used = 0
 
 
 def _larger(frame: bytearray | memoryview, growth: int) -> bytearray | memoryview:

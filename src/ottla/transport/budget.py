@@ -13,6 +13,8 @@ Nothing here allocates: connections tell what they hold and what they give back.
 
 from typing import Final, NamedTuple, Protocol
 
+from ottla.protocol.spares import Spares
+
 SLOW_SECONDS: Final = 10.0
 """How long a transfer may hold memory without moving while others wait for it."""
 
@@ -25,6 +27,9 @@ and what the client set for its own."""
 
 BYTES_PER_SECOND_MIN: Final = 64 * 1024
 """The slowest that is put up with."""
+
+SPARE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of frames that were served, for those that come: eight requests of a producer's largest."""
 
 
 class Holder(Protocol):
@@ -135,12 +140,15 @@ class Memory:
     those that are not yet: so whoever takes its answers has room, however many do not.
     """
 
-    __slots__ = ("answers", "first_answers", "requests")
+    __slots__ = ("answers", "first_answers", "requests", "spares")
 
     def __init__(self, request_bytes: int = 0, answer_bytes: int = 0) -> None:
         self.requests = Budget(request_bytes, request_bytes // 4)
         self.answers = Budget(-(-answer_bytes // 2))
         self.first_answers = Budget(-(-answer_bytes // 2))
+        # A frame that gets spare memory does not ask for it: a small part of the limit, too.
+        limit = request_bytes // 4 if request_bytes > 0 else SPARE_BYTES_MAX
+        self.spares = Spares(min(limit, SPARE_BYTES_MAX))
 
     @property
     def answers_held(self) -> int:

@@ -23,6 +23,7 @@ from ottla.protocol.conversation import ClientConversation, negotiate
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Versions
+from ottla.protocol.spares import Spares
 from ottla.transport.failures import (
     WANTS_LOGIN,
     AuthenticationFailed,
@@ -69,12 +70,20 @@ class Awaited(NamedTuple):
 class Channel(asyncio.BufferedProtocol):
     """One connection, from when it is made to when it is lost."""
 
-    def __init__(self, address: str, client_id: str, ended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        client_id: str,
+        ended: Callable[[], None],
+        spares: Spares | None = None,
+    ) -> None:
         self.address: Final = address
         self.versions: Mapping[int, Versions] = {}  # the broker's, by key; once it was greeted
         self.features: Mapping[str, int] = {}  # the levels that the cluster has agreed on
         self.last_used_s = 0.0
-        self._conversation = ClientConversation(client_id, frame_bytes_max=ANSWER_BYTES_MAX)
+        self._conversation = ClientConversation(
+            client_id, frame_bytes_max=ANSWER_BYTES_MAX, spares=spares
+        )
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -362,10 +371,11 @@ async def open_channel(
     setup_timeout_s: float,
     request_timeout_s: float,
     ended: Callable[[], Any],
+    spares: Spares | None = None,
 ) -> Channel:
     """Connect to a broker and learn what it speaks; Disconnected or TimedOut when that fails."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    channel = Channel(address, client_id, ended)
+    channel = Channel(address, client_id, ended, spares)
     try:
         async with asyncio.timeout(setup_timeout_s):
             await network.connect(lambda: channel, host, port)

@@ -1,0 +1,106 @@
+"""Spare memory: given away only when nobody can see it, and bounded."""
+
+import struct
+from random import Random
+
+import pytest
+
+from ottla.protocol.frames import SCRATCH_BYTES, Framer
+from ottla.protocol.spares import COUNT_MAX, PIECE_BYTES_MIN, Spares
+
+KB = 1024
+
+
+def test_a_piece_is_given_away_once_and_only_when_nobody_has_a_view_of_it() -> None:
+    spares = Spares(1000 * KB)
+    piece = bytearray(100 * KB)
+    view = memoryview(piece)[10:20].toreadonly()
+    spares.keep(piece)
+    assert spares.take(100 * KB) is None
+    part = view[2:4]
+    view.release()
+    assert spares.take(100 * KB) is None  # a part of a view is one, too
+    part.release()
+    assert spares.take(100 * KB + 1) is None
+    assert spares.take(100 * KB) is piece
+    assert len(piece) == 100 * KB
+    assert spares.take(100 * KB) is None
+    assert spares.kept_bytes == 0
+
+
+def test_the_smallest_that_fits_is_given() -> None:
+    spares = Spares(2000 * KB)
+    pieces = [bytearray(size * KB) for size in (300, 100, 200)]
+    for piece in pieces:
+        spares.keep(piece)
+    assert spares.take(150 * KB) is pieces[2]
+    assert spares.take(150 * KB) is pieces[0]
+    assert spares.take(150 * KB) is None
+    assert spares.take(PIECE_BYTES_MIN - 1) is None  # that is new fast enough
+
+
+def test_what_is_kept_is_bounded_and_the_largest_stay() -> None:
+    spares = Spares(1000 * KB)
+    for size in (100, 200, 300, 400, 500, 501, 5):
+        spares.keep(bytearray(size * KB))
+        assert spares.kept_bytes <= 1000 * KB
+    assert spares.kept_bytes == (400 + 500) * KB  # more than half of the room is too much for one
+    for _ in range(2 * COUNT_MAX):
+        spares.keep(bytearray(50 * KB))
+    assert spares.kept_bytes <= 1000 * KB
+    many = Spares(1000 * KB)
+    for _ in range(2 * COUNT_MAX):
+        many.keep(bytearray(40 * KB))
+    assert many.kept_bytes == COUNT_MAX * 40 * KB
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_frames_of_many_streams_stay_as_they_came_while_somebody_keeps_them(seed: int) -> None:
+    random = Random(seed)
+    spares = Spares(2000 * KB)
+    framers = [Framer(spares=spares) for _ in range(4)]
+    unsent: list[bytes] = [b""] * len(framers)
+    coming: list[bytes] = [b""] * len(framers)
+    kept: list[tuple[memoryview, bytes]] = []
+    reused, seen = 0, set[int]()
+    for _ in range(400):
+        at = random.randrange(len(framers))
+        if not unsent[at]:
+            size = random.choice((5, SCRATCH_BYTES, 40 * KB, 200 * KB, 600 * KB))
+            coming[at] = random.randbytes(size)
+            unsent[at] = struct.pack(">i", size) + coming[at]
+        count = random.choice((3, 1000, 100 * KB, 1000 * KB))
+        piece, unsent[at] = unsent[at][:count], unsent[at][count:]
+        for frame in framers[at].receive(piece):
+            assert frame == coming[at]
+            reused += id(frame.obj) in seen
+            seen.add(id(frame.obj))
+            kept.append((frame, coming[at]))
+        if len(kept) > 6:
+            for _ in range(random.randrange(6)):
+                kept.pop(random.randrange(len(kept)))
+        assert all(frame == body for frame, body in kept[-3:])
+    assert all(frame == body for frame, body in kept)
+    assert reused > 10
+
+
+def test_a_frame_in_spare_memory_has_all_of_it_from_the_start() -> None:
+    spares = Spares(2000 * KB)
+    framer = Framer(spares=spares)
+    size = 600 * KB
+    (first,) = framer.receive(struct.pack(">i", size) + b"\7" * size)
+    memory = first.obj
+    first.release()
+    framer.receive(struct.pack(">i", size - 5) + b"\1")
+    assert (framer.memory, framer.growth, framer.claimed) == (size - 5, 0, size - 5)
+    (second,) = framer.receive(b"\2" * (size - 6))
+    assert second.obj is memory
+    assert second == b"\1" + b"\2" * (size - 6)
+
+
+def test_memory_of_a_stream_that_was_dropped_is_not_kept() -> None:
+    spares = Spares(2000 * KB)
+    framer = Framer(spares=spares)
+    framer.receive(struct.pack(">i", 600 * KB) + bytes(300 * KB))
+    framer.drop()
+    assert spares.kept_bytes == 0
