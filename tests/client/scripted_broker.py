@@ -107,6 +107,8 @@ class ScriptedBroker:
                         writer.writelines(conversation.send(request, answer))
         except ConnectionError:
             pass
+        finally:
+            writer.close()
 
     def _answer(self, request: Request) -> Message | None:
         if request.api is API_VERSIONS:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ottla.sync
-from client.both_brokers import run
+from client.scenarios import run
 from ottla import Admin, Consumer, Producer, RequestError
 from ottla.client.options import BadAddress
 from ottla.client.serializers import LONG, STRING
