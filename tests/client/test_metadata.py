@@ -129,7 +129,7 @@ def test_a_topic_that_does_not_come_has_a_deadline_and_a_reason() -> None:
         settings = {"auto.create.topics.enable": "false"}
         async with Cluster(settings=settings) as cluster, metadata(place(cluster)) as known:
             with pytest.raises(
-                TimedOut, match=r"missing is not known after 0\.3 s.*Check the name"
+                TimedOut, match=r"missing is not known after 0\.3 s.*check its name"
             ):
                 await known.topic("missing", 0.3)
             assert known.questions > 1
