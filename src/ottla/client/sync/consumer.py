@@ -52,7 +52,8 @@ class _Behind(AsyncConsumer[K, V]):
     @property
     def asks(self) -> int:
         """How often records were asked for; any thread may look."""
-        return self._started().reading.reader.asks
+        running = self._running
+        return 0 if running is None else running.reading.reader.asks
 
     def take_back(self, asks: int) -> None:
         """Somebody who has asked since then was interrupted, and has nothing of what was given."""
