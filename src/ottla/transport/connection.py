@@ -138,13 +138,13 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the name of the one it came through
         self.address = "?"
         self.software: tuple[str, str] | None = None  # name and version, if the client told
-        memory = memory or Memory()
+        self.holding = Holding(memory or Memory(), self)
         self._conversation = ServerConversation(
             rules.versions,
             frame_bytes_max=rules.frame_bytes_max,
             objects_at_once=objects_at_once,
             huge_memory=mapped,
-            spares=memory.spares,
+            spares=self.holding.spares,
         )
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Request] = deque()
@@ -157,7 +157,6 @@ class Connection(asyncio.BufferedProtocol):
         self._entry = Entry.IN
         self._unsent = 0  # bytes that were written and not taken, when somebody last looked
         self.heard_s = self._unsent_s = clock.elapsed_s()  # the client; an answer that moved
-        self.holding = Holding(memory, self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"

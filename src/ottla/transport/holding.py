@@ -11,6 +11,7 @@ from mmap import mmap
 from typing import Final
 
 from ottla.protocol.frames import Framer
+from ottla.protocol.spares import Spares
 from ottla.transport.budget import (
     KNOWN_BYTES,
     SLOW_SECONDS,
@@ -52,6 +53,11 @@ class Holding:
         self._answer_pace = Pace()
 
     # A frame comes.
+
+    @property
+    def spares(self) -> Spares:
+        """Memory of earlier frames, of all connections."""
+        return self._memory.spares
 
     def note_frame(self, framer: Framer) -> None:
         """Bytes of a large frame have come, or it begins or ends: hold what it needs next."""
