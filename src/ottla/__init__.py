@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, NewPartitions, NewTopic
     from ottla.client.consumer import Consumer
-    from ottla.client.consumer_metrics import ConsumerMetrics
+    from ottla.client.counting.consumer_metrics import ConsumerMetrics
+    from ottla.client.counting.producer_metrics import ProducerMetrics
     from ottla.client.membership.offsets import OffsetAndMetadata
     from ottla.client.membership.owner import GroupMember, Rebalance
-    from ottla.client.pending_batch import Ack, Written
     from ottla.client.producer import Producer
-    from ottla.client.producer_metrics import ProducerMetrics
+    from ottla.client.producing.pending_batch import Ack, Written
+    from ottla.client.producing.row_ack import RowsAck, RowsNotWritten, WrittenRows
+    from ottla.client.producing.transaction import Transaction
+    from ottla.client.producing.transaction_state import OutcomeUnknown
     from ottla.client.record import Record
-    from ottla.client.row_ack import RowsAck, RowsNotWritten, WrittenRows
     from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
     from ottla.client.subscription import BrokerPattern
-    from ottla.client.transaction import Transaction
-    from ottla.client.transaction_state import OutcomeUnknown
     from ottla.errors import ErrorCode, RequestError
     from ottla.ids import TopicPartition
     from ottla.transport.channel import Disconnected, TimedOut
@@ -60,11 +60,11 @@ __all__ = [
 __version__: Final = "0.1.0.dev0"
 
 _MODULES: Final = {
-    "Ack": "ottla.client.pending_batch",
+    "Ack": "ottla.client.producing.pending_batch",
     "Admin": "ottla.client.admin",
     "BrokerPattern": "ottla.client.subscription",
     "Consumer": "ottla.client.consumer",
-    "ConsumerMetrics": "ottla.client.consumer_metrics",
+    "ConsumerMetrics": "ottla.client.counting.consumer_metrics",
     "DeserializationFailed": "ottla.client.serializers",
     "Disconnected": "ottla.transport.channel",
     "ErrorCode": "ottla.errors",
@@ -72,21 +72,21 @@ _MODULES: Final = {
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.membership.offsets",
-    "OutcomeUnknown": "ottla.client.transaction_state",
+    "OutcomeUnknown": "ottla.client.producing.transaction_state",
     "Producer": "ottla.client.producer",
-    "ProducerMetrics": "ottla.client.producer_metrics",
+    "ProducerMetrics": "ottla.client.counting.producer_metrics",
     "Rebalance": "ottla.client.membership.owner",
     "Record": "ottla.client.record",
     "RequestError": "ottla.errors",
-    "RowsAck": "ottla.client.row_ack",
-    "RowsNotWritten": "ottla.client.row_ack",
+    "RowsAck": "ottla.client.producing.row_ack",
+    "RowsNotWritten": "ottla.client.producing.row_ack",
     "Serde": "ottla.client.serializers",
     "SerializationFailed": "ottla.client.serializers",
     "TimedOut": "ottla.transport.channel",
     "TopicPartition": "ottla.ids",
-    "Transaction": "ottla.client.transaction",
-    "Written": "ottla.client.pending_batch",
-    "WrittenRows": "ottla.client.row_ack",
+    "Transaction": "ottla.client.producing.transaction",
+    "Written": "ottla.client.producing.pending_batch",
+    "WrittenRows": "ottla.client.producing.row_ack",
 }
 
 

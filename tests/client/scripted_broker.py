@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from ottla.client.cluster_view import BrokerView
-from ottla.client.connections import Place
+from ottla.client.connecting.cluster_view import BrokerView
+from ottla.client.connecting.connections import Place
 from ottla.ids import BrokerId
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
 from ottla.protocol.conversation import Request, ServerConversation

@@ -14,8 +14,8 @@ from certificates import Authority
 from client.scenarios import run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
+from ottla.client.connecting.tokens import Token
 from ottla.client.producer import Producer
-from ottla.client.tokens import Token
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import TcpNetwork
@@ -313,7 +313,7 @@ def test_a_session_is_renewed_on_its_connection_before_it_ends(site: Site, mecha
 
 def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge judges: without the renewal its connections do not last."""
-    monkeypatch.setattr("ottla.client.connections.RENEWED_AFTER", (1000.0, 0.0))
+    monkeypatch.setattr("ottla.client.connecting.connections.RENEWED_AFTER", (1000.0, 0.0))
 
     async def scenario() -> None:
         network = Counting()

@@ -11,7 +11,7 @@ from client.both_brokers import Cuttable, Ground, Judge, judge, kafka, ottla_gro
 from client.scenarios import FAST, run
 from ottla.client.partitioners import Partitions, partition_of_key
 from ottla.client.producer import Producer
-from ottla.client.row_ack import RowsNotWritten, WrittenRows
+from ottla.client.producing.row_ack import RowsNotWritten, WrittenRows
 from ottla.errors import ErrorCode
 
 pa: Any = pyarrow

@@ -22,7 +22,7 @@ from ottla.client.consumer import Consumer
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.producer import Producer
-from ottla.client.transaction_state import OutcomeUnknown
+from ottla.client.producing.transaction_state import OutcomeUnknown
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.messages.list_offsets import (

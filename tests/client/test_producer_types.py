@@ -10,9 +10,9 @@ from typing import assert_type
 
 import pytest
 
-from ottla.client.pending_batch import Ack, Written
+from ottla.client.counting.producer_metrics import ProducerMetrics
 from ottla.client.producer import Producer
-from ottla.client.producer_metrics import ProducerMetrics
+from ottla.client.producing.pending_batch import Ack, Written
 from ottla.client.serializers import LONG, STRING, Serializer, json_of
 
 

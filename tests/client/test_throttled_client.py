@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from client.connecting.test_connections import connections
 from client.scenarios import FAST, run
 from client.scripted_broker import HOST, Answers, ScriptedBroker
-from client.test_connections import connections
 from client.test_scripted_consumer import Stage
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer

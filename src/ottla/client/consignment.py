@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.arrow import RowColumns, pieces, select, sorted_by_partition
+from ottla.client.columns.arrow import RowColumns, pieces, select, sorted_by_partition
 from ottla.client.partitioners import Partitions
 from ottla.client.post_room import PostRoom
-from ottla.client.row_ack import RowsAck, Run
+from ottla.client.producing.row_ack import RowsAck, Run
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition

@@ -15,9 +15,11 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Generic, Self
 
-from ottla.client.arrow import consumed
-from ottla.client.consumer_metrics import ConsumerMetrics
+from ottla.client.columns.arrow import consumed
+from ottla.client.columns.typed_values import Form, form_of, typed
+from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.consumption import Consumption
+from ottla.client.counting.consumer_metrics import ConsumerMetrics
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.offsets import FoundOffset
@@ -31,8 +33,6 @@ from ottla.client.partitions import partition_of
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
 from ottla.client.subscription import Callback, Pattern, Subscription, check_names, compiled
-from ottla.client.tokens import TokenFunction
-from ottla.client.typed_values import Form, form_of, typed
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor

@@ -10,20 +10,18 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.client.connections import ConnectionRules, Connections
-from ottla.client.consumer_metrics import ConsumerMetrics, GroupCounts
-from ottla.client.ending import end_all
+from ottla.client.connecting.connections import ConnectionRules, Connections
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.counting.consumer_metrics import ConsumerMetrics, GroupCounts
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.locator import Committed
 from ottla.client.fetching.reading import Reading
 from ottla.client.home import Home
-from ottla.client.lifetime import Lifetime
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
 from ottla.client.membership.entry import membership_of
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Membership
-from ottla.client.metadata import Metadata
 from ottla.client.options import (
     fetch_rules,
     group_rules,
@@ -34,6 +32,8 @@ from ottla.client.options import (
 from ottla.client.participation import Participation
 from ottla.client.partitions import partition_of
 from ottla.client.subscription import Subscription
+from ottla.client.waiting.ending import end_all
+from ottla.client.waiting.lifetime import Lifetime
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor

@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Final
 
-from ottla.client.backoff import Backoff
-from ottla.client.connections import ConnectionRules, Place
-from ottla.client.delivery import SenderRules
+from ottla.client.connecting.connections import ConnectionRules, Place
+from ottla.client.connecting.login import Login, login_with_password, login_with_token
+from ottla.client.connecting.metadata import MetadataRules
+from ottla.client.connecting.token_endpoint import TokenEndpoint, is_safe
+from ottla.client.connecting.tokens import RefreshRules, TokenFunction, Tokens
 from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS
 from ottla.client.fetching.fetcher import FetchRules
-from ottla.client.login import Login, login_with_password, login_with_token
 from ottla.client.membership.rules import GroupRules
-from ottla.client.metadata import MetadataRules
-from ottla.client.outbox import OutboxRules
 from ottla.client.participation import ParticipationRules
-from ottla.client.patience import Patience
-from ottla.client.token_endpoint import TokenEndpoint, is_safe
-from ottla.client.tokens import RefreshRules, TokenFunction, Tokens
-from ottla.client.transactions import TransactionRules
+from ottla.client.producing.delivery import SenderRules
+from ottla.client.producing.outbox import OutboxRules
+from ottla.client.producing.transactions import TransactionRules
+from ottla.client.waiting.backoff import Backoff
+from ottla.client.waiting.patience import Patience
 from ottla.clock import Clock, SystemClock
 from ottla.errors import OttlaError
 from ottla.records import Compression

@@ -9,26 +9,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.client.connections import ConnectionRules, Connections
-from ottla.client.coordinators import Coordinators
-from ottla.client.delivery import SenderRules
+from ottla.client.connecting.connections import ConnectionRules, Connections
+from ottla.client.connecting.coordinators import Coordinators
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.home import Home
-from ottla.client.identity import IdempotentPapers, NoPapers, Papers
-from ottla.client.load import Load
-from ottla.client.metadata import Metadata
 from ottla.client.options import (
     metadata_rules,
     outbox_rules,
     sender_rules,
     transaction_rules,
 )
-from ottla.client.outbox import Outbox, OutboxNews
-from ottla.client.partition_queue import PartitionQueue
 from ottla.client.partitioners import Partitioner
-from ottla.client.pending_batch import PendingBatch
-from ottla.client.routes import Routes
-from ottla.client.sender import Sender
-from ottla.client.transactions import Transactions
+from ottla.client.producing.delivery import SenderRules
+from ottla.client.producing.identity import IdempotentPapers, NoPapers, Papers
+from ottla.client.producing.load import Load
+from ottla.client.producing.outbox import Outbox, OutboxNews
+from ottla.client.producing.partition_queue import PartitionQueue
+from ottla.client.producing.pending_batch import PendingBatch
+from ottla.client.producing.routes import Routes
+from ottla.client.producing.sender import Sender
+from ottla.client.producing.transactions import Transactions
 from ottla.clock import Clock
 from ottla.settings import producer
 from ottla.settings.config import Config

@@ -5,8 +5,8 @@ returned. Leaving the producer's context waits until all records are settled. A 
 and about which nobody asked is told of by the next `flush` or by the end: nothing is lost in
 silence.
 
-The path of a record: it is serialized (`serializers/`), a partition is chosen (`routes.py`,
-`partitioners.py`), it joins a batch (`outbox.py`), the batch is sent (`sender.py`).
+The path of a record: it is serialized (`serializers/`), a partition is chosen (`partitioners.py`,
+and in `producing/` `routes.py`), it joins a batch (`outbox.py`), the batch is sent (`sender.py`).
 """
 
 import asyncio
@@ -14,18 +14,19 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Self
 
-from ottla.client.arrow import RowColumns
+from ottla.client.columns.arrow import RowColumns
+from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.consignment import Consignment
-from ottla.client.ending import end_all
+from ottla.client.counting.producer_metrics import ProducerMetrics
 from ottla.client.home import not_running
 from ottla.client.key_value import K, V
 from ottla.client.options import connection_rules
-from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
-from ottla.client.pending_batch import Ack, PendingBatch
 from ottla.client.post_room import PostRoom, World
-from ottla.client.producer_metrics import ProducerMetrics
-from ottla.client.row_ack import RowsAck
+from ottla.client.producing.outbox import Headers
+from ottla.client.producing.pending_batch import Ack, PendingBatch
+from ottla.client.producing.row_ack import RowsAck
+from ottla.client.producing.transaction import Transaction
 from ottla.client.serializers.serde import (
     Serde,
     Serializer,
@@ -33,8 +34,7 @@ from ottla.client.serializers.serde import (
     serialize,
     serializer_of,
 )
-from ottla.client.tokens import TokenFunction
-from ottla.client.transaction import Transaction
+from ottla.client.waiting.ending import end_all
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.records.kernel import HEADER_SIZE, RECORD_OVERHEAD_MAX

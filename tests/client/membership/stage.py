@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from client.scenarios import until
-from ottla.client.connections import Connections
+from ottla.client.connecting.connections import Connections
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
 from ottla.client.membership.entry import membership_of
 from ottla.client.membership.owner import Membership, Rebalance
-from ottla.client.metadata import Metadata
 from ottla.client.options import connection_rules, group_rules, metadata_rules, retry_backoff
 from ottla.clock import Clock, SystemClock
 from ottla.groups.assignors.assignor import Assignor

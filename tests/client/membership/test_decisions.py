@@ -5,8 +5,7 @@ from math import inf
 import pytest
 
 from client.membership.stage import Ledger, Owner, all_of, tp
-from ottla.client.backoff import Backoff
-from ottla.client.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
+from ottla.client.connecting.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from ottla.client.membership.holdings import Holdings
 from ottla.client.membership.leadership import divide, layouts, subscriptions, topics_of
 from ottla.client.membership.owner import GroupMember
@@ -15,6 +14,7 @@ from ottla.client.membership.reactions import Reaction, reaction
 from ottla.client.membership.requests import join_request, leave_request
 from ottla.client.membership.rules import GroupRules
 from ottla.client.membership.statement import Statement, by_topic, heartbeat_request
+from ottla.client.waiting.backoff import Backoff
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import (
     Assignor,

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from ottla.client.pending_batch import Written
+from ottla.client.producing.pending_batch import Written
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.handover import Ack
 from ottla.client.sync.producer import Producer

@@ -31,12 +31,12 @@ from ottla.client.admin.scram_users import ScramUserCalls
 from ottla.client.admin.share_groups import ShareGroupCalls
 from ottla.client.admin.topics import TopicCalls
 from ottla.client.admin.transactions import TransactionCalls
-from ottla.client.connections import Connections
-from ottla.client.coordinators import Coordinators
-from ottla.client.ending import end_all
-from ottla.client.metadata import Metadata
+from ottla.client.connecting.connections import Connections
+from ottla.client.connecting.coordinators import Coordinators
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.options import connection_rules, metadata_rules, patience
-from ottla.client.tokens import TokenFunction
+from ottla.client.waiting.ending import end_all
 from ottla.clock import Clock, SystemClock
 from ottla.settings.admin import ADMIN
 from ottla.settings.config import Config

@@ -17,11 +17,11 @@ from ottla.client.asking.routes import (
     to_broker,
     to_controller,
 )
-from ottla.client.connections import Connections
-from ottla.client.coordinators import CoordinatorKind, Coordinators
+from ottla.client.connecting.connections import Connections
+from ottla.client.connecting.coordinators import CoordinatorKind, Coordinators
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.home import Home, not_running
-from ottla.client.metadata import Metadata
-from ottla.client.patience import Patience
+from ottla.client.waiting.patience import Patience
 from ottla.clock import Clock
 from ottla.protocol.message import Message
 from ottla.protocol.schema import VERSION_MAX

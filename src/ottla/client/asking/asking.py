@@ -12,11 +12,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.client.asking.outcomes import Outcomes
 from ottla.client.asking.routes import Route, Whom
-from ottla.client.cluster_view import BrokerView
-from ottla.client.connections import Connections
-from ottla.client.lifetime import Lifetime
-from ottla.client.metadata import Metadata
-from ottla.client.patience import Patience
+from ottla.client.connecting.cluster_view import BrokerView
+from ottla.client.connecting.connections import Connections
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.waiting.lifetime import Lifetime
+from ottla.client.waiting.patience import Patience
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.message import Message

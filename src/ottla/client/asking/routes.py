@@ -7,9 +7,9 @@ before it leads anywhere. What no broker can be asked about has an error instead
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from ottla.client.cluster_view import BrokerView, ClusterView
-from ottla.client.coordinators import CoordinatorKind, Coordinators
-from ottla.client.metadata import Metadata
+from ottla.client.connecting.cluster_view import BrokerView, ClusterView
+from ottla.client.connecting.coordinators import CoordinatorKind, Coordinators
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.partitions import Partition, partition
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, BrokerId

@@ -13,16 +13,16 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from ottla.client.backoff import Backoff
-from ottla.client.cluster_view import BrokerView
-from ottla.client.connections import Connections
-from ottla.client.consumer_metrics import FetchCounts
+from ottla.client.connecting.cluster_view import BrokerView
+from ottla.client.connecting.connections import Connections
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.counting.consumer_metrics import FetchCounts
 from ottla.client.fetching.chunk import chunk_of
 from ottla.client.fetching.cursor import Cursor
 from ottla.client.fetching.decoding import Corrupt
 from ottla.client.fetching.session import IDS_SINCE, Asked, FetchSession, Wanted
-from ottla.client.lookout import Lookout
-from ottla.client.metadata import Metadata
+from ottla.client.waiting.backoff import Backoff
+from ottla.client.waiting.lookout import Lookout
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition

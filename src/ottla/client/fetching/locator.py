@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from math import inf
 from typing import Final, NamedTuple
 
-from ottla.client.backoff import Backoff
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.fetching.cursor import LATEST_MS, UNKNOWN, Cursor
 from ottla.client.fetching.offsets import LeaderOffsets, epoch_of
-from ottla.client.lookout import Lookout
-from ottla.client.metadata import Metadata
+from ottla.client.waiting.backoff import Backoff
+from ottla.client.waiting.lookout import Lookout
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition

@@ -11,8 +11,8 @@ from ottla.client.asking.asking import Asking, Question
 from ottla.client.asking.list_offsets import CONSUMER, offsets_at
 from ottla.client.asking.outcomes import Outcomes, refused
 from ottla.client.asking.routes import ToLeaders
-from ottla.client.cluster_view import ClusterView
-from ottla.client.metadata import Metadata
+from ottla.client.connecting.cluster_view import ClusterView
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.partitions import Partition, by_partition, partition, rows_by_topic
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition

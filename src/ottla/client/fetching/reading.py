@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from ottla.client.asking.asking import Asking
-from ottla.client.connections import Connections
-from ottla.client.consumer_metrics import ConsumerMetrics, GroupCounts, consumer_metrics
+from ottla.client.connecting.connections import Connections
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.counting.consumer_metrics import ConsumerMetrics, GroupCounts, consumer_metrics
 from ottla.client.fetching.cursor import UNKNOWN, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.fetcher import Fetcher, FetchRules
@@ -19,8 +20,7 @@ from ottla.client.fetching.locator import Committed, Locator
 from ottla.client.fetching.offsets import FoundOffset, LeaderOffsets
 from ottla.client.fetching.reader import Reader
 from ottla.client.membership.offsets import OffsetAndMetadata
-from ottla.client.metadata import Metadata
-from ottla.client.patience import Patience
+from ottla.client.waiting.patience import Patience
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.membership.coordinator import GroupCoordinator, ask
 from ottla.client.membership.leadership import divide, layouts, subscriptions, topics_of
 from ottla.client.membership.owner import NO_GENERATION, GroupMember, GroupOwner
@@ -23,7 +24,6 @@ from ottla.client.membership.requests import (
     sync_request,
 )
 from ottla.client.membership.rules import GroupRules
-from ottla.client.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import (

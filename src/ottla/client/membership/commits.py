@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Final
 
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.membership.coordinator import GroupCoordinator, ask
 from ottla.client.membership.offsets import (
     STABLE_SINCE,
@@ -22,7 +23,6 @@ from ottla.client.membership.offsets import (
 )
 from ottla.client.membership.owner import GroupMember, Membership
 from ottla.client.membership.rules import GroupRules
-from ottla.client.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, TopicPartition, Uuid

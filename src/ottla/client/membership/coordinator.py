@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from ottla.client.backoff import Backoff
-from ottla.client.connections import ConnectionRules, Connections
-from ottla.client.consumer_metrics import GroupCounts
-from ottla.client.coordinators import CoordinatorKind, Coordinators
-from ottla.client.metadata import Metadata
+from ottla.client.connecting.connections import ConnectionRules, Connections
+from ottla.client.connecting.coordinators import CoordinatorKind, Coordinators
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.counting.consumer_metrics import GroupCounts
+from ottla.client.waiting.backoff import Backoff
 from ottla.clock import Clock
 from ottla.errors import RequestError
 from ottla.protocol.message import Message

@@ -5,12 +5,12 @@ Invariant: what comes back is a Membership, and whoever uses it need not know wh
 
 from collections.abc import Callable, Sequence
 
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.membership.classic import ClassicMembership
 from ottla.client.membership.coordinator import GroupCoordinator
 from ottla.client.membership.modern import ModernMembership
 from ottla.client.membership.owner import GroupOwner, Membership
 from ottla.client.membership.rules import GroupRules
-from ottla.client.metadata import Metadata
 from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor
 

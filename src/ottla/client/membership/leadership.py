@@ -7,7 +7,7 @@ nobody what another member has still.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.client.cluster_view import ClusterView, TopicView
+from ottla.client.connecting.cluster_view import ClusterView, TopicView
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor, RebalanceProtocol
 from ottla.groups.assignors.messages import assignment_bytes, read_subscription

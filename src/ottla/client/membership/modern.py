@@ -10,6 +10,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from ottla.client.connecting.metadata import Metadata
 from ottla.client.membership.coordinator import GroupCoordinator, ask
 from ottla.client.membership.owner import NO_GENERATION, GroupMember, GroupOwner
 from ottla.client.membership.presence import POLLED_LATE, Presence
@@ -18,7 +19,6 @@ from ottla.client.membership.reactions import LOSSES, Reaction, reaction
 from ottla.client.membership.rules import GroupRules
 from ottla.client.membership.statement import Statement, Wanted, by_topic, heartbeat_request
 from ottla.client.membership.topic_names import TopicNames
-from ottla.client.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition, Uuid

@@ -6,8 +6,8 @@ Invariant: the rules do not change while a consumer runs.
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.backoff import Backoff
 from ottla.client.membership.owner import GroupMember
+from ottla.client.waiting.backoff import Backoff
 
 JOIN_GRACE_S: Final = 5.0
 """The coordinator gives up on others after the rebalance timeout; its answer comes a bit later."""

@@ -6,8 +6,8 @@ that nobody can name is left out, which may be because it is new or because it i
 
 from collections.abc import Iterable
 
-from ottla.client.backoff import Backoff
-from ottla.client.metadata import Metadata
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.waiting.backoff import Backoff
 from ottla.clock import Clock
 from ottla.errors import RequestError
 from ottla.ids import Uuid

@@ -7,8 +7,8 @@ compares them.
 from collections.abc import Callable, Mapping
 
 from ottla.client.admin.administrator import Admin as AsyncAdmin
+from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.sync.front import Front, waits
-from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock
 from ottla.transport.network import Connector
 

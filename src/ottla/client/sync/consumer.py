@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.consumer import POLL_S
 from ottla.client.consumer import Consumer as AsyncConsumer
 from ottla.client.fetching.cursor import Hand
@@ -32,7 +33,6 @@ from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
 from ottla.client.subscription import Pattern
 from ottla.client.sync.front import Front, calls, waits
-from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import TopicPartition

@@ -18,9 +18,9 @@ from collections import deque
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from ottla.client.outbox import Headers
-from ottla.client.pending_batch import Ack as AsyncAck
-from ottla.client.pending_batch import Written
+from ottla.client.producing.outbox import Headers
+from ottla.client.producing.pending_batch import Ack as AsyncAck
+from ottla.client.producing.pending_batch import Written
 from ottla.client.sync.portal import CLOSED, FORKED, Portal
 from ottla.clock import Clock
 from ottla.transport.failures import Disconnected, NotRunning, TimedOut

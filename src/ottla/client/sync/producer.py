@@ -11,19 +11,19 @@ it goes as with the asynchronous producer.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Self
 
+from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.key_value import K, V
-from ottla.client.outbox import Headers
 from ottla.client.partitioners import Choice, Partitioner
-from ottla.client.pending_batch import Ack as AsyncAck
 from ottla.client.producer import Producer as AsyncProducer
 from ottla.client.producer import flushes_after
-from ottla.client.row_ack import RowsAck as AsyncRowsAck
+from ottla.client.producing.outbox import Headers
+from ottla.client.producing.pending_batch import Ack as AsyncAck
+from ottla.client.producing.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.sync.front import Front, calls, waits
 from ottla.client.sync.handover import Ack, Content, Handover
 from ottla.client.sync.row_ack import RowsAck
 from ottla.client.sync.transaction import Transaction
-from ottla.client.tokens import TokenFunction
 from ottla.clock import Clock, SystemClock
 from ottla.settings import producer
 from ottla.transport.channel import Disconnected

@@ -9,9 +9,9 @@ from typing import Self
 
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
+from ottla.client.producing.transaction import Transaction as AsyncTransaction
 from ottla.client.sync.handover import Handover
 from ottla.client.sync.portal import Portal
-from ottla.client.transaction import Transaction as AsyncTransaction
 from ottla.ids import TopicPartition
 
 

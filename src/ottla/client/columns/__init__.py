@@ -1,0 +1,1 @@
+"""Columns: records as Arrow has them, and what their values are."""

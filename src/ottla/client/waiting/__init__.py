@@ -1,0 +1,1 @@
+"""Waiting: how long, how often, until when, and how it ends."""

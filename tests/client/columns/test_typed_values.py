@@ -1,0 +1,277 @@
+"""Values as typed columns: what JSON and Avro become, and which schemas are refused."""
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow
+import pytest
+
+from ottla.client.columns.typed_values import form_of, typed
+from ottla.client.serializers import DeserializationFailed
+from ottla.client.serializers.documents import avro
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.records import BatchBuilder, decode
+
+pa: Any = pyarrow
+
+PLACE = TopicPartition("t", PartitionIndex(3))
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.utf8()), ("c", pa.list_(pa.float64()))])
+
+
+def of_values(*values: bytes | None) -> Any:
+    """Columns as a consumer has them, from offset 100 on."""
+    builder = BatchBuilder()
+    for number, value in enumerate(values):
+        assert builder.append(5 + number, b"k%d" % number, value)
+    return decode(builder.build(base_offset=100))
+
+
+def rows_of(schema: Any, *values: bytes | None) -> list[dict[str, Any]]:
+    batch, failure = typed(form_of(schema), None, PLACE, of_values(*values))
+    assert failure is None
+    batch.validate(full=True)
+    return batch.to_pylist()
+
+
+def test_objects_of_json_become_columns() -> None:
+    rows = rows_of(
+        SCHEMA,
+        b'{"a": 1, "b": "x\\ny", "c": [1, null]}',
+        None,
+        b'\n{\n  "b": "\xc3\xa9",\n  "unknown": {"a": [2]}\n}\n',
+        b"null",
+        b"{}",
+    )
+    assert [[*row.values()][5:] for row in rows] == [
+        [1, "x\ny", [1.0, None]],
+        [None, None, None],
+        [None, "é", None],
+        [None, None, None],
+        [None, None, None],
+    ]
+    assert [(row["topic"], row["partition"], row["offset"], row["key"]) for row in rows] == [
+        ("t", 3, 100 + number, b"k%d" % number) for number in range(5)
+    ]
+    assert rows[1]["timestamp"] == datetime.fromtimestamp(0.006, UTC)
+
+
+def test_values_that_are_one_object_in_an_unusual_dress_are_read() -> None:
+    deep = 10_000
+    rows = rows_of(
+        SCHEMA,
+        b'\r\n\t {"a": 1}\n\n',
+        b" null ",
+        b'{"b": "x\\u0000y", "a": 2}',
+        b'{"u": 1, "u": 2, "a": 3}',  # a name twice that the schema does not have
+        b'{"u": ' + b"[" * deep + b"]" * deep + b', "a": 4}',
+        b'{"u": ' + b'{"u": ' * deep + b"1" + b"}" * deep + b', "a": 5}',
+        b'{"u": "}{", "b": "{\\"]}", "a": 6}',
+        b'{"c": [NaN], "a": 7}',
+        b"{}",
+    )
+    assert [row["a"] for row in rows] == [1, None, 2, 3, 4, 5, 6, 7, None]
+    assert [row["b"] for row in rows][2] == "x\0y"
+    assert [row["b"] for row in rows][6] == '{"]}'
+
+
+def test_two_bad_values_do_not_make_up_for_each_other() -> None:
+    """As many objects as values, but not one in each."""
+    for bad in (
+        [b'{"a": 1}{"a": 2}', b""],
+        [b'{"a": 1', b'}{"a": 2}'],
+        [b'{"a":', b"1}", b'{"a": 2}{"a": 3}'],
+        [b'{"u": [{}', b'{"a": 1}]}{}'],
+    ):
+        told: list[int] = []
+        batch, failure = typed(
+            form_of(SCHEMA),
+            lambda failed, told=told: told.append(failed.offset),
+            PLACE,
+            of_values(b'{"a": 0}', *bad, b'{"a": 9}'),
+        )
+        assert failure is None
+        assert told == [101 + number for number in range(len(bad))]
+        assert batch.column("a").to_pylist() == [0, 9]
+
+
+def test_a_name_that_the_record_has_too_is_told_apart() -> None:
+    schema = pa.schema([("key", pa.utf8()), ("timestamp", pa.timestamp("s")), ("value", pa.int8())])
+    [row] = rows_of(schema, b'{"key": "inner", "timestamp": "2020-01-02 03:04:05", "value": 7}')
+    assert row["key"] == b"k0"
+    assert row["value.key"] == "inner"
+    assert row["value.timestamp"].isoformat() == "2020-01-02T03:04:05"
+    assert row["value"] == 7
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b" ",
+        b"5",
+        b"[]",
+        b'{"a": 1',
+        b'{"a": "x"}',
+        b'{"a": 1.5}',
+        b'{"a": 99999999999999999999}',
+        b'{"b": "\xff"}',
+        b'{"a": 1}{"a": 2}',
+        b'{"a": 1}, {"a": 2}',
+        b'{"a": 1}]}\n{"v":[{"a": 2}',
+        b'{"a": 1}\n{"a": 2}',
+        b'{"a": 1} {"a": 2}',
+        b'{"a": 1}\n\n{}',
+        # What would be whole in the middle of something else.
+        b'{"a": 1}],"x":[{}',
+        b'{"a": 1}],"p":5,"x\\"y" : [{}',
+        b'{"a": 1}],"v":[{}',
+        b'{"a": 1}},"x":{"y":{}',
+        b'{"a": 1},"x":{}',
+        b'null],"x":[null',
+        b'{"a": 1}null{}',
+        b'{"a": 1}]{}',
+        b'{"a": [{}',
+        b'"a": 1}',
+        # Space alone, a BOM, NUL, what other parsers let pass.
+        b" \t\r\n",
+        b'\xef\xbb\xbf{"a": 1}',
+        b"\0",
+        b'{"a": 1}\0',
+        b'\0{"a": 1}',
+        b'{"a": 1\0}',
+        b'{"a": 1}\0{}',
+        b'{"b": "x\0y"}',
+        b'{"b": "x\ny"}',
+        b'{"a": 1,}',
+        b'{"a": 1} // one',
+        b"{'a': 1}",
+        b'{"b": "\\ud800"}',
+        b'{"c": [1e999]}',
+        # A name twice, where the schema has it: which one counts nobody can tell.
+        b'{"a": 1, "a": 1}',
+        b'{"c": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+    ],
+    ids=lambda bad: repr(bad[:30]),
+)
+def test_a_bad_value_is_named_and_the_rows_before_it_come_first(bad: bytes) -> None:
+    good = [b'{"a": %d}' % number for number in range(20)]
+    form = form_of(SCHEMA)
+    batch, failure = typed(form, None, PLACE, of_values(*good[:7], bad, *good[7:], bad))
+    assert batch.column("a").to_pylist() == [*range(7)]
+    assert failure is not None
+    assert (failure.topic, failure.partition, failure.offset) == ("t", 3, 107)
+    assert failure.data == bad
+    assert "topic 't', partition 3, offset 107" in str(failure)
+    told: list[int] = []
+    values = of_values(bad, *good[:7], bad, bad, *good[7:], bad)
+
+    def skip(failed: DeserializationFailed) -> None:
+        told.append(failed.offset)
+
+    batch, failure = typed(form, skip, PLACE, values)
+    assert failure is None
+    assert batch.column("a").to_pylist() == [*range(20)]
+    assert told == [100, 108, 109, 123]
+    assert batch.column("offset").to_pylist() == [*range(101, 108), *range(110, 123)]
+    nothing, failure = typed(form, None, PLACE, of_values(bad, good[0]))
+    assert nothing is None
+    assert failure is not None
+    assert failure.offset == 100
+
+
+def test_schemas_that_cannot_be_read_are_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"cannot be read from JSON.*duration"):
+        form_of(pa.schema([("a", pa.duration("s"))]))
+    with pytest.raises(ValueError, match=r"a name twice: value\.key, value\.key"):
+        form_of(pa.schema([("key", pa.int8()), ("value.key", pa.int8())]))
+    with pytest.raises(TypeError, match=r"pyarrow\.Schema for JSON.*this is int"):
+        form_of(5)
+    with pytest.raises(ValueError, match="one type beside null"):
+        form_of(
+            {"type": "record", "name": "r", "fields": [{"name": "f", "type": ["int", "string"]}]}
+        )
+    with pytest.raises(ValueError, match="r is in itself"):
+        form_of({"type": "record", "name": "r", "fields": [{"name": "f", "type": ["null", "r"]}]})
+
+
+AVRO = {
+    "type": "record",
+    "name": "space.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "key", "type": ["null", "string"], "default": None},
+        {"name": "flag", "type": "boolean"},
+        {"name": "ratio", "type": "float"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["ON", "OFF"]}},
+        {"name": "before", "type": ["null", "State"]},
+        {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 4}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}},
+        {"name": "who", "type": {"type": "string", "logicalType": "uuid"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {
+            "name": "place",
+            "type": {
+                "type": "record",
+                "name": "Place",
+                "fields": [{"name": "x", "type": "double"}, {"name": "hash", "type": "space.Hash"}],
+            },
+        },
+        {"name": "none", "type": "null"},
+    ],
+}
+
+
+def order(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "key": None if number % 2 else "inner",
+        "flag": True,
+        "ratio": 0.5,
+        "raw": b"\0\xff",
+        "state": "OFF",
+        "before": "ON",
+        "hash": b"hash",
+        "tags": ["é"],
+        "counts": {"one": 1},
+        "day": date(2020, 1, 2),
+        "at": datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+        "clock": time(1, 2, 3),
+        "who": "12345678-1234-5678-1234-567812345678",
+        "price": Decimal("12.34"),
+        "place": {"x": 1.5, "hash": b"hash"},
+        "none": None,
+    }
+
+
+def test_avro_becomes_columns() -> None:
+    write = avro(AVRO).serialize
+    written = [
+        write("t", {**order(number), "who": UUID(order(number)["who"])}) for number in range(1200)
+    ]
+    rows = rows_of(AVRO, *written, None)
+    for number, row in enumerate(rows[:-1]):
+        values = dict([*row.items()][5:])
+        values["key"] = values.pop("value.key")
+        values["counts"] = dict(values["counts"])
+        assert values == order(number)
+    assert {*[*rows[-1].values()][5:]} == {None}
+    for bad in (b"short", (written[3] or b"") + b"more"):
+        batch, failure = typed(form_of(AVRO), None, PLACE, of_values(*written[:3], bad))
+        assert batch.num_rows == 3
+        assert failure is not None
+        assert (failure.offset, failure.data) == (103, bad)
+
+
+def test_avro_that_is_no_record_is_one_column() -> None:
+    write = avro({"type": "long"}).serialize
+    assert [row["value"] for row in rows_of('{"type": "long"}', write("t", 5), None)] == [5, None]
