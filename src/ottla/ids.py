@@ -37,11 +37,12 @@ NO_SEQUENCE: Final = Sequence(-1)
 class TopicPartition(NamedTuple):
     """A partition by the name of its topic; written `topic-0`, as its folder is named.
 
-    A tuple rather than a dataclass: it is the key of many look-ups, and hashes 3 times as fast.
+    A tuple rather than a dataclass: it is the key of many look-ups, and hashes 3 times as fast. Its
+    number is any int, because applications make them, too.
     """
 
     topic: str
-    partition: PartitionIndex
+    partition: int
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -218,7 +218,7 @@ def test_lists_where_other_clients_take_them() -> None:
             assign: Any = consumer.assign
             with pytest.raises(TypeError, match=r"subscribe\(\*topics\)"):
                 subscribe(["t"])
-            with pytest.raises(TypeError, match="a partition is a topic and a number"):
+            with pytest.raises(TypeError, match="a partition is a pair of a topic and a number"):
                 assign([("t", 0)])
 
     run(scenario())

@@ -5,11 +5,13 @@ Each line that is to be refused says so: the checker complains of a comment that
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
+import asyncio
 from dataclasses import dataclass
 from typing import assert_type
 
 import pytest
 
+from ottla import Consumer, OffsetAndMetadata, Record, TopicPartition, Transaction
 from ottla.client.counting.producer_metrics import ProducerMetrics
 from ottla.client.producer import Producer
 from ottla.client.producing.pending_batch import Ack, Written
@@ -57,6 +59,21 @@ async def what_can_be_sent(plain: Producer, typed: Producer[str, Order]) -> None
     assert_type(typed.metrics(), ProducerMetrics)
     async with typed as entered:
         assert_type(entered, Producer[str, Order])
+
+
+async def how_far_one_is(
+    consumer: Consumer[bytes, bytes], transaction: Transaction, record: Record[bytes, bytes]
+) -> None:
+    """Nor this."""
+    offsets = {record.place: record.offset + 1}
+    await consumer.commit(offsets)
+    await consumer.commit({("t", 0): 5, ("t", 1): OffsetAndMetadata(5)})
+    await consumer.commit({TopicPartition("t", 0): 5})
+    assert_type(consumer.commit_soon(offsets), asyncio.Task[None])
+    await consumer.offsets_for_times(offsets)
+    await transaction.send_offsets(offsets, consumer.group_member)
+    await transaction.send_offsets({("t", 0): 5}, "group")
+    await transaction.send_offsets({("t", "0"): 5}, "group")  # pyright: ignore[reportArgumentType]
 
 
 async def what_a_function_of_users_may_take(serializer: Serializer[Order]) -> None:

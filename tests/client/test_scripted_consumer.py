@@ -12,7 +12,9 @@ from client.scenarios import FAST, run
 from client.scripted_broker import ScriptedBroker
 from ottla.client.asking.routes import UNKNOWN_TRIES
 from ottla.client.consumer import Consumer
+from ottla.client.fetching.absence import PATIENCE_S
 from ottla.client.fetching.locator import Truncated
+from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid
 from ottla.protocol.apis import OFFSET_FOR_LEADER_EPOCH
@@ -42,7 +44,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from ottla.transport.channel import Disconnected
+from ottla.transport.channel import Disconnected, TimedOut
 
 ID = Uuid(b"t" * 16)
 
@@ -138,16 +140,23 @@ class Stage:
         return made
 
 
-def reading(broker: ScriptedBroker, reset: str = "earliest") -> Consumer[bytes, bytes]:
-    settings = {
+def reading(
+    broker: ScriptedBroker,
+    reset: str = "earliest",
+    group: str | None = None,
+    clock: Clock | None = None,
+) -> Consumer[bytes, bytes]:
+    settings: dict[str, object] = {
         **FAST,
         "bootstrap.servers": broker.bootstrap_servers,
         "auto.offset.reset": reset,
         "max.partition.fetch.bytes": 1,
         "metadata.max.age.ms": 50,
         "fetch.max.wait.ms": 50,
+        "group.id": group,
+        "enable.auto.commit": False,
     }
-    return Consumer(settings)
+    return Consumer(settings, clock=clock)
 
 
 async def start_at(ours: Consumer[bytes, bytes], offset: int) -> None:
@@ -347,6 +356,45 @@ def test_offsets_of_a_topic_that_is_not_there_yet_are_waited_for() -> None:
 
             broker.answers[MetadataRequest] = late
             assert await ours.end_offsets(("t", 0)) == {("t", 0): 10}
+
+    run(scenario())
+
+
+class Jumping(SystemClock):
+    """A clock that a test can put forward."""
+
+    ahead_s = 0.0
+
+    def elapsed_s(self) -> float:
+        return super().elapsed_s() + self.ahead_s
+
+
+@pytest.mark.parametrize("seeks", [True, False])
+def test_a_partition_that_is_not_there_is_told_and_found_when_it_comes(seeks: bool) -> None:
+    async def scenario() -> None:
+        stage, clock = Stage(), Jumping()
+        async with stage.broker() as broker, reading(broker, clock=clock) as ours:
+
+            def without(request: MetadataRequest) -> MetadataResponse:
+                told = stage.metadata(request)
+                told.topics[0].partitions[0].partition_index = 7
+                return told
+
+            broker.answers[MetadataRequest] = without
+            ours.assign(("t", 0))
+            if seeks:
+                ours.seek(("t", 0), 3)
+            else:
+                with pytest.raises(TimedOut, match=r"t-0 is not known.*topic has 1 partitions"):
+                    await ours.position(("t", 0), 0.5)
+            for _ in range(2):
+                assert await ours.poll(0.2) == [], "it may be being made"
+                clock.ahead_s += PATIENCE_S
+                with pytest.raises(RequestError, match="t-0: the topic has 1 partitions") as told:
+                    await ours.poll(20)
+                assert told.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            broker.answers[MetadataRequest] = stage.metadata
+            assert (await take(ours, 1))[0].offset == (3 if seeks else 0)
 
     run(scenario())
 

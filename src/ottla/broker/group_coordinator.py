@@ -277,7 +277,7 @@ class GroupCoordinators:
 
     async def lead(self, partition: Partition) -> None:
         """Coordinate the groups of a partition that this broker leads now."""
-        index = partition.name.partition
+        index = PartitionIndex(partition.name.partition)
         self.resign(index)
         coordinator = PartitionCoordinator(partition, self._rules(), self._clock)
         self._led[index] = coordinator

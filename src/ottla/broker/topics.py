@@ -393,6 +393,6 @@ class Topics:
             if partition is not None:
                 partition.wake_all()
             if key.topic == OFFSETS_TOPIC:
-                self._state.groups.resign(key.partition)
+                self._state.groups.resign(PartitionIndex(key.partition))
         self._state.groups.forget(keys)
         await self._state.logs.delete([key for key in keys if self._state.logs.get(key)])

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Generic, Self
 
+from ottla.client.arguments import offset_of, time_of
 from ottla.client.columns.arrow import consumed
 from ottla.client.columns.typed_values import Form, form_of, typed
 from ottla.client.connecting.tokens import TokenFunction
@@ -29,10 +30,11 @@ from ottla.client.key_value import K, V
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.options import connection_rules, is_modern_group
-from ottla.client.partitions import partition_of
+from ottla.client.partitions import P, partition_of
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
 from ottla.client.subscription import Callback, Pattern, Subscription, check_names, compiled
+from ottla.client.topic_name import checked_name
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor
@@ -166,7 +168,7 @@ class Consumer(Generic[K, V]):
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
         running = self._started()
-        asked = running.reading.metadata.topic(topic, self._timeout_s)
+        asked = running.reading.metadata.topic(checked_name(topic), self._timeout_s)
         known = await running.life.within(asked)
         return [partition_of((topic, index)) for index in sorted(known.partitions)]
 
@@ -219,9 +221,8 @@ class Consumer(Generic[K, V]):
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Go on at an offset."""
-        if offset < 0:
-            raise ValueError(f"an offset is 0 or more, and not {offset}")
-        self._cursor(partition).move(offset)
+        place = offset_of(offset)
+        self._cursor(partition).move(place)
         self._started().reading.poke()
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
@@ -234,9 +235,7 @@ class Consumer(Generic[K, V]):
 
     def seek_to_time(self, timestamp_ms: int, *partitions: tuple[str, int]) -> None:
         """Go on at the first record from a time on, or at the end when there is none."""
-        if timestamp_ms < 0:
-            raise ValueError(f"a time is given in milliseconds since 1970, and not {timestamp_ms}")
-        self._seek_to_time(partitions, timestamp_ms)
+        self._seek_to_time(partitions, time_of(timestamp_ms))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand nothing of these out until they are resumed."""
@@ -278,10 +277,10 @@ class Consumer(Generic[K, V]):
         return await self._ends(partitions, LATEST_MS, timeout_s)
 
     async def offsets_for_times(
-        self, times_ms: Mapping[tuple[str, int], int], *, timeout_s: float | None = None
+        self, times_ms: Mapping[P, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record from a time on, of each partition; None where there is none."""
-        named = {partition_of(one): time_ms for one, time_ms in times_ms.items()}
+        named = {partition_of(one): time_of(time_ms) for one, time_ms in times_ms.items()}
         running = self._started()
         return await running.life.within(running.reading.offsets(named, self._seconds(timeout_s)))
 
@@ -289,7 +288,7 @@ class Consumer(Generic[K, V]):
 
     async def commit(
         self,
-        offsets: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None" = None,
+        offsets: Mapping[P, int | OffsetAndMetadata] | None = None,
         *,
         timeout_s: float | None = None,
     ) -> None:
@@ -300,7 +299,7 @@ class Consumer(Generic[K, V]):
 
     def commit_soon(
         self,
-        offsets: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None" = None,
+        offsets: Mapping[P, int | OffsetAndMetadata] | None = None,
         *,
         timeout_s: float | None = None,
     ) -> asyncio.Task[None]:

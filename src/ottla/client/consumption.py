@@ -30,7 +30,7 @@ from ottla.client.options import (
     reset_ms,
 )
 from ottla.client.participation import Participation
-from ottla.client.partitions import partition_of
+from ottla.client.partitions import P, partition_of
 from ottla.client.subscription import Subscription
 from ottla.client.waiting.ending import end_all
 from ottla.client.waiting.lifetime import Lifetime
@@ -168,15 +168,12 @@ class Consumption(Generic[K, V]):
         return self._group.nobody
 
     def offsets(
-        self, given: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None"
+        self, given: Mapping[P, int | OffsetAndMetadata] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is to be committed; without any, all that was handed out."""
         if given is None:
             return self.reading.offsets_of(self.reading.reader.cursors, all_handed_out=True)
-        return {
-            partition_of(where): OffsetAndMetadata(one) if isinstance(one, int) else one
-            for where, one in given.items()
-        }
+        return {partition_of(where): OffsetAndMetadata.of(one) for where, one in given.items()}
 
     def metrics(self) -> ConsumerMetrics:
         """What was done so far, in numbers."""
@@ -236,6 +233,8 @@ class Consumption(Generic[K, V]):
     def _learnt(self) -> None:
         if self.participation is not None:
             self.participation.learnt()
+        else:  # in a group, which partitions there are is the group's matter
+            self.reading.miss()
 
     async def _committed(
         self, partitions: Iterable[TopicPartition]

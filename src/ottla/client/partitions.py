@@ -7,8 +7,8 @@ what comes back can be taken for such a pair, and prints as orders-0.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 
-from ottla.client.topic_name import checked_name
-from ottla.ids import PartitionIndex, TopicPartition
+from ottla.client.arguments import pair_of
+from ottla.ids import TopicPartition
 
 Partition: TypeAlias = tuple[str, int]
 """A topic and a number; TopicPartition is one."""
@@ -32,15 +32,12 @@ R = TypeVar("R", bound=Row)
 
 def partition(topic: str, number: int) -> TopicPartition:
     """One that prints well."""
-    return TopicPartition(topic, PartitionIndex(number))
+    return TopicPartition(topic, number)
 
 
 def partition_of(pair: Partition) -> TopicPartition:
-    """A topic and a number as what they are; TypeError for anything else."""
-    if len(pair) != 2 or not isinstance(pair[0], str):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
-        raise TypeError(f'a partition is a topic and a number, as ("orders", 0), and not {pair!r}')
-    checked_name(pair[0])
-    return partition(*pair)
+    """A topic and a number as what they are; TypeError or ValueError if they are none."""
+    return partition(*pair_of(pair))
 
 
 def each_once(given: Iterable[Partition]) -> list[Partition]:

@@ -36,4 +36,4 @@ class Record(NamedTuple, Generic[K, V]):
     @property
     def place(self) -> TopicPartition:
         """The partition it is in."""
-        return TopicPartition(self.topic, self.partition)  # pyright: ignore[reportArgumentType]
+        return TopicPartition(self.topic, self.partition)

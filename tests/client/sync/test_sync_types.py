@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_type
 
 import ottla
-from ottla import Record, TopicPartition, Written
+from ottla import OffsetAndMetadata, Record, TopicPartition, Written
 from ottla.client.admin import CreatedTopic, FoundOffset, NewTopic, Outcomes, Partition
+from ottla.client.fetching.offsets import FoundOffset as FoundRecord
 from ottla.client.serializers import LONG, STRING
 from ottla.sync import Ack, Admin, Consumer, Producer, Transaction
 
@@ -40,6 +41,9 @@ def what_can_be_sent(plain: Producer, typed: Producer[str, int]) -> None:
     with typed as entered, entered.transaction() as transaction:
         assert_type(entered, Producer[str, int])
         assert_type(transaction, Transaction)
+        transaction.send_offsets({("t", 0): 5}, "group")
+        transaction.send_offsets({TopicPartition("t", 0): OffsetAndMetadata(5)}, "group")
+        transaction.send_offsets({"t": 5}, "group")  # pyright: ignore[reportArgumentType]
 
 
 def what_can_be_read(typed: Consumer[str, int]) -> None:
@@ -54,6 +58,12 @@ def what_can_be_read(typed: Consumer[str, int]) -> None:
     typed.seek(("t", 0), 5)
     typed.seek(("t", 0), "5")  # pyright: ignore[reportArgumentType]
     typed.commit({("t", 0): 5}, timeout_s=5)
+    typed.commit({TopicPartition("t", 0): 5, TopicPartition("t", 1): OffsetAndMetadata(5)})
+    offsets = {record.place: record.offset + 1 for record in typed.poll()}
+    typed.commit(offsets)
+    typed.commit_soon(offsets)
+    typed.commit({"t": 5})  # pyright: ignore[reportArgumentType]
+    assert_type(typed.offsets_for_times(offsets), dict[TopicPartition, FoundRecord | None])
     typed.commit(soon=True)  # pyright: ignore[reportCallIssue]
 
 

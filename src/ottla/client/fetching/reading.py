@@ -13,6 +13,7 @@ from ottla.client.asking.asking import Asking
 from ottla.client.connecting.connections import Connections
 from ottla.client.connecting.metadata import Metadata
 from ottla.client.counting.consumer_metrics import ConsumerMetrics, GroupCounts, consumer_metrics
+from ottla.client.fetching.absence import Absence, why_absent
 from ottla.client.fetching.cursor import UNKNOWN, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.fetcher import Fetcher, FetchRules
@@ -62,6 +63,8 @@ class Reading(Generic[K, V]):
         self.reader: Final = Reader(decoder, self.poke)
         self._isolation_level = rules.isolation_level
         self._heard = learnt
+        self._clock = clock
+        self._absence = Absence()
         self._located: list[asyncio.Future[None]] = []
         self._locator = Locator(
             self.reader.cursors,
@@ -129,8 +132,10 @@ class Reading(Generic[K, V]):
                     self._locator.poke()
                     await located
         except TimeoutError as error:
+            absent = why_absent(partition, self.metadata.view)
             raise self.metadata.failure or TimedOut(
                 f"the position in {partition} is not known after {timeout_s:g} s"
+                + (f": {absent}" if absent else "")
             ) from error
         return cursor.position
 
@@ -171,6 +176,12 @@ class Reading(Generic[K, V]):
             lags={one: lag for one in cursors if (lag := self.lag(one)) is not None},
             assigned=len(cursors),
         )
+
+    def miss(self) -> None:
+        """Tell of partitions that are not there, when they should have come by now."""
+        now_s = self._clock.elapsed_s()
+        for cursor in self._absence.missed(self.reader.cursors, self.metadata.view, now_s):
+            self._note_located(cursor)
 
     def _learnt(self) -> None:
         self.poke()

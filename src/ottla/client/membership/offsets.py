@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from ottla.client.arguments import offset_of
 from ottla.client.membership.owner import GroupMember
 from ottla.client.partitions import P, Partition, by_topic, partition, rows_by_topic
 from ottla.errors import ErrorCode, RequestError
@@ -47,6 +48,14 @@ class OffsetAndMetadata:
     metadata: str = ""
     leader_epoch: int = -1
     """Of the record before, to find out about truncation; -1: not known."""
+
+    def __post_init__(self) -> None:
+        offset_of(self.offset)
+
+    @classmethod
+    def of(cls, given: "int | OffsetAndMetadata") -> "OffsetAndMetadata":
+        """An offset with its note, or without one."""
+        return given if isinstance(given, cls) else cls(offset_of(given))
 
 
 class FetchedOffsets(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Self
 
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
+from ottla.client.partitions import P, partition_of
 from ottla.client.producing.transaction_state import OutcomeUnknown, Phase
 from ottla.client.producing.transactions import Transactions
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import TopicPartition
 
 
 class Transaction:
@@ -52,7 +52,7 @@ class Transaction:
 
     async def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[P, int | OffsetAndMetadata],
         group: GroupMember | str,
     ) -> None:
         """Commit how far a group has read, with the transaction: the offsets of the next records.
@@ -60,10 +60,7 @@ class Transaction:
         With a member of the group it counts only if the group still knows that member.
         """
         self._transactions.check(self._number)
-        wanted = {
-            partition: OffsetAndMetadata(one) if isinstance(one, int) else one
-            for partition, one in offsets.items()
-        }
+        wanted = {partition_of(where): OffsetAndMetadata.of(one) for where, one in offsets.items()}
         member = GroupMember(group) if isinstance(group, str) else group
         if wanted:
             await self._transactions.send_offsets(wanted, member)

@@ -29,6 +29,7 @@ from ottla.client.key_value import K, V
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Rebalance
 from ottla.client.participation import IN_A_CALLBACK
+from ottla.client.partitions import P
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
 from ottla.client.subscription import Pattern
@@ -232,7 +233,7 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
 
     def commit_soon(
         self,
-        offsets: "Mapping[tuple[str, int], int | OffsetAndMetadata] | None" = None,
+        offsets: Mapping[P, int | OffsetAndMetadata] | None = None,
         *,
         timeout_s: float | None = None,
     ) -> Future[None]:

@@ -9,10 +9,10 @@ from typing import Self
 
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
+from ottla.client.partitions import P
 from ottla.client.producing.transaction import Transaction as AsyncTransaction
 from ottla.client.sync.handover import Handover
 from ottla.client.sync.portal import Portal
-from ottla.ids import TopicPartition
 
 
 class Transaction:
@@ -49,7 +49,7 @@ class Transaction:
 
     def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[P, int | OffsetAndMetadata],
         group: GroupMember | str,
     ) -> None:
         """Commit how far a group has read, with the transaction: the offsets of the next records.

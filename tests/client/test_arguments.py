@@ -1,0 +1,106 @@
+"""What an application gives in the wrong form is refused in that call, and says the right one."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from client.consuming import take
+from client.scenarios import run
+from client.test_scripted_consumer import Stage, reading
+from ottla.client.arguments import OFFSET_MAX, offset_of, pair_of, time_of
+from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.ids import TopicPartition
+
+T = ("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("check", "given", "error", "says"),
+    [
+        (pair_of, "t", TypeError, r"a pair of a topic and a number, as \(\"orders\", 0\)"),
+        (pair_of, "ab", TypeError, "a pair of a topic and a number"),
+        (pair_of, [("t", 0), ("t", 1)], TypeError, "one by one"),
+        (pair_of, ("t", 0, 1), TypeError, "a pair"),
+        (pair_of, ("t", "0"), TypeError, "number of a partition is a whole number"),
+        (pair_of, ("t", -1), ValueError, "from 0 to 2147483647, and not -1"),
+        (pair_of, (5, 0), TypeError, "named by a str"),
+        (offset_of, -5, ValueError, "an offset is from 0 to 9223372036854775807, and not -5"),
+        (offset_of, OFFSET_MAX + 1, ValueError, "an offset is from 0"),
+        (offset_of, 1.5, TypeError, r"an offset is a whole number, and not 1\.5 \(float\)"),
+        (offset_of, "5", TypeError, "an offset is a whole number"),
+        (time_of, -1, ValueError, "milliseconds since 1970"),
+        (time_of, None, TypeError, "milliseconds since 1970.*None"),
+    ],
+)
+def test_the_wrong_form_is_refused_with_the_right_one(
+    check: Callable[[object], object], given: object, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        check(given)
+
+
+class Whole:
+    """A number of another library."""
+
+    def __index__(self) -> int:
+        return 5
+
+
+def test_whole_numbers_of_any_kind_are_offsets() -> None:
+    assert offset_of(OFFSET_MAX) == OFFSET_MAX
+    assert offset_of(Whole()) == 5
+    assert pair_of(TopicPartition("t", 3)) == ("t", 3)
+
+
+def test_committed_offsets_are_0_or_more() -> None:
+    with pytest.raises(ValueError, match="not -5"):
+        OffsetAndMetadata(-5)
+    with pytest.raises(TypeError, match="whole number"):
+        OffsetAndMetadata.of("5")  # pyright: ignore[reportArgumentType]
+    noted = OffsetAndMetadata(5, "a note")
+    assert OffsetAndMetadata.of(noted) is noted
+    assert OffsetAndMetadata.of(5) == OffsetAndMetadata(5)
+
+
+WRONG: list[Callable[[Any], object]] = [
+    lambda ours: ours.seek(T, 1 << 63),
+    lambda ours: ours.seek(T, 1.5),
+    lambda ours: ours.seek(T, -5),
+    lambda ours: ours.seek_to_time(1.5, T),
+    lambda ours: ours.assign("t"),
+    lambda ours: ours.assign(("t", -1)),
+    lambda ours: ours.assign((5, 0)),
+    lambda ours: ours.pause("t", 0),
+    lambda ours: ours.commit_soon({T: -5}),
+    lambda ours: ours.commit_soon({"t": 5}),
+    lambda ours: ours.subscribe(["t"]),
+    lambda ours: ours.subscribe(b"t"),
+]
+WRONG_LATER: list[Callable[[Any], Coroutine[Any, Any, object]]] = [
+    lambda ours: ours.commit({T: -5}),
+    lambda ours: ours.commit({T: "5"}),
+    lambda ours: ours.commit({"t": 5}),
+    lambda ours: ours.offsets_for_times({T: 1.5}),
+    lambda ours: ours.position("t"),
+    lambda ours: ours.committed("t"),
+    lambda ours: ours.partitions(b"t"),
+]
+
+
+def test_a_consumer_goes_on_after_what_it_refused() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, group="g") as ours:
+            ours.assign(T)
+            ours.seek(T, 3)
+            for wrong in WRONG:
+                with pytest.raises((TypeError, ValueError)):
+                    wrong(ours)
+            for wrong in WRONG_LATER:
+                with pytest.raises((TypeError, ValueError)):
+                    await wrong(ours)
+            assert (await take(ours, 1))[0].offset == 3
+            assert ours.assignment == {T}
+
+    run(scenario())
