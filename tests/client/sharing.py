@@ -224,6 +224,32 @@ async def a_callback_that_fails_is_heard(servers: str, topic: str) -> None:
         assert len(await take(ours, 1)) == 1
 
 
+async def a_callback_that_fails_at_the_end_is_heard(servers: str, topic: str) -> None:
+    def fails(gone: frozenset[TopicPartition], why: Rebalance) -> None:
+        raise ZeroDivisionError
+
+    async def read(expected: int, error: Exception | None = None) -> None:
+        async with member(servers, topic) as ours:
+            ours.subscribe(topic, on_revoked=fails)
+            assert (await take(ours, 1))[0].offset == expected
+            if error is not None:
+                raise error
+
+    await write(servers, topic, 3)
+    with pytest.raises(RequestError, match="callback failed: ZeroDivisionError") as caught:
+        await read(0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(LookupError) as first:  # what went wrong first is not hidden by it
+        await read(1, LookupError())
+    assert "callback failed: ZeroDivisionError" in first.value.__notes__[0]
+    async with member(servers, topic) as ours:
+        ours.subscribe(topic, on_revoked=fails)
+        await take(ours, 1)
+        with pytest.raises(RequestError, match="callback failed"):
+            await ours.unsubscribe()
+        assert ours.assignment == frozenset()
+
+
 async def an_assignment_may_seek_before_the_first_record(servers: str, topic: str) -> None:
     await write(servers, topic, 100)
     async with member(servers, topic) as ours:
@@ -296,6 +322,7 @@ TOGETHER: list[Scenario] = [
     a_pattern_finds_topics_that_come_later,
     a_subscription_can_change_and_end,
     a_callback_that_fails_is_heard,
+    a_callback_that_fails_at_the_end_is_heard,
     an_assignment_may_seek_before_the_first_record,
     who_is_in_a_group_says_which,
 ]

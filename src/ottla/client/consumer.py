@@ -35,6 +35,7 @@ from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
 from ottla.client.subscription import Callback, Pattern, Subscription, check_names, compiled
 from ottla.client.topic_name import checked_name
+from ottla.client.waiting.ending import noted_on
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor
@@ -108,11 +109,17 @@ class Consumer(Generic[K, V]):
             self._running.subscribe(self._subscription)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self.close(is_done=kind is None)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        with noted_on(error):
+            await self.close(is_done=kind is None)
 
     async def close(self, *, is_done: bool = True) -> None:
-        """Commit, give the partitions back and end; `is_done`: what was handed out counts too."""
+        """Commit, give the partitions back and end; `is_done`: what was handed out counts too.
+
+        What `on_revoked` raises meanwhile is raised when all has ended.
+        """
         if self._running is not None:
             self._running.check_caller()
         running, self._running = self._running, None

@@ -168,7 +168,11 @@ class Participation:
             raise RuntimeError(IN_A_CALLBACK)
 
     async def leave(self, *, is_done: bool) -> None:
-        """Commit and give all up; `is_done` when what was handed out is done."""
+        """Commit and give all up; `is_done` when what was handed out is done.
+
+        What a callback raises then is raised here when all that is over: nobody asks for records
+        any more who would hear of it.
+        """
         self._has_left = True
         self._reader.let_go(is_done=is_done)
         if self._committing is not None:
@@ -178,21 +182,23 @@ class Participation:
             async with asyncio.timeout(LAST_STEP_S):
                 has_step = await self._step.acquire()
         try:
-            await self._give_up_all(is_done=is_done)
+            failure = await self._give_up_all(is_done=is_done)
         finally:
             if has_step:
                 self._step.release()
         if self.membership is not None:
             await self.membership.leave(LAST_COMMIT_S)
+        if failure is not None:
+            raise failure
 
-    async def _give_up_all(self, *, is_done: bool) -> None:
+    async def _give_up_all(self, *, is_done: bool) -> RequestError | None:
         owned = self.owned()
         if not owned:
-            return
+            return None
         if self._rules.auto_commit_s is not None:
             await self._commit_quietly(owned, LAST_COMMIT_S, all_handed_out=is_done)
         try:
-            await self._tell(self.subscription.on_revoked, owned, Rebalance(CLOSED))
+            return await self._told(self.subscription.on_revoked, owned, Rebalance(CLOSED))
         finally:
             self._drop(owned)
 
@@ -241,18 +247,28 @@ class Participation:
     async def _tell(
         self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
     ) -> None:
+        """Call a callback; who asks for records hears of what it raises."""
+        failure = await self._told(callback, partitions, why)
+        if failure is not None:
+            self._reader.fail(failure)
+
+    async def _told(
+        self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
+    ) -> RequestError | None:
+        """Call a callback; what it raised, if it did."""
         if callback is None or not partitions:
-            return
+            return None
         self._caller = asyncio.current_task()
         try:
             told = callback(partitions, why)
             if inspect.isawaitable(told):
                 await told
-        # The callback is anybody's, and so is what it raises: who asks for records hears of it.
+        # The callback is anybody's, and so is what it raises.
         except Exception as error:
-            self._reader.fail(_unexpected("a rebalance callback failed", error))
+            return _unexpected("a rebalance callback failed", error)
         finally:
             self._caller = None
+        return None
 
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
         self._reader.remove(partitions)

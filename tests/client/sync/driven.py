@@ -35,8 +35,10 @@ class DrivenConsumer:
         await asyncio.to_thread(self._ours.__enter__)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await asyncio.to_thread(self._ours.__exit__, kind)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        await asyncio.to_thread(self._ours.__exit__, kind, error, trace)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         async for one in _stepped(iter(self._ours)):

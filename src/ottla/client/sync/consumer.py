@@ -34,6 +34,7 @@ from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
 from ottla.client.subscription import Pattern
 from ottla.client.sync.front import Front, calls, waits
+from ottla.client.waiting.ending import noted_on
 from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import TopicPartition
@@ -105,11 +106,17 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
         )
         super().__init__(behind)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close(is_done=kind is None)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        with noted_on(error):
+            self.close(is_done=kind is None)
 
     def close(self, *, is_done: bool = True) -> None:
-        """Commit, give the partitions back and end; `is_done`: what was handed out counts too."""
+        """Commit, give the partitions back and end; `is_done`: what was handed out counts too.
+
+        What `on_revoked` raises meanwhile is raised when all has ended.
+        """
         _check_thread()
         self._shut(lambda: self._behind.close(is_done=is_done))
 

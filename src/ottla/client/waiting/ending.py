@@ -5,8 +5,11 @@ meanwhile counts afterwards; it is not lost.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any
+
+from ottla.errors import RequestError
 
 
 async def end_all(ending: Coroutine[Any, Any, None]) -> None:
@@ -23,3 +26,14 @@ async def end_all(ending: Coroutine[Any, Any, None]) -> None:
             doing.exception()  # that who waited was cancelled says more
         raise cancelled
     doing.result()
+
+
+@contextmanager
+def noted_on(error: BaseException | None) -> Generator[None]:
+    """What an ending fails by is raised, or noted on the error that brought the ending about."""
+    try:
+        yield
+    except RequestError as failure:
+        if error is None:
+            raise
+        error.add_note(f"and while it was closed: {failure}")
