@@ -188,12 +188,49 @@ def test_schemas_that_cannot_be_read_are_refused_at_once() -> None:
         form_of(pa.schema([("key", pa.int8()), ("value.key", pa.int8())]))
     with pytest.raises(TypeError, match=r"pyarrow\.Schema for JSON.*this is int"):
         form_of(5)
+    with pytest.raises(ValueError, match=r"fields that are not nullable \(a\)"):
+        form_of(pa.schema([pa.field("a", pa.int8(), nullable=False)]))
     with pytest.raises(ValueError, match="one type beside null"):
         form_of(
             {"type": "record", "name": "r", "fields": [{"name": "f", "type": ["int", "string"]}]}
         )
     with pytest.raises(ValueError, match="r is in itself"):
         form_of({"type": "record", "name": "r", "fields": [{"name": "f", "type": ["null", "r"]}]})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *("hello", "", "5", "[1]", '"nonsense"', {"a": "int"}, {"type": "record"}),
+        *({"type": "array"}, {"type": "nonsense"}, {"type": "enum", "name": "e"}),
+        {"type": "record", "name": "r", "fields": 5},
+    ],
+    ids=str,
+)
+def test_what_is_no_schema_is_refused_with_what_one_is(schema: Any) -> None:
+    with pytest.raises(ValueError, match=r"an Avro schema as its JSON's text or as a dict"):
+        form_of(schema)
+
+
+@pytest.mark.parametrize("schema", ['"long"', {"type": "long"}])
+def test_a_schema_without_fields_may_be_text(schema: Any) -> None:
+    assert form_of(schema).read(pa.array([b"\x02", None]))[0].type == pa.int64()
+
+
+def test_dates_as_text_say_how_they_are_read() -> None:
+    days = form_of(pa.schema([("d", pa.date32())]))
+    assert days.read(pa.array([b'{"d": 1}']))[0].to_pylist() == [date(1970, 1, 2)]
+    text = pa.array([b'{"d": "2024-01-01"}'])
+    with pytest.raises(ValueError, match=r"number of days since 1970.*timestamp\('s'\)"):
+        days.read(text)
+    [found] = form_of(pa.schema([("d", pa.timestamp("s"))])).read(text)
+    assert found.to_pylist() == [datetime(2024, 1, 1)]  # noqa: DTZ001 - it has no zone
+
+
+def test_bytes_of_no_avro_say_so() -> None:
+    form = form_of({"type": "record", "name": "r", "fields": [{"name": "f", "type": "string"}]})
+    with pytest.raises(ValueError, match="this is not of the Avro schema: "):
+        form.read(pa.array([b"\xff"]))
 
 
 AVRO = {

@@ -23,6 +23,10 @@ AVRO_ROWS: Final = 500
 
 _NO_OBJECT: Final = "this is no JSON object"
 _EMPTY: Final = "The document is empty"
+_NO_NUMBER: Final = "changed from number to string"
+_SCHEMAS: Final = (
+    "value_schema is a pyarrow.Schema for JSON, or an Avro schema as its JSON's text or as a dict"
+)
 
 
 class Form(Protocol):
@@ -40,12 +44,16 @@ def form_of(schema: Any) -> Form:
     pa = pyarrow_module()
     if isinstance(schema, pa.Schema):
         return _Json(schema)
-    if isinstance(schema, str | Mapping):
-        return _Avro(schema_of(cast("str | Mapping[str, object]", schema)))
-    raise TypeError(
-        "value_schema is a pyarrow.Schema for JSON, or an Avro schema as text or as a dict; "
-        f"this is {type(schema).__name__}"
-    )
+    if not isinstance(schema, str | Mapping):
+        raise TypeError(f"{_SCHEMAS}; this is {type(schema).__name__}")
+    try:
+        found: Any = schema_of(cast("str | Mapping[str, object]", schema))
+        return _Avro(found if isinstance(found, Mapping) else {"type": found})
+    except ImportError:
+        raise
+    # What a parser raises for what is no schema is anything.
+    except Exception as error:
+        raise ValueError(f"{_SCHEMAS}; this is none of Avro: {_why(error)}") from error
 
 
 def typed(
@@ -119,6 +127,12 @@ class _Json:
         pa = pyarrow_module()
         self.names = _names(schema.names)
         self._schema = schema.remove_metadata()
+        self._has_dates = any(map(pa.types.is_date, schema.types))
+        if strict := [field.name for field in schema if not field.nullable]:
+            raise ValueError(
+                f"value_schema has fields that are not nullable ({', '.join(strict)}), but of a "
+                "record without a value all are null"
+            )
         try:
             self.read(pa.nulls(1, pa.binary()))
         except (ValueError, NotImplementedError) as error:
@@ -158,10 +172,19 @@ class _Json:
         except ValueError as error:
             if _EMPTY in str(error):  # so it calls what cannot begin an object, behind another
                 raise ValueError(f"{_NO_OBJECT}, or more than that") from error
+            if self._has_dates and _NO_NUMBER in str(error):
+                raise ValueError(
+                    f"{error}; a date is read from its number of days since 1970, and text as "
+                    "2024-01-01 by a field of pyarrow.timestamp('s')"
+                ) from error
             raise
         if lines.num_rows != len(values):
             raise ValueError("this is more than one JSON object")
         return [column.combine_chunks() for column in lines.columns]
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def _braced(text: Any) -> Any:
@@ -201,6 +224,6 @@ class _Avro:
                 parts.append(pa.array(rows, self._type))
             # What a reader raises for bytes of another schema is anything.
             except Exception as error:
-                raise ValueError(str(error) or type(error).__name__) from error
+                raise ValueError(f"this is not of the Avro schema: {_why(error)}") from error
         array = pa.concat_arrays(parts)
         return array.flatten() if self._is_record else [array]

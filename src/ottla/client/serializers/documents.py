@@ -132,10 +132,13 @@ def avro(
 
 
 def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
-    """An Avro schema as Python has its JSON."""
-    if isinstance(given, str):
+    """An Avro schema as Python has its JSON; ValueError for text that is no JSON."""
+    if not isinstance(given, str):
+        return dict(given)
+    try:
         return msgspec.json.decode(given)
-    return dict(given)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"an Avro schema is JSON, and {given!r:.80} is none: {error}") from error
 
 
 def protobuf(kind: "type[M]") -> "Serde[M]":
