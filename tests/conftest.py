@@ -10,6 +10,7 @@ takes longer to fill than all of them to run.
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,12 @@ if os.environ.get("OTTLA_TEST_KERNEL") == "python":
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+def pytest_configure() -> None:
+    """Heed Ctrl-C, which whoever starts this in the background lets every process ignore."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
