@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from client.scenarios import run
+from client.scenarios import AGELESS, run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.protocol.messages.create_topics import (
@@ -157,7 +157,7 @@ Judge: TypeAlias = Callable[[Scenario], None]
 
 @pytest.fixture(scope="module")
 def kafka() -> Generator[Callable[[], AbstractAsyncContextManager[Ground]]]:
-    with kafka_broker(keeps_ports=True) as broker:
+    with kafka_broker(AGELESS, keeps_ports=True) as broker:
         yield lambda: kafka_ground(broker)
 
 

@@ -13,6 +13,9 @@ FAST: dict[str, object] = {
 }
 """Settings of a client that tries again sooner than one should."""
 
+AGELESS: dict[str, object] = {"log.retention.ms": -1}
+"""Settings of a broker that keeps records of 1970: Kafka deletes them 30 s after it started."""
+
 
 def run(scenario: Coroutine[Any, Any, None], seconds: float = 90) -> None:
     """Run a scenario to its end; nothing of the client is left then."""

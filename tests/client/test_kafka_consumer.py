@@ -7,21 +7,22 @@ import pytest
 
 from client.consuming import ANYWHERE, Scenario, new_topic, take, write
 from client.leaving import LEAVING, Leaving
-from client.scenarios import run
+from client.scenarios import AGELESS, run
 from client.sharing import TOGETHER, member
-from judges.kafka_broker import KafkaBroker
+from kafka_java import kafka_broker
 from ottla import BrokerPattern, ErrorCode, RequestError
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
     settings = {
+        **AGELESS,
         "num.partitions": 3,
         "auto.create.topics.enable": "true",
         "group.consumer.min.heartbeat.interval.ms": 100,
         "group.consumer.heartbeat.interval.ms": 100,
     }
-    with KafkaBroker(settings) as kafka:
+    with kafka_broker(settings) as kafka:
         yield kafka.bootstrap
 
 

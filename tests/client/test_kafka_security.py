@@ -14,6 +14,7 @@ from certificates import Authority
 from client.scenarios import run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
+from ottla.client.connecting.connections import RENEWED_AFTER
 from ottla.client.connecting.tokens import Token
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
@@ -290,6 +291,14 @@ async def written_for(producer: Producer, seconds: float) -> None:
     assert offsets == [*range(offsets[0], offsets[0] + len(offsets))]
 
 
+@pytest.fixture
+def in_good_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of minutes leave many seconds for a renewal, these of the tests a tenth of one."""
+    assert sum(RENEWED_AFTER) < 1
+    monkeypatch.setattr("ottla.client.connecting.connections.RENEWED_AFTER", (0.5, 0.1))
+
+
+@pytest.mark.usefixtures("in_good_time")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_session_is_renewed_on_its_connection_before_it_ends(site: Site, mechanism: str) -> None:
     """Kafka closes a connection whose session has ended, so that there would be a second one."""
@@ -311,6 +320,20 @@ def test_a_session_is_renewed_on_its_connection_before_it_ends(site: Site, mecha
     run(scenario())
 
 
+@pytest.mark.usefixtures("in_good_time")
+def test_a_short_session_is_not_renewed_sooner_than_kafka_takes_it(site: Site) -> None:
+    """Half of it is less than a second, and a second login within one is refused for good."""
+
+    async def for_one_login() -> Token:
+        return Token(jwt(1.6))
+
+    async def scenario() -> None:
+        settings = site.at("BRIEF", **credentials("OAUTHBEARER"))
+        await written_for(Producer(settings, token=for_one_login), 4.0)
+
+    run(scenario())
+
+
 def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge judges: without the renewal its connections do not last."""
     monkeypatch.setattr("ottla.client.connecting.connections.RENEWED_AFTER", (1000.0, 0.0))
@@ -324,6 +347,7 @@ def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.Monk
     run(scenario())
 
 
+@pytest.mark.usefixtures("in_good_time")
 def test_an_idle_connection_is_renewed_too(site: Site) -> None:
     async def scenario() -> None:
         network = Counting()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from client.scenarios import AGELESS
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import (
@@ -75,7 +76,7 @@ class Judge(NamedTuple):
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Generator[Judge]:
     first: Path = tmp_path_factory.mktemp("first")
     second: Path = tmp_path_factory.mktemp("second")
-    settings = {**SETTINGS, "log.dirs": f"{first},{second}"}
+    settings = {**AGELESS, **SETTINGS, "log.dirs": f"{first},{second}"}
     with kafka_broker(settings, listeners={"LOGIN": "SASL_PLAINTEXT"}) as broker:
         yield Judge(broker, (str(first), str(second)))
 

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from client.consuming import FROM_START
-from client.scenarios import FAST
+from client.scenarios import AGELESS, FAST
 from kafka_java import kafka_broker
 from ottla.client.admin import NewTopic
 from ottla.client.sync.administrator import Admin
@@ -20,7 +20,7 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with kafka_broker() as broker:
+    with kafka_broker(AGELESS) as broker:
         yield broker.bootstrap
 
 

@@ -33,6 +33,9 @@ SPARE_BYTES_MAX: Final = 24 * 1024 * 1024
 RENEWED_AFTER: Final = (0.85, 0.1)
 """A login is renewed after this share of its time, and by chance up to so much later."""
 
+RENEWED_S_MIN: Final = 1.1
+"""Kafka takes no second renewal within a second: it tells who tries that no login is taken."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -232,7 +235,8 @@ class Connections:
         """Log in anew as often as the broker wants it, while the connection lasts."""
         share, later = RENEWED_AFTER
         while session_s > 0:
-            await self.clock.sleep(session_s * (share + later * self.chance()))
+            after_s = session_s * (share + later * self.chance())
+            await self.clock.sleep(max(after_s, RENEWED_S_MIN))
             # An idle connection stays one, and is closed in time.
             used_s = channel.last_used_s
             channel.hold()
