@@ -2,8 +2,9 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from math import isnan
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -22,6 +23,8 @@ from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import Rebalance
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
+
+Member: TypeAlias = Consumer[bytes, bytes]
 
 PARTITIONS = 3
 SOON: dict[str, object] = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
@@ -113,6 +116,45 @@ async def what_failed_in_the_hands_of_one_is_read_again(servers: str, topic: str
         assert (await take(ours, 1))[0].offset == 57
 
 
+async def what_failed_many_at_once_is_read_again(servers: str, topic: str) -> None:
+    """However it was asked for: it was committed when it was the last that had come."""
+    await write(servers, topic, 3)
+
+    async def polled(ours: Member) -> int:
+        return (await ours.poll(60))[0].offset
+
+    async def batch(ours: Member) -> int:
+        return (await anext(ours.batches()))[0].offset
+
+    async def columns(ours: Member) -> int:
+        return (await ours.poll_arrow(60)).column("offset")[0].as_py()
+
+    async def fail(ask: Callable[[Member], Awaitable[int]]) -> None:
+        async with member(servers, topic) as ours:
+            ours.subscribe(topic)
+            assert await ask(ours) == 0
+            raise ZeroDivisionError
+
+    for ask in (polled, batch, columns, polled):
+        with pytest.raises(ZeroDivisionError):
+            await fail(ask)
+    ours = member(servers, topic)
+    async with ours:
+        ours.subscribe(topic)
+        assert await polled(ours) == 0
+        await ours.close(is_done=False)
+    async with ours:  # who comes back for more has done what was given before
+        seen = 0
+        while seen < 3:
+            seen += len(await ours.poll(60))
+        assert await ours.poll(0.05) == []
+        await ours.close(is_done=False)
+    async with consumer(servers, group_id=topic) as other:
+        kept = (await other.committed((topic, 0)))[ours_partition((topic, 0))]
+        assert kept is not None
+        assert kept.offset == 3
+
+
 async def what_is_done_is_committed_by_itself(servers: str, topic: str) -> None:
     await write(servers, topic, 100)
     async with member(servers, topic, auto_commit_interval_ms=20) as ours:
@@ -182,6 +224,18 @@ async def cooperative_members_keep_what_stays(servers: str, topic: str) -> None:
             await second.stop()
     finally:
         await first.stop()
+
+
+async def a_pattern_finds_topics_at_once(servers: str, topic: str) -> None:
+    """It found nothing for metadata.max.age.ms, which is five minutes."""
+    await write(servers, f"{topic}-a", 1)
+    await write(servers, f"{topic}-b", 1)
+    async with member(servers, topic) as ours:
+        ours.subscribe(pattern=re.escape(topic) + "-a")
+        assert [one.topic for one in await take(ours, 1)] == [f"{topic}-a"]
+        ours.subscribe(f"{topic}-a")
+        ours.subscribe(pattern=re.escape(topic) + "-b")
+        assert [one.topic for one in await take(ours, 1)] == [f"{topic}-b"]
 
 
 async def a_pattern_finds_topics_that_come_later(servers: str, topic: str) -> None:
@@ -315,10 +369,12 @@ TOGETHER: list[Scenario] = [
     a_consumer_counts_what_it_did,
     a_group_reads_every_record_once,
     what_failed_in_the_hands_of_one_is_read_again,
+    what_failed_many_at_once_is_read_again,
     what_is_done_is_committed_by_itself,
     members_come_and_go,
     nothing_is_missed_while_members_change,
     cooperative_members_keep_what_stays,
+    a_pattern_finds_topics_at_once,
     a_pattern_finds_topics_that_come_later,
     a_subscription_can_change_and_end,
     a_callback_that_fails_is_heard,

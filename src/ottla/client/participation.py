@@ -10,6 +10,7 @@ waits for the step that the group is in; after it no partition comes any more.
 import asyncio
 import inspect
 import logging
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class Participation:
         self._committing: asyncio.Task[None] | None = None
         self._wanted: frozenset[str] = frozenset()
         self._kept: dict[TopicPartition, int] = {}  # what was committed last
+        self._look_for_topics()
         self._resolve()
 
     # What the group asks.
@@ -131,6 +133,7 @@ class Participation:
     def resubscribe(self, subscription: Subscription) -> None:
         """Want something else."""
         before, self.subscription = self.pattern(), subscription
+        self._look_for_topics()
         is_new = self._resolve() or self.pattern() != before
         if is_new and self.membership is not None:
             self.membership.rejoin("the subscription changed")
@@ -278,6 +281,11 @@ class Participation:
         used = self._wanted | {one.topic for one in self.owned()}
         for topic in {one.topic for one in partitions} - used:
             self._reading.metadata.forget(topic)
+
+    def _look_for_topics(self) -> None:
+        """Ask soon for all topics, if a pattern of Python is to find some of them."""
+        if isinstance(self.subscription.pattern, re.Pattern):
+            self._reading.metadata.expire()
 
     def _resolve(self) -> bool:
         """Find out which topics are wanted; tells whether they are others than before."""

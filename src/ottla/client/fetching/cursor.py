@@ -186,8 +186,11 @@ class Cursor:
         return self.hand
 
     def close_records(self) -> bool:
-        """All that was decoded is handed out; tells whether that was the end of a chunk."""
-        self.came_back()
+        """All that was decoded is handed out; tells whether that was the end of a chunk.
+
+        That does not say that it is done: who took it out of a hand says so by `came_back`, before.
+        """
+        assert self.hand is None
         self.left = None
         self._position = max(self._position, self.left_until)
         batches = self.chunks[0].batches

@@ -125,11 +125,13 @@ class Reader(Generic[K, V]):
                 if hand.is_over:
                     break
             else:
+                hand.cursor.came_back()
                 self._close(hand.cursor)
 
     async def hand(self, before: Hand | None) -> Hand:
         """A hand to take records out of, in any thread; `before` is the one that was used up."""
         if before is not None and not before.is_over:
+            before.cursor.came_back()
             self._close(before.cursor)
         return self._hand(await self._next(None))
 
