@@ -6,6 +6,7 @@ A member that the coordinator does not know any more has lost what it owned, and
 that before anything else.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
@@ -36,6 +37,7 @@ from ottla.groups.assignors.messages import read_assignment
 from ottla.groups.assignors.subscription import TopicLayout
 from ottla.ids import TopicPartition
 from ottla.protocol.apis import LEAVE_GROUP
+from ottla.protocol.message import Message
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupResponse
@@ -86,6 +88,7 @@ class ClassicMembership(Presence):
         self._phase = Phase.RESTING
         self._why: str | None = FIRST_TIME  # to join, None at rest
         self._topics: frozenset[str] = frozenset()  # as they were told when joining
+        self._naming: asyncio.Future[Message] | None = None  # what tells it its id
         self._divided: Mapping[str, TopicLayout] | None = None  # what it divided, as the leader
         self._group_topics: frozenset[str] = frozenset()
 
@@ -194,7 +197,7 @@ class ClassicMembership(Presence):
         while True:
             assignors = self._assignors.values()
             request = join_request(rules, self._identity, assignors, topics, owned, why)
-            answer = await channel.ask(request, JoinGroupResponse, rules.join_timeout_s)
+            answer = await self._answer(channel.send(request, rules.join_timeout_s))
             error = ErrorCode.of(answer.error_code)
             if error is not ErrorCode.MEMBER_ID_REQUIRED:
                 break
@@ -208,6 +211,17 @@ class ClassicMembership(Presence):
         self._pulse.begin(self._clock.elapsed_s())
         self._look()
         return answer, topics
+
+    async def _answer(self, joining: "asyncio.Future[Message]") -> JoinGroupResponse:
+        """The answer to a join; who leaves before it comes finds it where `_learn_id` looks."""
+        if not self._identity.member_id:
+            self._naming = joining
+            joining.add_done_callback(_heard)
+            joining = asyncio.shield(joining)
+        answer = await joining
+        self._naming = None
+        assert isinstance(answer, JoinGroupResponse)
+        return answer
 
     async def _sync(self, joined: JoinGroupResponse) -> tuple[TopicPartition, ...]:
         """Get an assignment; as the leader, make those of all."""
@@ -336,6 +350,20 @@ class ClassicMembership(Presence):
     def _given_up(self) -> None:
         self.rejoin(POLLED_LATE)
 
+    async def _learn_id(self, timeout_s: float) -> None:
+        """Without the id that it was given, nobody could say that it does not come with it.
+
+        The group would wait for it in every rebalance, until its session is over.
+        """
+        naming = self._naming
+        if naming is None or self._identity.member_id or self._identity.instance_id is not None:
+            return
+        await asyncio.wait((naming,), timeout=timeout_s)
+        if naming.done() and not naming.cancelled() and naming.exception() is None:
+            answer = naming.result()
+            assert isinstance(answer, JoinGroupResponse)
+            self._identity = self._identity._replace(member_id=answer.member_id)
+
     async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
         if member.instance_id is not None:
             return
@@ -344,3 +372,9 @@ class ClassicMembership(Presence):
         request = leave_request(member, why, channel.version(LEAVE_GROUP))
         left_s = deadline_s - self._clock.elapsed_s()
         await ask(channel, request, LeaveGroupResponse, left_s, self._rules.request_timeout_s)
+
+
+def _heard(joining: "asyncio.Future[Message]") -> None:
+    """Nobody may be left who waits for it."""
+    if not joining.cancelled():
+        joining.exception()

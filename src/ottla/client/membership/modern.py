@@ -246,6 +246,9 @@ class ModernMembership(Presence):
     def _given_up(self) -> None:
         self._expelled(POLLED_LATE)
 
+    async def _learn_id(self, timeout_s: float) -> None:
+        """It has chosen its id."""
+
     async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
         if not member.member_id:
             return

@@ -90,10 +90,13 @@ class Presence(ABC):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        await self._learn_id(timeout_s)
         member, self._identity = self._identity, self._rules.nobody
         if member.member_id:
             with suppress(RequestError):  # the session ends by itself
-                await self._say_goodbye(member, "the consumer is closed", timeout_s)
+                left_s = max(0.0, deadline_s - self._clock.elapsed_s())
+                await self._say_goodbye(member, "the consumer is closed", left_s)
 
     # What each protocol does in its own way.
 
@@ -104,6 +107,10 @@ class Presence(ABC):
     @abstractmethod
     async def _heartbeat(self, now_s: float) -> None:
         """Tell the coordinator."""
+
+    @abstractmethod
+    async def _learn_id(self, timeout_s: float) -> None:
+        """Wait for an answer that tells who it is, if one is on its way."""
 
     @abstractmethod
     async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
