@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, NewPartitions, NewTopic
+    from ottla.client.connecting.tokens import Token
     from ottla.client.consumer import Consumer
     from ottla.client.counting.consumer_metrics import ConsumerMetrics
     from ottla.client.counting.producer_metrics import ProducerMetrics
+    from ottla.client.membership.commits import CommitFailed
     from ottla.client.membership.offsets import OffsetAndMetadata
     from ottla.client.membership.owner import GroupMember, Rebalance
     from ottla.client.producer import Producer
@@ -23,20 +25,27 @@ if TYPE_CHECKING:
     from ottla.client.subscription import BrokerPattern
     from ottla.errors import ErrorCode, RequestError
     from ottla.ids import TopicPartition
+    from ottla.settings.problems import InvalidSettings
     from ottla.transport.channel import Disconnected, TimedOut
+    from ottla.transport.failures import AuthenticationFailed, NotRunning, NotSupported
 
 __all__ = [
     "Ack",
     "Admin",
+    "AuthenticationFailed",
     "BrokerPattern",
+    "CommitFailed",
     "Consumer",
     "ConsumerMetrics",
     "DeserializationFailed",
     "Disconnected",
     "ErrorCode",
     "GroupMember",
+    "InvalidSettings",
     "NewPartitions",
     "NewTopic",
+    "NotRunning",
+    "NotSupported",
     "OffsetAndMetadata",
     "OutcomeUnknown",
     "Producer",
@@ -49,6 +58,7 @@ __all__ = [
     "Serde",
     "SerializationFailed",
     "TimedOut",
+    "Token",
     "TopicPartition",
     "Transaction",
     "Written",
@@ -62,15 +72,20 @@ __version__: Final = "0.1.0.dev0"
 _MODULES: Final = {
     "Ack": "ottla.client.producing.pending_batch",
     "Admin": "ottla.client.admin",
+    "AuthenticationFailed": "ottla.transport.failures",
     "BrokerPattern": "ottla.client.subscription",
+    "CommitFailed": "ottla.client.membership.commits",
     "Consumer": "ottla.client.consumer",
     "ConsumerMetrics": "ottla.client.counting.consumer_metrics",
     "DeserializationFailed": "ottla.client.serializers",
     "Disconnected": "ottla.transport.channel",
     "ErrorCode": "ottla.errors",
     "GroupMember": "ottla.client.membership.owner",
+    "InvalidSettings": "ottla.settings.problems",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
+    "NotRunning": "ottla.transport.failures",
+    "NotSupported": "ottla.transport.failures",
     "OffsetAndMetadata": "ottla.client.membership.offsets",
     "OutcomeUnknown": "ottla.client.producing.transaction_state",
     "Producer": "ottla.client.producer",
@@ -83,6 +98,7 @@ _MODULES: Final = {
     "Serde": "ottla.client.serializers",
     "SerializationFailed": "ottla.client.serializers",
     "TimedOut": "ottla.transport.channel",
+    "Token": "ottla.client.connecting.tokens",
     "TopicPartition": "ottla.ids",
     "Transaction": "ottla.client.producing.transaction",
     "Written": "ottla.client.producing.pending_batch",

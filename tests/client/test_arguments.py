@@ -8,7 +8,7 @@ import pytest
 from client.consuming import take
 from client.scenarios import run
 from client.test_scripted_consumer import Stage, reading
-from ottla.client.arguments import OFFSET_MAX, offset_of, pair_of, time_of
+from ottla.client.arguments import NOTE_BYTES_MAX, OFFSET_MAX, offset_of, pair_of, time_of
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.ids import TopicPartition
 
@@ -63,6 +63,17 @@ def test_committed_offsets_are_0_or_more() -> None:
     assert OffsetAndMetadata.of(5) == OffsetAndMetadata(5)
 
 
+def test_notes_of_offsets_that_no_request_can_carry_are_refused() -> None:
+    longest = "é" * (NOTE_BYTES_MAX // 2)
+    assert OffsetAndMetadata(5, longest + "e").metadata == longest + "e"
+    with pytest.raises(ValueError, match="at most 32767 bytes, and these have 32768"):
+        OffsetAndMetadata(5, longest + "é")
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        OffsetAndMetadata(5, "\ud800")
+    with pytest.raises(TypeError, match=r"metadata of an offset are a str, and not b'note'"):
+        OffsetAndMetadata(5, b"note")  # pyright: ignore[reportArgumentType]
+
+
 WRONG: list[Callable[[Any], object]] = [
     lambda ours: ours.seek(T, 1 << 63),
     lambda ours: ours.seek(T, 1.5),
@@ -81,6 +92,8 @@ WRONG_LATER: list[Callable[[Any], Coroutine[Any, Any, object]]] = [
     lambda ours: ours.commit({T: -5}),
     lambda ours: ours.commit({T: "5"}),
     lambda ours: ours.commit({"t": 5}),
+    lambda ours: ours.commit([("t", 5)]),
+    lambda ours: ours.offsets_for_times([T]),
     lambda ours: ours.offsets_for_times({T: 1.5}),
     lambda ours: ours.position("t"),
     lambda ours: ours.committed("t"),

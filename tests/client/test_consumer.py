@@ -5,7 +5,7 @@ import pytest
 from client.consuming import ANYWHERE, Scenario, consumer, new_topic, write
 from client.leaving import LEAVING, Leaving
 from client.scenarios import run
-from client.sharing import TOGETHER
+from client.sharing import TOGETHER, member
 from ottla.errors import ErrorCode, RequestError
 from ottla.testing import Cluster
 
@@ -59,5 +59,20 @@ def test_what_is_no_name_is_refused_and_others_go_on(topic: str) -> None:
                     ours.assign((topic, 0))
                 ours.assign((good, 0))
                 assert len(await ours.poll(30)) == 1
+
+    run(scenario())
+
+
+def test_a_callback_may_subscribe_to_something_else() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            servers = cluster.bootstrap_servers
+            for topic in ("first", "second"):
+                await write(servers, topic, 1)
+            async with member(servers, "g") as ours:
+                ours.subscribe("first", on_assigned=lambda came, why: ours.subscribe("second"))
+                while "second" not in {one.topic for one in await ours.poll()}:
+                    pass
+                assert {one.topic for one in ours.assignment} == {"second"}
 
     run(scenario())

@@ -7,6 +7,8 @@ import asyncio
 import logging
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
@@ -15,7 +17,6 @@ import pytest
 import ottla.sync
 from client.scenarios import run
 from ottla import Admin, Consumer, Producer, RequestError
-from ottla.client.options import BadAddress
 from ottla.client.serializers import LONG, STRING
 from ottla.settings.problems import InvalidSettings
 from ottla.testing import Cluster, ClusterThread
@@ -105,8 +106,8 @@ def test_a_consumer_that_waits_for_a_broker_says_so(
     assert "`ottla dev`" in told
 
 
-async def at_a_broker(use: Callable[[str], Awaitable[None]]) -> None:
-    async with Cluster(settings={"auto.create.topics.enable": "false"}) as cluster:
+async def at_a_broker(use: Callable[[str], Awaitable[None]], creates: str = "false") -> None:
+    async with Cluster(settings={"auto.create.topics.enable": creates}) as cluster:
         await use(cluster.bootstrap_servers)
 
 
@@ -205,7 +206,7 @@ def test_settings_that_are_none() -> None:
             make(bootstrap_server="127.0.0.1:9092")
         with pytest.raises(InvalidSettings, match=r"bootstrap\.servers: missing"):
             make()
-        with pytest.raises(BadAddress, match="valid: host:port"):
+        with pytest.raises(InvalidSettings, match="valid: host:port"):
             make(bootstrap_servers="127.0.0.1:none")
         with pytest.raises(TypeError, match="settings are a mapping"):
             make("127.0.0.1:9092")
@@ -245,6 +246,50 @@ def test_a_client_that_does_not_run() -> None:
                 pass
 
     run(scenario())
+
+
+def test_a_client_that_is_started_twice() -> None:
+    async def scenario(servers: str) -> None:
+        producer = Producer(bootstrap_servers=servers)
+        consumer = Consumer(
+            {"auto.offset.reset": "earliest"}, "t", bootstrap_servers=servers, group_id="g"
+        )
+        admin = Admin(bootstrap_servers=servers)
+        for number in range(2):  # it can be started again when it has ended
+            async with producer, consumer, admin:
+                for client, whose in (
+                    (producer, "producer"),
+                    (consumer, "consumer"),
+                    (admin, "administrator"),
+                ):
+                    with pytest.raises(RuntimeError, match=f"the {whose} runs already"):
+                        async with client:
+                            pass
+                await (await producer.send("t", b"%d" % number))
+                records: list[Any] = []
+                while not records:
+                    records = await consumer.poll()
+                assert [one.value for one in records] == [b"%d" % number]
+                assert [*await admin.list_topics()] == ["t"]
+
+    run(at_a_broker(scenario, "true"))
+
+
+def test_a_sync_client_that_is_started_twice() -> None:
+    with ClusterThread() as cluster:
+        servers = cluster.bootstrap_servers
+        producer = ottla.sync.Producer(bootstrap_servers=servers)
+        consumer = ottla.sync.Consumer(bootstrap_servers=servers)
+        admin = ottla.sync.Admin(bootstrap_servers=servers)
+        for _ in range(2):
+            with producer, consumer, admin:
+                clients: list[Any] = [producer, consumer, admin]
+                for client in clients:
+                    with pytest.raises(RuntimeError, match="runs already"), client:
+                        pass
+                producer.send("t", b"v").result(30)
+                assert len(consumer.partitions("t")) == len(producer.partitions("t"))
+                assert [*admin.list_topics()] == ["t"]
 
 
 def test_a_client_of_another_event_loop() -> None:
@@ -299,3 +344,81 @@ def test_a_sync_client_after_a_fork() -> None:
                     os._exit(3)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             assert producer.send("t", b"v").result(30).offset == 0
+
+
+AFTER_A_FORK = """
+import gc, os, sys, warnings
+import ottla.sync
+from ottla.transport.failures import NotRunning
+
+warnings.simplefilter("always")
+servers = {"bootstrap.servers": sys.argv[1]}
+producer = ottla.sync.Producer({**servers, "linger.ms": 60_000})
+consumer = ottla.sync.Consumer({**servers, "group.id": "g"})
+admin = ottla.sync.Admin(servers)
+with producer, consumer, admin:
+    producer.send("t", b"v")
+    producer.flush(60)
+    later = producer.send("t", b"v")  # nobody knows of it before the next flush
+    consumer.assign(*consumer.partitions("t"))
+    records, batches, columns = iter(consumer), consumer.batches(), consumer.arrow()
+    committing = consumer.committing()
+    calls = [
+        lambda: producer.send("t", b"v"),
+        lambda: producer.send_many("t", [b"v"]),
+        lambda: producer.flush(),
+        lambda: producer.flush(5),
+        lambda: producer.partitions("t"),
+        lambda: producer.metrics(),
+        lambda: producer.transaction(),
+        lambda: later.result(5),
+        lambda: producer.__enter__(),
+        lambda: consumer.poll(),
+        lambda: next(records),
+        lambda: next(batches),
+        lambda: consumer.poll_arrow(),
+        lambda: next(columns),
+        lambda: consumer.subscribe("t"),
+        lambda: consumer.unsubscribe(),
+        lambda: consumer.assignment,
+        lambda: consumer.position(("t", 0)),
+        lambda: consumer.end_offsets(("t", 0)),
+        lambda: consumer.commit(),
+        lambda: consumer.commit_soon(),
+        lambda: committing.__enter__(),
+        lambda: consumer.seek(("t", 0), 0),
+        lambda: admin.list_topics(),
+        lambda: admin.describe_topic("t", timeout_s=5),
+    ]
+    child = os.fork()
+    if not child:
+        told = 0
+        for number, call in enumerate(calls):
+            try:
+                call()
+                print(number, "was not refused", file=sys.stderr)
+            except NotRunning as error:
+                assert "make one after the fork" in str(error), error
+                told += 1
+        for client in (admin, consumer, producer):
+            client.close()
+        del calls, call, later, records, batches, columns, committing
+        gc.collect()
+        print(told == 25)
+        sys.exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    producer.flush(60)
+    assert later.result().offset == 1
+"""
+
+
+def test_a_sync_client_after_a_fork_says_nothing_else() -> None:
+    """No warning of a coroutine that was never awaited, of a task or of a thread."""
+    with ClusterThread() as cluster:
+        done = subprocess.run(
+            [sys.executable, "-X", "dev", "-c", AFTER_A_FORK, cluster.bootstrap_servers],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

@@ -42,6 +42,16 @@ def with_producer(
         (TABLE, {"partition": -1}, r"partitions 0 to 2, not -1"),
         (TABLE, {"headers": "value"}, "headers are lists of structs"),
         (TABLE, {"timestamp": "value"}, "timestamps are int64 or timestamp, not string"),
+        (
+            TABLE.append_column("at", pa.array([5, -5])),
+            {"timestamp": "at"},
+            r"column 'at' has the time -5, and times are milliseconds since 1970, from 0 on",
+        ),
+        (
+            TABLE.append_column("at", pa.array([None, -2_000_000], pa.timestamp("ns", "UTC"))),
+            {"timestamp": "at"},
+            "column 'at' has the time -2,",
+        ),
         ([b"a"], {}, r"this is list, and not a pyarrow RecordBatch or Table"),
         (pa.table({"key": ["a", "b"], "value": ["c", "x" * 1000]}), {}, r"max\.request\.size=900"),
         (

@@ -4,15 +4,22 @@ Invariant: what comes back can be written into a request. What cannot is refused
 gave it, by a TypeError or a ValueError that names the right form, and nothing has changed then.
 """
 
+from collections.abc import Iterable, Mapping
 from operator import index
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from ottla.client.topic_name import checked_name
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Mapping[Any, Any])
 
 OFFSET_MAX: Final = (1 << 63) - 1
 """Also of times: both have 64 bits."""
 
 PARTITION_MAX: Final = (1 << 31) - 1
+
+NOTE_BYTES_MAX: Final = (1 << 15) - 1
+"""What a request can carry; brokers take less, see offset.metadata.max.bytes."""
 
 
 def pair_of(given: object) -> tuple[str, int]:
@@ -35,6 +42,65 @@ def offset_of(given: object) -> int:
 def time_of(given: object) -> int:
     """A time, in milliseconds since 1970."""
     return _whole(given, "a time, in milliseconds since 1970,", OFFSET_MAX)
+
+
+def note_of(given: object) -> str:
+    """A note that is kept with an offset."""
+    if not isinstance(given, str):
+        raise TypeError(f"the metadata of an offset are a str, and not {_shown(given)}")
+    size = len(given.encode())
+    if size > NOTE_BYTES_MAX:
+        raise ValueError(
+            f"the metadata of an offset have at most {NOTE_BYTES_MAX} bytes, and these have {size}"
+        )
+    return given
+
+
+def name_of(given: object, what: str) -> str:
+    """A name; `what` it is of."""
+    if not isinstance(given, str):
+        raise TypeError(f"the name of {what} is a str, and not {_shown(given)}")
+    return given
+
+
+def settings_of(given: M) -> M:
+    """Settings and their values, which are text, or None."""
+    mapping_of(given, str, 'a mapping of settings, as {"retention.ms": "1000"}')
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            shown = f'"{value}"' if isinstance(value, int | float) else "a str"
+            raise TypeError(
+                f"the value of a setting is text: {name} is {shown}, and not {_shown(value)}"
+            )
+    return given
+
+
+def many_of(given: Iterable[T], kind: type | tuple[type, ...], form: str) -> list[T]:
+    """What an iterable gives, each of a kind; `form` is what is right, with an example."""
+    if _is_one(given):
+        raise TypeError(f"this takes {form}, and not {_shown(given)}")
+    ones = [*given]
+    for one in ones:
+        if not isinstance(one, kind):
+            raise TypeError(f"this takes {form}, and what was given has {_shown(one)} in it")
+    return ones
+
+
+def mapping_of(given: M, kind: type | tuple[type, ...], form: str) -> M:
+    """The same, if it is a mapping of what is of a kind; `form` is what is right."""
+    if not _is_mapping(given):
+        raise TypeError(f"this takes {form}, and not {_shown(given)}")
+    many_of([*given], kind, form)
+    return given
+
+
+def _is_one(given: object) -> bool:
+    """Whether it is no iterable, or one that nobody takes for many things."""
+    return isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)
+
+
+def _is_mapping(given: object) -> bool:
+    return isinstance(given, Mapping)
 
 
 def _whole(given: object, what: str, most: int) -> int:

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.columns.arrow import RowColumns, pieces, select, sorted_by_partition
+from ottla.client.columns.arrow import (
+    RowColumns,
+    check_times,
+    pieces,
+    select,
+    sorted_by_partition,
+)
 from ottla.client.partitioners import Partitions
 from ottla.client.post_room import PostRoom
 from ottla.client.producing.row_ack import RowsAck, Run
@@ -54,7 +60,10 @@ class Consignment:
         try:
             table = select(given, named, partition if isinstance(partition, str) else None)
             for batch in table.to_batches():
-                self._check_sizes(Rows(from_arrow(batch, now_ms=now_ms)))
+                columns = from_arrow(batch, now_ms=now_ms)
+                if named.timestamp is not None:
+                    check_times(columns, named.timestamp)
+                self._check_sizes(Rows(columns))
         except ValueError as error:
             raise self._refused(str(error)) from error
         wanted = self._partitions(table, partition)

@@ -25,12 +25,12 @@ from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
 from ottla.client.fetching.decoding import Decoder
 from ottla.client.fetching.offsets import FoundOffset
 from ottla.client.fetching.reader import Reader
-from ottla.client.home import not_running
+from ottla.client.home import not_running, runs_already
 from ottla.client.key_value import K, V
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
 from ottla.client.options import connection_rules, is_modern_group
-from ottla.client.partitions import P, partition_of
+from ottla.client.partitions import P, by_partition, partition_of
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
 from ottla.client.subscription import Callback, Pattern, Subscription, check_names, compiled
@@ -95,7 +95,8 @@ class Consumer(Generic[K, V]):
             self._needs_group()
 
     async def __aenter__(self) -> Self:
-        assert self._running is None, "a consumer is started once"
+        if self._running is not None:
+            raise runs_already("consumer")
         self._running = Consumption(
             self._config,
             self._connecting,
@@ -193,7 +194,7 @@ class Consumer(Generic[K, V]):
             raise ValueError(f"a poll is for one record or more, and not for {records_max}")
         return await self._reader().take(records_max, timeout_s)
 
-    async def batches(self) -> AsyncIterator[list[Record[K, V]]]:
+    async def batches(self) -> AsyncGenerator[list[Record[K, V]]]:
         """Lists of records, each of one partition, without an end."""
         reader = self._reader()
         while True:
@@ -216,7 +217,7 @@ class Consumer(Generic[K, V]):
         """
         return await self._reader().take_columns(timeout_s, self._maker(value_schema))
 
-    async def arrow(self, *, value_schema: Any = None) -> AsyncIterator[Any]:
+    async def arrow(self, *, value_schema: Any = None) -> AsyncGenerator[Any]:
         """Arrow record batches, each of one partition, without an end; as `poll_arrow` has them."""
         reader, make = self._reader(), self._maker(value_schema)
         while True:
@@ -287,7 +288,7 @@ class Consumer(Generic[K, V]):
         self, times_ms: Mapping[P, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record from a time on, of each partition; None where there is none."""
-        named = {partition_of(one): time_of(time_ms) for one, time_ms in times_ms.items()}
+        named = {partition_of(one): time_of(ms) for one, ms in by_partition(times_ms).items()}
         running = self._started()
         return await running.life.within(running.reading.offsets(named, self._seconds(timeout_s)))
 

@@ -30,7 +30,7 @@ from ottla.client.options import (
     reset_ms,
 )
 from ottla.client.participation import Participation
-from ottla.client.partitions import P, partition_of
+from ottla.client.partitions import P, by_partition, partition_of
 from ottla.client.subscription import Subscription
 from ottla.client.waiting.ending import end_all
 from ottla.client.waiting.lifetime import Lifetime
@@ -173,7 +173,8 @@ class Consumption(Generic[K, V]):
         """What is to be committed; without any, all that was handed out."""
         if given is None:
             return self.reading.offsets_of(self.reading.reader.cursors, all_handed_out=True)
-        return {partition_of(where): OffsetAndMetadata.of(one) for where, one in given.items()}
+        wanted = by_partition(given)
+        return {partition_of(where): OffsetAndMetadata.of(one) for where, one in wanted.items()}
 
     def metrics(self) -> ConsumerMetrics:
         """What was done so far, in numbers."""

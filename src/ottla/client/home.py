@@ -35,6 +35,14 @@ class Home:
             raise NotRunning(f"the {self._whose} {ELSEWHERE}", ONE_EACH)
 
 
+def runs_already(whose: str) -> RuntimeError:
+    """What to raise for a client that is started while it runs."""
+    return RuntimeError(
+        f"the {whose} runs already: it is started once, and whoever needs it uses the one that "
+        "runs; when that has ended it can be started again"
+    )
+
+
 def not_running(whose: str) -> NotRunning:
     """What to raise for a client that was not started, or has ended."""
     return NotRunning(

@@ -24,7 +24,6 @@ from ottla.client.producing.transactions import TransactionRules
 from ottla.client.waiting.backoff import Backoff
 from ottla.client.waiting.patience import Patience
 from ottla.clock import Clock, SystemClock
-from ottla.errors import OttlaError
 from ottla.records import Compression
 from ottla.settings import compression, connection, consumer, producer, security
 from ottla.settings.config import Config
@@ -32,7 +31,7 @@ from ottla.settings.consumer import CONSUMER
 from ottla.settings.credentials import credentials
 from ottla.settings.derived import delivery_timeout_ms, idempotence
 from ottla.settings.jaas import read_jaas
-from ottla.settings.problems import InvalidSettings, Problem
+from ottla.settings.problems import InvalidSettings, Problem, quoted
 from ottla.settings.producer import PRODUCER
 from ottla.settings.valid import BY_DURATION, duration_ms
 from ottla.settings.values import BadValue, Secret
@@ -45,18 +44,15 @@ ADMIN_IDLE_S: Final = 300.0
 """An administrator forgets a topic that it was not asked about for so long."""
 
 
-class BadAddress(OttlaError):
-    """An entry of bootstrap.servers is no host:port."""
-
-
 def place(text: str) -> Place:
-    """A host and a port out of host:port, [v6]:port, or a host alone."""
+    """A host and a port out of host:port, [v6]:port, or a host alone; else InvalidSettings."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text.strip(), str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise BadAddress(f'bootstrap.servers: found "{text}", valid: host:port')
+        what = f"found {quoted(text)}, valid: host:port"
+        raise InvalidSettings([Problem(connection.BOOTSTRAP_SERVERS.name, what)])
     return Place(host, int(port))
 
 

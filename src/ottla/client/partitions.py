@@ -7,7 +7,7 @@ what comes back can be taken for such a pair, and prints as orders-0.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 
-from ottla.client.arguments import pair_of
+from ottla.client.arguments import many_of, mapping_of, pair_of
 from ottla.ids import TopicPartition
 
 Partition: TypeAlias = tuple[str, int]
@@ -41,13 +41,15 @@ def partition_of(pair: Partition) -> TopicPartition:
 
 
 def each_once(given: Iterable[Partition]) -> list[Partition]:
-    """The same, each once."""
-    return [partition_of(one) for one in dict.fromkeys(given)]
+    """The same, each once; TypeError or ValueError if they are none."""
+    ones = many_of(given, tuple, 'a list of partitions, as [("orders", 0)]')
+    return [*dict.fromkeys(partition_of(one) for one in ones)]
 
 
 def by_partition(given: Mapping[P, V]) -> dict[Partition, V]:
-    """The same values."""
-    return {partition_of(one): value for one, value in given.items()}
+    """The same values; TypeError or ValueError if they are not of partitions."""
+    whole = mapping_of(given, tuple, 'a mapping of partitions, as {("orders", 0): …}')
+    return {partition_of(one): value for one, value in whole.items()}
 
 
 def by_topic(given: Iterable[Partition]) -> dict[str, list[int]]:
@@ -77,4 +79,5 @@ def in_order(topics: Iterable[tuple[str, Iterable[int]]]) -> tuple[Partition, ..
 
 def names(given: str | Iterable[str]) -> list[str]:
     """Names, or the one that was given alone; each once."""
-    return [given] if isinstance(given, str) else [*dict.fromkeys(given)]
+    ones = [given] if isinstance(given, str) else given
+    return [*dict.fromkeys(many_of(ones, str, 'a name, or a list of names, as ["one", "two"]'))]

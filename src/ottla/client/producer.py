@@ -18,7 +18,7 @@ from ottla.client.columns.arrow import RowColumns
 from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.consignment import Consignment
 from ottla.client.counting.producer_metrics import ProducerMetrics
-from ottla.client.home import not_running
+from ottla.client.home import not_running, runs_already
 from ottla.client.key_value import K, V
 from ottla.client.options import connection_rules
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
@@ -105,7 +105,8 @@ class Producer(Generic[K, V]):
         )
 
     async def __aenter__(self) -> Self:
-        assert self._running is None, "a producer is started once"
+        if self._running is not None:
+            raise runs_already("producer")
         self._running = PostRoom(
             self._config,
             self._connection_rules,

@@ -1,5 +1,7 @@
 """Outcomes: an error is never taken for a value, and hides none."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from ottla.client.admin import Listing, Outcomes
@@ -39,8 +41,33 @@ def test_a_listing_without_a_broker_is_not_taken_for_all() -> None:
     assert [*Listing(("a",), {})] == ["a"]
     part = Listing(("a",), {2: WRONG})
     assert part.found == ("a",)
-    with pytest.raises(RequestError, match="it is wrong"):
-        list(part)
+    looks: list[Callable[[], object]] = [
+        lambda: list(part),
+        lambda: len(part),
+        lambda: bool(part),
+        lambda: part[0],
+        lambda: part[:1],
+        lambda: "a" in part,
+        lambda: [*reversed(part)],
+    ]
+    for look in looks:
+        with pytest.raises(RequestError, match="it is wrong"):
+            look()
+
+
+def test_a_listing_is_a_sequence() -> None:
+    listing = Listing(("a", "b", "a"), {})
+    assert isinstance(listing, Sequence)
+    assert len(listing) == 3
+    assert (listing[0], listing[-2], listing[1:]) == ("a", "b", ("b", "a"))
+    assert [*reversed(listing)] == ["a", "b", "a"]
+    assert "b" in listing
+    assert (listing.count("a"), listing.index("b")) == (2, 1)
+    assert listing
+    assert not Listing[str]((), {})
+    assert listing == Listing(("a", "b", "a"), {})
+    with pytest.raises(IndexError):
+        assert listing[3]
 
 
 def test_codes_of_the_wire_become_errors() -> None:

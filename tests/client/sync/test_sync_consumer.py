@@ -172,6 +172,15 @@ def test_a_callback_cannot_end_what_it_is_called_for(servers: str) -> None:
     assert len(refused) == 2
 
 
+def test_a_callback_may_subscribe_to_something_else(servers: str) -> None:
+    first, second = written(servers, 1), written(servers, 1)
+    with member(servers, first) as ours:
+        ours.subscribe(first, on_assigned=lambda came, why: ours.subscribe(second))
+        while second not in {one.topic for one in ours.poll()}:
+            pass
+        assert {one.topic for one in ours.assignment} == {second}
+
+
 def test_a_seek_of_another_thread_is_heard_in_the_middle_of_a_loop(servers: str) -> None:
     topic = written(servers, 2000)
     with Consumer({**FAST, **FROM_START}, bootstrap_servers=servers) as ours:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.kinds import Kind
 from ottla.client.admin.operations import Operation
+from ottla.client.arguments import many_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, refused
 from ottla.errors import RequestError
@@ -112,12 +113,13 @@ class AclCalls(Calls):
         self, acls: Iterable[Acl], *, timeout_s: float | None = None
     ) -> Outcomes[Acl, None]:
         """Make rules."""
+        rules = many_of(acls, Acl, "a list of rules, as [Acl(AclResource.TOPIC, …)]")
         question = Question(
             request=lambda keys, _: create_request(keys),
             answer=CreateAclsResponse,
             read=created,
         )
-        return await self._asking.many(self._asking.to_controller, acls, question, timeout_s)
+        return await self._asking.many(self._asking.to_controller, rules, question, timeout_s)
 
     async def describe_acls(
         self, matching: AclFilter | None = None, *, timeout_s: float | None = None
@@ -135,12 +137,13 @@ class AclCalls(Calls):
         self, matching: Iterable[AclFilter], *, timeout_s: float | None = None
     ) -> Outcomes[AclFilter, Outcomes[Acl, None]]:
         """Delete the rules that match; tells which they were."""
+        filters = many_of(matching, AclFilter, 'a list of filters, as [AclFilter(name="orders")]')
         question = Question[AclFilter, DeleteAclsResponse, Outcomes[Acl, None]](
             request=lambda keys, _: delete_request(keys),
             answer=DeleteAclsResponse,
             read=deleted,
         )
-        return await self._asking.many(self._asking.to_controller, matching, question, timeout_s)
+        return await self._asking.many(self._asking.to_controller, filters, question, timeout_s)
 
 
 def create_request(acls: Iterable[Acl]) -> CreateAclsRequest:

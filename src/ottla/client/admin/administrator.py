@@ -35,6 +35,7 @@ from ottla.client.connecting.connections import Connections
 from ottla.client.connecting.coordinators import Coordinators
 from ottla.client.connecting.metadata import Metadata
 from ottla.client.connecting.tokens import TokenFunction
+from ottla.client.home import runs_already
 from ottla.client.options import connection_rules, metadata_rules, patience
 from ottla.client.waiting.ending import end_all
 from ottla.clock import Clock, SystemClock
@@ -87,7 +88,8 @@ class Admin(
         self._running: _Running | None = None
 
     async def __aenter__(self) -> Self:
-        assert self._running is None, "an administrator is started once"
+        if self._running is not None:
+            raise runs_already("administrator")
         connections = Connections(self._connecting, self._network, self._clock, self._chance)
         self._running = _Running(self._config, connections, self._clock, self._chance)
         self._started = self._running.asking

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.kinds import Kind
+from ottla.client.arguments import many_of, mapping_of, settings_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, refused
 from ottla.client.asking.routes import ByView
@@ -36,6 +37,11 @@ from ottla.protocol.messages.list_config_resources import (
 
 _KINDS_SINCE: Final = 1  # the version of ListConfigResources that tells more than client metrics
 _DOCUMENTATION_SINCE: Final = 3
+
+_EXAMPLE: Final = 'as ConfigResource.topic("orders")'
+_OF_RESOURCES: Final = (
+    'a mapping of what has settings, as {ConfigResource.topic("orders"): {"retention.ms": "1000"}}'
+)
 
 
 class ConfigKind(Kind):
@@ -180,8 +186,10 @@ class ConfigCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, Mapping[str, ConfigEntry]]:
         """The settings of each resource, all of them or those that are named."""
-        keys = None if names is None else [*names]
-        wanted = [resources] if isinstance(resources, ConfigResource) else [*resources]
+        form = 'a list of names of settings, as ["retention.ms"]'
+        keys = None if names is None else many_of(names, str, form)
+        ones = [resources] if isinstance(resources, ConfigResource) else resources
+        wanted = many_of(ones, ConfigResource, f"what has settings, {_EXAMPLE}, or a list of such")
         question = Question[ConfigResource, DescribeConfigsResponse, Mapping[str, ConfigEntry]](
             request=lambda ones, _: DescribeConfigsRequest(
                 resources=[
@@ -207,6 +215,7 @@ class ConfigCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, None]:
         """Change single settings: {name: value}, where None unsets, or a list of changes."""
+        mapping_of(changes, ConfigResource, _OF_RESOURCES)
         listed = {resource: _changes(ones) for resource, ones in changes.items()}
         question = Question(
             request=lambda ones, _: IncrementalAlterConfigsRequest(
@@ -226,6 +235,9 @@ class ConfigCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, None]:
         """Let resources have these settings and no others: what is not named is unset."""
+        mapping_of(configs, ConfigResource, _OF_RESOURCES)
+        for config in configs.values():
+            settings_of(config)
         question = Question(
             request=lambda ones, _: AlterConfigsRequest(
                 resources=[_replaced(one, configs[one]) for one in ones],
@@ -240,7 +252,8 @@ class ConfigCalls(Calls):
         self, kinds: Iterable[ConfigKind] = (), *, timeout_s: float | None = None
     ) -> tuple[ConfigResource, ...]:
         """All that has settings, or what is of some kinds."""
-        wanted = [int(kind) for kind in kinds]
+        form = "a list of kinds, as [ConfigKind.TOPIC]"
+        wanted = [int(kind) for kind in many_of(kinds, ConfigKind, form)]
         only_metrics = wanted == [ConfigKind.CLIENT_METRICS]
         return await self._asking.one(
             self._asking.to_any,
@@ -294,7 +307,9 @@ def _changes(
     given: Mapping[str, str | None] | Sequence[ConfigChange],
 ) -> list[ConfigChange]:
     if not isinstance(given, Mapping):
-        return [*given]
+        form = 'a mapping of settings, as {"retention.ms": "1000"}, or a list of ConfigChange'
+        return many_of(given, ConfigChange, form)
+    settings_of(given)
     return [
         ConfigChange(name, value, ConfigAction.UNSET if value is None else ConfigAction.SET)
         for name, value in given.items()

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from ottla.client.admin.calls import Calls
+from ottla.client.arguments import mapping_of
 from ottla.client.asking.asking import Question, Terms
 from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
 from ottla.errors import RequestError
@@ -88,6 +89,7 @@ class FeatureCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[str, None]:
         """Let the cluster do more, or less; Kafka since 4.0 makes all changes or none."""
+        mapping_of(updates, str, 'a mapping of features, as {"group.version": 1}')
         wanted = {
             name: FeatureUpdate(one) if isinstance(one, int) else one
             for name, one in updates.items()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ottla.client.admin.calls import Calls
+from ottla.client.arguments import name_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, or_none, refused, settled
 from ottla.client.membership.offsets import (
@@ -22,6 +23,8 @@ from ottla.client.membership.owner import GroupMember
 from ottla.client.partitions import (
     P,
     Partition,
+    by_partition,
+    each_once,
     names,
     rows,
     rows_by_topic,
@@ -71,7 +74,7 @@ class GroupOffsetCalls(Calls):
 
         With require_stable it waits for transactions that may commit more.
         """
-        wanted = None if partitions is None else [*dict.fromkeys(partitions)]
+        wanted = None if partitions is None else each_once(partitions)
         since = _ALL_SINCE if wanted is None else 0
         question = Question[str, OffsetFetchResponse, GroupOffsets](
             request=lambda ids, terms: fetch_request(
@@ -97,9 +100,9 @@ class GroupOffsetCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[Partition, None]:
         """Let a group without members go on elsewhere; a group that does not exist is made."""
-        request = commit_request(
-            GroupMember(group), {where: _kept(one) for where, one in offsets.items()}, {}
-        )
+        name_of(group, "a group")
+        kept = {where: _kept(one) for where, one in by_partition(offsets).items()}
+        request = commit_request(GroupMember(group), kept, {})
         told = await self._asking.about(
             group,
             self._asking.to_group,
@@ -115,7 +118,8 @@ class GroupOffsetCalls(Calls):
         self, group: str, partitions: Iterable[Partition], *, timeout_s: float | None = None
     ) -> Outcomes[Partition, None]:
         """Forget what a group has committed, in partitions of topics that it does not read."""
-        wanted = [*dict.fromkeys(partitions)]
+        name_of(group, "a group")
+        wanted = each_once(partitions)
         told = await self._asking.about(
             group,
             self._asking.to_group,
@@ -166,8 +170,8 @@ def _committed(
 
 
 def _kept(given: int | CommittedOffset) -> OffsetAndMetadata:
-    if isinstance(given, int):
-        return OffsetAndMetadata(given)
+    if not isinstance(given, CommittedOffset):
+        return OffsetAndMetadata.of(given)
     epoch = -1 if given.leader_epoch is None else given.leader_epoch
     return OffsetAndMetadata(given.offset, given.metadata, epoch)
 

@@ -15,6 +15,7 @@ from ottla.client.admin.group_descriptions import (
     classic_described,
     modern_described,
 )
+from ottla.client.arguments import many_of, name_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Listing, Outcomes, check, refused
 from ottla.client.partitions import names
@@ -75,7 +76,8 @@ class GroupCalls(Calls):
         timeout_s: float | None = None,
     ) -> Listing[ListedGroup]:
         """All groups, or those in some states ("Stable") and of some types ("consumer")."""
-        wanted, kinds = [*states], [*types]
+        wanted = many_of(states, str, 'a list of states, as ["Stable"]')
+        kinds = many_of(types, str, 'a list of types, as ["consumer"]')
         return await self._asking.listing(
             lambda _: ListGroupsRequest(states_filter=wanted, types_filter=kinds),
             ListGroupsResponse,
@@ -120,6 +122,7 @@ class GroupCalls(Calls):
         self, group: str, *, timeout_s: float | None = None
     ) -> GroupDescription:
         """One group with its members."""
+        name_of(group, "a group")
         return (await self.describe_groups(group, timeout_s=timeout_s))[group]
 
     async def delete_groups(
@@ -146,7 +149,10 @@ class GroupCalls(Calls):
         """Let members leave a classic group; all of them if none are named."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
-        if members is None:
+        name_of(group, "a group")
+        if members is not None:
+            members = many_of(members, GroupMember, 'a list of members, as [GroupMember("id")]')
+        else:
             found = await self.describe_group(group, timeout_s=asking.left_s(deadline_s))
             members = [GroupMember(one.id, one.instance_id) for one in found.members]
         leaving = [*dict.fromkeys(members)]

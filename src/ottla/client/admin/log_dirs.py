@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ottla.client.admin.calls import Calls
+from ottla.client.arguments import many_of, mapping_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
-from ottla.client.partitions import Partition, by_topic, partition, rows
+from ottla.client.partitions import Partition, by_topic, each_once, partition, rows
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -81,7 +82,8 @@ class LogDirCalls(Calls):
         deadline_s = asking.deadline_s(timeout_s)
         if brokers is None:
             brokers = await asking.brokers(asking.left_s(deadline_s))
-        topics = None if partitions is None else by_topic(dict.fromkeys(partitions))
+        brokers = many_of(brokers, int, "a list of the ids of brokers, as [0, 1]")
+        topics = None if partitions is None else by_topic(each_once(partitions))
         question = Question[int, DescribeLogDirsResponse, LogDirs](
             request=lambda _, __: describe_request(topics),
             answer=DescribeLogDirsResponse,
@@ -93,6 +95,9 @@ class LogDirCalls(Calls):
         self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
     ) -> Outcomes[Replica, None]:
         """Let replicas move to other directories of their brokers."""
+        mapping_of(
+            paths, Replica, 'a mapping of replicas, as {Replica("orders", 0, broker=1): "/d"}'
+        )
         question = Question[Replica, AlterReplicaLogDirsResponse, None](
             request=lambda keys, _: alter_request({key: paths[key] for key in keys}),
             answer=AlterReplicaLogDirsResponse,

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from ottla.client.admin.calls import Calls
+from ottla.client.arguments import mapping_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, refused
 from ottla.errors import RequestError
@@ -91,6 +92,8 @@ class QuotaCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[QuotaEntity, None]:
         """Set quotas, as {"producer_byte_rate": 1e6}; None takes one away."""
+        form = 'a mapping of entities, as {QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}'
+        mapping_of(quotas, QuotaEntity, form)
         question = Question[QuotaEntity, AlterClientQuotasResponse, None](
             request=lambda keys, _: alter_request(
                 {key: quotas[key] for key in keys}, validate_only=validate_only

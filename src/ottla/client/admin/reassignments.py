@@ -89,7 +89,7 @@ class ReassignmentCalls(Calls):
         self, partitions: Iterable[Partition] | None = None, *, timeout_s: float | None = None
     ) -> dict[Partition, Reassignment]:
         """The moves that are under way, all or of some partitions."""
-        wanted = None if partitions is None else by_topic(dict.fromkeys(partitions))
+        wanted = None if partitions is None else by_topic(each_once(partitions))
         return await self._asking.one(
             self._asking.to_controller,
             lambda terms: list_request(wanted, terms),

@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.kinds import Kind
+from ottla.client.arguments import many_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, refused
 from ottla.client.partitions import names
@@ -105,7 +106,8 @@ class ScramUserCalls(Calls):
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         left: dict[str, list[ScramPassword | ScramRemoval]] = {}
-        for change in changes:
+        form = 'a list of changes, as [ScramPassword("ann", "secret")]'
+        for change in many_of(changes, (ScramPassword, ScramRemoval), form):
             left.setdefault(change.user, []).append(change)
         told: dict[str, RequestError | None] = dict.fromkeys(left)
         while left:

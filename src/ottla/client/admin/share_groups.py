@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.group_descriptions import SHARE, GroupDescription, modern_described
+from ottla.client.arguments import name_of
 from ottla.client.asking.asking import Question
 from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
 from ottla.client.partitions import (
@@ -17,6 +18,7 @@ from ottla.client.partitions import (
     Partition,
     by_partition,
     by_topic,
+    each_once,
     names,
     rows,
     rows_by_topic,
@@ -88,7 +90,7 @@ class ShareGroupCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[str, ShareOffsets]:
         """Where share groups start, in some partitions or in all that they read."""
-        wanted = None if partitions is None else by_topic(dict.fromkeys(partitions))
+        wanted = None if partitions is None else by_topic(each_once(partitions))
         question = Question[str, DescribeShareGroupOffsetsResponse, ShareOffsets](
             request=lambda ids, _: offsets_request(ids, wanted),
             answer=DescribeShareGroupOffsetsResponse,
@@ -100,6 +102,7 @@ class ShareGroupCalls(Calls):
         self, group: str, offsets: Mapping[P, int], *, timeout_s: float | None = None
     ) -> Outcomes[Partition, None]:
         """Let a share group without members start elsewhere."""
+        name_of(group, "a group")
         wanted = by_partition(offsets)
         told = await self._asking.about(
             group,
@@ -115,6 +118,7 @@ class ShareGroupCalls(Calls):
         self, group: str, topics: str | Iterable[str], *, timeout_s: float | None = None
     ) -> Outcomes[str, None]:
         """Forget what a share group without members has read of topics."""
+        name_of(group, "a group")
         wanted = names(topics)
         told = await self._asking.about(
             group,

@@ -19,6 +19,7 @@ from ottla.client.admin.topic_descriptions import (
     paged,
     topic_id,
 )
+from ottla.client.arguments import many_of, mapping_of, name_of, settings_of
 from ottla.client.asking.asking import Question, Terms
 from ottla.client.asking.outcomes import Outcomes, or_none, refused
 from ottla.errors import RequestError
@@ -98,7 +99,10 @@ class TopicCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[str, CreatedTopic]:
         """Make topics, or only say whether they could be made."""
-        wanted = {topic.name: topic for topic in topics}
+        listed = many_of(topics, NewTopic, 'a list of topics, as [NewTopic("orders", 3)]')
+        wanted = {name_of(topic.name, "a topic"): topic for topic in listed}
+        for topic in wanted.values():
+            settings_of(topic.config)
         defaults = any(_has_defaults(topic) for topic in wanted.values())
         question = Question(
             request=lambda keys, terms: create_request(
@@ -124,7 +128,7 @@ class TopicCalls(Calls):
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]
 
     async def delete_topics(
-        self, topics: str | Iterable[str | Uuid], *, timeout_s: float | None = None
+        self, topics: str | Uuid | Iterable[str | Uuid], *, timeout_s: float | None = None
     ) -> Outcomes[str | Uuid, None]:
         """Delete topics, by their names or their ids, with all their records."""
         keys = _keys(topics)
@@ -152,7 +156,7 @@ class TopicCalls(Calls):
 
     async def describe_topics(
         self,
-        topics: str | Iterable[str | Uuid],
+        topics: str | Uuid | Iterable[str | Uuid],
         *,
         include_operations: bool = False,
         timeout_s: float | None = None,
@@ -202,6 +206,7 @@ class TopicCalls(Calls):
         self, name: str, *, timeout_s: float | None = None
     ) -> TopicDescription:
         """One topic with its partitions."""
+        name_of(name, "a topic")
         return (await self.describe_topics(name, timeout_s=timeout_s))[name]
 
     async def create_partitions(
@@ -212,6 +217,7 @@ class TopicCalls(Calls):
         timeout_s: float | None = None,
     ) -> Outcomes[str, None]:
         """Let topics have more partitions, so many in all."""
+        mapping_of(totals, str, 'a mapping of topics, as {"orders": 6}')
         question = Question(
             request=lambda keys, terms: partitions_request(
                 {key: totals[key] for key in keys}, terms, validate_only=validate_only
@@ -225,8 +231,11 @@ class TopicCalls(Calls):
         return await self._asking.many(self._asking.to_controller, totals, question, timeout_s)
 
 
-def _keys(topics: str | Iterable[str | Uuid]) -> list[str | Uuid]:
-    return [topics] if isinstance(topics, str) else [*dict.fromkeys(topics)]
+def _keys(topics: str | Uuid | Iterable[str | Uuid]) -> list[str | Uuid]:
+    # An id is of bytes, and those are iterable, too.
+    ones = [topics] if isinstance(topics, str | Uuid) else topics
+    form = 'the name or the id of a topic, or a list of them, as ["orders"]'
+    return [*dict.fromkeys(many_of(ones, (str, Uuid), form))]
 
 
 def _has_defaults(topic: NewTopic) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.admin.calls import Calls
+from ottla.client.arguments import many_of
 from ottla.client.asking.asking import ONE_EACH, Question, Terms
 from ottla.client.asking.outcomes import Listing, Outcomes, check, or_none, refused
 from ottla.client.partitions import (
@@ -108,8 +109,8 @@ class TransactionCalls(Calls):
     ) -> Listing[ListedTransaction]:
         """All transactional ids, or those that fit: in a state ("Ongoing"), open for so long..."""
         request = ListTransactionsRequest(
-            state_filters=[*states],
-            producer_id_filters=[*producer_ids],
+            state_filters=many_of(states, str, 'a list of states, as ["Ongoing"]'),
+            producer_id_filters=many_of(producer_ids, int, "a list of ids, as [1000, 1001]"),
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
             transactional_id_pattern=id_pattern,
         )

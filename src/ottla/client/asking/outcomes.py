@@ -4,9 +4,9 @@ Invariant: everything that was asked for has a value or an error, and an error i
 a value: who looks at one that failed is told so by an exception.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar, overload
 
 from ottla.errors import ErrorCode, RequestError
 
@@ -75,8 +75,8 @@ class Outcomes(Mapping[K, V]):
 
 
 @dataclass(frozen=True)  # slots and type arguments do not go together before Python 3.12
-class Listing(Generic[T]):
-    """What all brokers know together; going through it raises if one of them did not tell.
+class Listing(Sequence[T]):
+    """What all brokers know together, as a sequence; each look raises if one of them did not tell.
 
     `found` is what the others told all the same.
     """
@@ -85,10 +85,26 @@ class Listing(Generic[T]):
     failed: Mapping[int, RequestError]
     """Brokers that did not tell, and why."""
 
-    def __iter__(self) -> Iterator[T]:
+    @property
+    def _all(self) -> tuple[T, ...]:
         for error in self.failed.values():
             raise error
-        return iter(self.found)
+        return self.found
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self._all[index]
 
 
 def refused(code: int, what: object, message: str | None = None) -> RequestError | None:

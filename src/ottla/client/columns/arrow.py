@@ -73,6 +73,21 @@ def select(given: Any, named: RowColumns, partition: str | None) -> Any:
     return pa.table(arrays)
 
 
+def check_times(columns: Columns, name: str) -> None:
+    """ValueError when a row is of a time before 1970, which no record is."""
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    pa = pyarrow_module()
+    parts = [None, pa.py_buffer(columns.timestamps)]
+    first_ms = compute.min(pa.Array.from_buffers(pa.int64(), columns.rows, parts)).as_py()
+    if first_ms is not None and first_ms < 0:
+        raise ValueError(
+            f"column {name!r} has the time {first_ms}, and times are milliseconds since 1970, from "
+            "0 on; one that is null is the time of now"
+        )
+
+
 def _check_bytes(pa: Any, kind: Any, name: str) -> None:
     types = pa.types
     if types.is_dictionary(kind):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.client.arguments import offset_of
+from ottla.client.arguments import note_of, offset_of
 from ottla.client.membership.owner import GroupMember
 from ottla.client.partitions import P, Partition, by_topic, partition, rows_by_topic
 from ottla.errors import ErrorCode, RequestError
@@ -51,6 +51,7 @@ class OffsetAndMetadata:
 
     def __post_init__(self) -> None:
         offset_of(self.offset)
+        note_of(self.metadata)
 
     @classmethod
     def of(cls, given: "int | OffsetAndMetadata") -> "OffsetAndMetadata":

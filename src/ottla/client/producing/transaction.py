@@ -11,7 +11,7 @@ from typing import Self
 
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
-from ottla.client.partitions import P, partition_of
+from ottla.client.partitions import P, by_partition, partition_of
 from ottla.client.producing.transaction_state import OutcomeUnknown, Phase
 from ottla.client.producing.transactions import Transactions
 from ottla.errors import ErrorCode, RequestError
@@ -60,7 +60,8 @@ class Transaction:
         With a member of the group it counts only if the group still knows that member.
         """
         self._transactions.check(self._number)
-        wanted = {partition_of(where): OffsetAndMetadata.of(one) for where, one in offsets.items()}
+        given = by_partition(offsets)
+        wanted = {partition_of(where): OffsetAndMetadata.of(one) for where, one in given.items()}
         member = GroupMember(group) if isinstance(group, str) else group
         if wanted:
             await self._transactions.send_offsets(wanted, member)

@@ -10,7 +10,17 @@ from dataclasses import is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from io import BytesIO
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 from uuid import UUID
 
 import msgspec
@@ -34,28 +44,40 @@ AvroDatum: TypeAlias = "AvroScalar | Sequence[AvroDatum] | Mapping[str, AvroDatu
 """What Avro can say; a record is a mapping."""
 
 
-def json_of(kind: type[T]) -> Serde[T]:
+@overload
+def json_of(kind: type[T]) -> Serde[T]: ...
+
+
+@overload
+def json_of(kind: UnionType) -> Serde[Any]: ...  # no type checker knows what it is of
+
+
+def json_of(kind: type[T] | UnionType) -> Serde[T]:
     """JSON of a class: a msgspec Struct, a dataclass, a pydantic model, a TypedDict, `list[Order]`.
 
-    What is read is checked against the fields and their types.
+    What is read is checked against the fields and their types. Of several, `Cat | Dog`, msgspec
+    has to know which is which: by the tags of Structs, or by what their JSON is.
     """
     if hasattr(kind, "model_validate_json"):
         return cast("Serde[T]", _pydantic(cast("type[_PydanticModel]", kind)))
     decode = msgspec.json.Decoder(kind).decode
     encode = msgspec.json.Encoder().encode
     # `list[Order]` is no class, and has no instances to be told apart.
-    is_class = isinstance(kind, type)  # pyright: ignore[reportUnnecessaryIsInstance]
-    is_record = is_class and (is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+    record = kind if isinstance(kind, type) and _is_record(kind) else None
 
     def write(topic: str, value: T) -> bytes:
-        if is_record:
-            check_kind(value, kind)
+        if record is not None:
+            check_kind(value, record)
         return encode(value)
 
     def read(topic: str, data: bytes) -> T:
         return decode(data)
 
     return Serde(write, read)
+
+
+def _is_record(kind: type) -> bool:
+    return is_dataclass(kind) or issubclass(kind, msgspec.Struct)
 
 
 def _json() -> Serde[Json]:

@@ -9,7 +9,8 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from ottla.client.sync.portal import Portal
+from ottla.client.home import runs_already
+from ottla.client.sync.portal import FORKED, Portal
 from ottla.transport.failures import NotRunning
 
 P = ParamSpec("P")
@@ -43,7 +44,8 @@ class Front(Generic[A_co]):
 
     def __enter__(self) -> Self:
         """Open the portal and start the client behind; when that fails nothing is left."""
-        assert self._opened is None, f"a {_noun(self)} is started once"
+        if self._opened is not None:
+            raise runs_already(_noun(self)) if self._opened.is_here else NotRunning(FORKED)
         self._opened = portal = Portal(f"ottla {_noun(self)}")
         try:
             portal.run(self._behind.__aenter__())

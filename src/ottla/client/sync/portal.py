@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar
@@ -51,7 +51,7 @@ class Portal:
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Wait for a coroutine that runs in the loop; TimedOut when it takes too long."""
-        call = _Call(coroutine if timeout_s is None else _bounded(coroutine, timeout_s))
+        call = _Call(coroutine, timeout_s)
         try:
             future = self.start(call.run())
             while not wait((future,), LOOK_S).done:
@@ -121,8 +121,9 @@ class _Call(Generic[T]):
     moment, also when the loop has been told of it and who waits has not been told by which future.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None) -> None:
         self._coroutine = coroutine
+        self._timeout_s = timeout_s
         self._task: asyncio.Task[Any] | None = None
         self._is_dropped = False
 
@@ -130,7 +131,14 @@ class _Call(Generic[T]):
         if self._is_dropped:
             raise asyncio.CancelledError
         self._task = asyncio.current_task()
-        return await self._coroutine
+        if self._timeout_s is None:
+            return await self._coroutine
+        # In here and not around the coroutine: what is dropped before it began is one thing.
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._coroutine
+        except TimeoutError as error:
+            raise TimedOut(f"not done after {self._timeout_s:g} s") from error
 
     def drop(self) -> None:
         """End it, or let it never begin."""
@@ -165,14 +173,6 @@ def _end(
         return  # it was faster
     if threading.current_thread() is not thread:
         thread.join(CLOSE_S)
-
-
-async def _bounded(coroutine: Awaitable[T], timeout_s: float) -> T:
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await coroutine
-    except TimeoutError as error:
-        raise TimedOut(f"not done after {timeout_s:g} s") from error
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -1,0 +1,140 @@
+"""What an administrator is given in the wrong form is refused in that call, and says the right one.
+
+Nobody listens at the address: what is refused was never asked.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import ottla
+import ottla.sync
+from client.scenarios import run
+from ottla import Admin
+from ottla.client.admin import (
+    AclFilter,
+    ConfigResource,
+    GroupMember,
+    QuotaEntity,
+    Replica,
+    ScramPassword,
+)
+from ottla.ids import Uuid
+
+TOPIC = ConfigResource.topic("t")
+PARTITIONS = r'a list of partitions, as \[\("orders", 0\)\]'
+OF_PARTITIONS = r'a mapping of partitions, as \{\("orders", 0\): …\}'
+NAMES = "a name, or a list of names"
+
+NewTopic: Any = ottla.NewTopic
+
+WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
+    (
+        "create_topics",
+        lambda do: do("abc"),
+        r'as \[NewTopic\("orders", 3\)\], and not \'abc\' \(str\)',
+    ),
+    ("create_topics", lambda do: do(["abc"]), r"has 'abc' \(str\) in it"),
+    ("create_topics", lambda do: do(NewTopic("t")), "a list of topics"),
+    ("create_topics", lambda do: do([NewTopic(5)]), "the name of a topic is a str"),
+    (
+        "create_topics",
+        lambda do: do([NewTopic("t", config={"retention.ms": 5})]),
+        r'the value of a setting is text: retention\.ms is "5", and not 5 \(int\)',
+    ),
+    ("create_topic", lambda do: do(["t"]), "the name of a topic is a str, and not"),
+    ("create_topic", lambda do: do("t", config=["a"]), "a mapping of settings, as"),
+    ("describe_topic", lambda do: do(["t"]), "the name of a topic is a str"),
+    ("delete_topics", lambda do: do(5), "the name or the id of a topic, or a list of them"),
+    ("delete_topics", lambda do: do([5]), "the name or the id of a topic, or a list of them"),
+    ("describe_topics", lambda do: do({"t": 1}), "the name or the id of a topic"),
+    ("create_partitions", lambda do: do("t"), r'a mapping of topics, as \{"orders": 6\}'),
+    ("create_partitions", lambda do: do([("t", 5)]), "a mapping of topics"),
+    ("list_offsets", lambda do: do([("t", 0)]), OF_PARTITIONS),
+    ("list_offsets", lambda do: do({"t": 0}), OF_PARTITIONS),
+    ("delete_records", lambda do: do(("t", 0)), OF_PARTITIONS),
+    ("describe_configs", lambda do: do("t"), r'as ConfigResource\.topic\("orders"\), or a list'),
+    ("describe_configs", lambda do: do(["t"]), r"ConfigResource\.topic"),
+    ("describe_configs", lambda do: do(TOPIC, names="retention.ms"), "a list of names of settings"),
+    ("alter_configs", lambda do: do("t"), "a mapping of what has settings"),
+    ("alter_configs", lambda do: do({"t": {"retention.ms": "1"}}), r"ConfigResource\.topic"),
+    ("alter_configs", lambda do: do({TOPIC: "retention.ms"}), "or a list of ConfigChange"),
+    ("alter_configs", lambda do: do({TOPIC: {"retention.ms": 5}}), "a setting is text"),
+    ("replace_configs", lambda do: do({TOPIC: {"retention.ms": b"5"}}), r"is a str, and not b'5'"),
+    ("replace_configs", lambda do: do({"t": {"retention.ms": "1"}}), r"ConfigResource\.topic"),
+    ("list_config_resources", lambda do: do("topic"), r"as \[ConfigKind\.TOPIC\]"),
+    ("list_groups", lambda do: do(states="Stable"), r'a list of states, as \["Stable"\]'),
+    ("list_groups", lambda do: do(types="consumer"), r'a list of types, as \["consumer"\]'),
+    ("describe_groups", lambda do: do(5), NAMES),
+    ("describe_groups", lambda do: do([b"g"]), NAMES),
+    ("describe_group", lambda do: do(["g"]), "the name of a group is a str"),
+    ("alter_group_offsets", lambda do: do(5, {}), "the name of a group is a str"),
+    ("delete_group_offsets", lambda do: do(["g"], []), "the name of a group is a str"),
+    ("delete_groups", lambda do: do(b"g"), NAMES),
+    ("remove_group_members", lambda do: do("g", "m"), r'as \[GroupMember\("id"\)\]'),
+    ("remove_group_members", lambda do: do("g", GroupMember("m")), "a list of members"),
+    ("list_group_offsets", lambda do: do("g", "t"), PARTITIONS),
+    ("list_group_offsets", lambda do: do("g", ("t", 0)), PARTITIONS),
+    ("alter_group_offsets", lambda do: do("g", [("t", 0)]), OF_PARTITIONS),
+    ("alter_group_offsets", lambda do: do("g", {("t", 0): "5"}), "an offset is a whole number"),
+    ("delete_group_offsets", lambda do: do("g", ("t", 0)), PARTITIONS),
+    ("describe_share_groups", lambda do: do(5), NAMES),
+    ("list_share_group_offsets", lambda do: do("s", "t"), PARTITIONS),
+    ("alter_share_group_offsets", lambda do: do("s", "t"), OF_PARTITIONS),
+    ("delete_share_group_offsets", lambda do: do("s", 5), NAMES),
+    ("list_transactions", lambda do: do(states="Ongoing"), r'as \["Ongoing"\]'),
+    ("list_transactions", lambda do: do(producer_ids=5), r"as \[1000, 1001\]"),
+    ("describe_transactions", lambda do: do(5), NAMES),
+    ("describe_producers", lambda do: do("t"), PARTITIONS),
+    ("describe_producers", lambda do: do([["t", 0]]), PARTITIONS),
+    ("describe_producers", lambda do: do([("t", "0")]), "number of a partition is a whole number"),
+    ("fence_producers", lambda do: do(5), NAMES),
+    ("alter_reassignments", lambda do: do([("t", 0)]), OF_PARTITIONS),
+    ("list_reassignments", lambda do: do("t"), PARTITIONS),
+    ("elect_leaders", lambda do: do(partitions="t"), PARTITIONS),
+    ("describe_log_dirs", lambda do: do(1), r"the ids of brokers, as \[0, 1\]"),
+    ("describe_log_dirs", lambda do: do("1"), "the ids of brokers"),
+    ("describe_log_dirs", lambda do: do([1], "t"), PARTITIONS),
+    ("alter_replica_log_dirs", lambda do: do({("t", 0, 1): "/d"}), r"as \{Replica\("),
+    ("alter_replica_log_dirs", lambda do: do([Replica("t", 0, 1)]), "a mapping of replicas"),
+    ("alter_quotas", lambda do: do({"ann": {}}), r'as \{QuotaEntity\(user="ann"\)'),
+    ("alter_quotas", lambda do: do([QuotaEntity(user="ann")]), "a mapping of entities"),
+    ("create_acls", lambda do: do("allow"), r"a list of rules, as \[Acl\("),
+    ("delete_acls", lambda do: do(AclFilter()), r"a list of filters, as \[AclFilter\("),
+    ("describe_scram_users", lambda do: do(5), NAMES),
+    ("alter_scram_users", lambda do: do("ann"), r"a list of changes, as \[ScramPassword\("),
+    ("alter_scram_users", lambda do: do(ScramPassword("a", "b")), "a list of changes"),
+    ("update_features", lambda do: do("group.version"), r'as \{"group.version": 1\}'),
+]
+
+
+@pytest.mark.parametrize(("name", "use", "says"), WRONG)
+def test_the_wrong_form_is_refused_with_the_right_one(
+    name: str, use: Callable[[Any], Any], says: str
+) -> None:
+    async def scenario() -> None:
+        async with Admin(bootstrap_servers="127.0.0.1:1") as admin:
+            with pytest.raises(TypeError, match=says):
+                await use(getattr(admin, name))
+
+    run(scenario())
+
+
+def test_the_sync_administrator_refuses_the_same() -> None:
+    with ottla.sync.Admin(bootstrap_servers="127.0.0.1:1") as admin:
+        for name, use, says in WRONG:
+            with pytest.raises(TypeError, match=says):
+                use(getattr(admin, name))
+
+
+def test_one_id_of_a_topic_is_as_good_as_a_list() -> None:
+    """It is of bytes, which are iterable: its bytes were taken for ids."""
+
+    async def scenario() -> None:
+        async with Admin(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=200) as admin:
+            one = Uuid(bytes(range(16)))
+            assert [*(await admin.delete_topics(one))] == [one]
+            assert [*(await admin.describe_topics([one, one]))] == [one]
+
+    run(scenario())
