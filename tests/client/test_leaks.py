@@ -93,7 +93,7 @@ def from_start() -> dict[str, Any]:
 LIVES: list[Life] = [sends, waits_for_acks, polls, iterates, is_a_member, administers]
 
 
-async def turns_of(doing: asyncio.Task[None], most: int | None = None) -> int:
+async def turns_of(doing: asyncio.Task[Any], most: int | None = None) -> int:
     """Let a task go on for so many turns of the loop, or to its end."""
     count = 0
     while not doing.done() and (most is None or count < most):
@@ -102,7 +102,7 @@ async def turns_of(doing: asyncio.Task[None], most: int | None = None) -> int:
     return count
 
 
-async def ended(doing: asyncio.Task[None]) -> None:
+async def ended(doing: asyncio.Task[Any]) -> None:
     with suppress(asyncio.CancelledError, RequestError):
         await doing
 

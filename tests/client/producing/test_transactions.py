@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -75,7 +75,7 @@ def scripted(codes: Codes | None = None, **arguments: Any) -> ScriptedBroker:
 
         return answered
 
-    epochs = iter(range(100))
+    epochs = count()
     broker = ScriptedBroker(
         {
             FindCoordinatorRequest: lambda request: FindCoordinatorResponse(

@@ -109,8 +109,11 @@ class Transaction:
                 transactions.state = transactions.state.ending(commit=True)
                 try:
                     await self._flush()
-                except BaseException:
-                    await self._abort()
+                except BaseException as error:
+                    try:
+                        await self._abort()
+                    except RequestError as failure:  # who was cancelled hears of that
+                        error.add_note(f"its transaction was not aborted: {failure}")
                     raise
             failure = await self._asked_to_commit()
         if failure is None:

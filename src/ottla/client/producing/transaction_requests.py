@@ -19,12 +19,26 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+
+
+def initialize(
+    transactional_id: str, before: Identity, timeout_ms: int, is_two_phase: bool
+) -> InitProducerIdRequest:
+    """Begin as a producer of transactions, or get another epoch."""
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=before.producer_id,
+        producer_epoch=before.epoch,
+        enable2_pc=is_two_phase,
+    )
 
 
 def add_partitions(

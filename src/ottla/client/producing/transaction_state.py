@@ -67,6 +67,7 @@ class Consequence(Enum):
     OVER = auto()
 
 
+_ADDS: Final = frozenset({Step.ADD_PARTITIONS, Step.ADD_OFFSETS, Step.COMMIT_OFFSETS})
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _ELSEWHERE: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _NEVER: Final = frozenset(
@@ -140,6 +141,9 @@ class TransactionState:
     is_unheard: bool = False
     """Whether the coordinator was asked for the end, and did not answer: it may have ended it."""
 
+    is_unsure: bool = False
+    """Whether something was to be added, without an answer: it may be so, or become so yet."""
+
     failure: RequestError | None = None
 
     def initialized(self, identity: Identity, *, implicit: bool) -> "TransactionState":
@@ -180,9 +184,24 @@ class TransactionState:
         """The coordinator knows nothing of the identity: it cannot be told of an end."""
         return replace(self.failed(error, numbered=True), is_known=False)
 
-    def asked_to_end(self, *, unheard: bool) -> "TransactionState":
-        """The end was asked for, and may have been heard; or the answer is here."""
-        return replace(self, is_unheard=unheard)
+    def lacks_answer(self, step: Step) -> bool:
+        """Whether a step, or another one that adds to the transaction, had no answer."""
+        return self.is_unheard if step is Step.END else self.is_unsure
+
+    def asked(self, step: Step, *, unheard: bool) -> "TransactionState":
+        """Something was asked for, and may have been heard; or the answer is here."""
+        if step is Step.END:
+            return replace(self, is_unheard=unheard)
+        return replace(self, is_unsure=unheard) if step in _ADDS else self
+
+    def unended(self, why: str, advice: str = "call {}() again") -> RequestError:
+        """What is told when an end has no answer."""
+        is_commit = self.phase is Phase.COMMITTING
+        advice = advice.format("commit" if is_commit else "abort")
+        if not self.is_unheard:
+            return TimedOut(f"{why}; it was not asked for: {advice}")
+        known = "committed" if is_commit else "aborted"
+        return OutcomeUnknown(f"{why}; {known} or not, nobody knows: {advice}")
 
     def ending(self, *, commit: bool) -> "TransactionState":
         """Nothing more comes into the transaction."""

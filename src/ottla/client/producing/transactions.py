@@ -22,10 +22,10 @@ from ottla.client.producing.transaction_requests import (
     codes_of_partitions,
     commit_offsets,
     end_transaction,
+    initialize,
 )
 from ottla.client.producing.transaction_state import (
     Consequence,
-    OutcomeUnknown,
     Phase,
     Step,
     TransactionState,
@@ -36,22 +36,14 @@ from ottla.client.waiting.lifetime import Lifetime
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_PRODUCER_ID, TopicPartition
-from ottla.protocol.apis import (
-    END_TXN,
-    INIT_PRODUCER_ID,
-    PRODUCE,
-    TXN_OFFSET_COMMIT,
-)
+from ottla.protocol.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE, TXN_OFFSET_COMMIT
 from ottla.protocol.message import Message
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.protocol.messages.end_txn import EndTxnResponse
-from ottla.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-from ottla.transport.channel import Channel, NotSupported, TimedOut
+from ottla.transport.channel import Channel, Disconnected, NotSupported, TimedOut
 
 M = TypeVar("M", bound=Message)
 
@@ -74,6 +66,8 @@ _TEXTS: Final = {
     "longer than transaction.timeout.ms, perhaps. Start another producer with this id."
 }
 """What says more than the table of errors."""
+
+_ENDED_BY_NEXT: Final = "what is open is aborted by who starts with this transactional.id"
 
 CONCURRENT_PAUSE_S: Final = 0.02
 """The end of the transaction before takes a moment, and is not worth a longer pause."""
@@ -177,25 +171,19 @@ class Transactions:
 
     async def start(self) -> None:
         """Get an identity; whoever had the transactional id before is fenced."""
-        before = self.state.identity
+        before, rules = self.state.identity, self._rules
 
         def versioned(channel: Channel) -> int:
             version = channel.version(INIT_PRODUCER_ID)
             if version < _BUMPS_FROM and before != NOBODY:
                 raise NotSupported(f"{channel.address} gives no new epoch to a producer")
-            if version < _TWO_PHASES_FROM and self._rules.is_two_phase:
+            if version < _TWO_PHASES_FROM and rules.is_two_phase:
                 raise NotSupported(f"{channel.address} has no transactions in two phases")
             return version
 
         answer = await self._ask(
             Step.INITIALIZE,
-            InitProducerIdRequest(
-                transactional_id=self._rules.transactional_id,
-                transaction_timeout_ms=self._rules.timeout_ms,
-                producer_id=before.producer_id,
-                producer_epoch=before.epoch,
-                enable2_pc=self._rules.is_two_phase,
-            ),
+            initialize(rules.transactional_id, before, rules.timeout_ms, rules.is_two_phase),
             InitProducerIdResponse,
             lambda answer: [answer.error_code],
             versioned=versioned,
@@ -230,6 +218,17 @@ class Transactions:
     ) -> None:
         """Let a group's offsets be committed with the transaction."""
         self.check()
+        try:
+            await self._send_offsets(offsets, member)
+        except asyncio.CancelledError:
+            # Nobody knows whether they are in it, so that it must not be committed.
+            text = "the offsets of a group were given up before it was known that they are there"
+            self.state = self.state.failed(RequestError(ErrorCode.TRANSACTION_ABORTABLE, text))
+            raise
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember
+    ) -> None:
         group, identity = member.group_id, self.state.identity
         if not self.state.is_implicit and group not in self.state.groups:
             await self._ask(
@@ -271,20 +270,26 @@ class Transactions:
             except RequestError:
                 if commit or self.state.is_known:
                     raise  # else there is nothing any more that could be aborted
-        late = self.state.is_unheard and self._gives_epochs
+        # What had no answer may come yet, and must not belong to the next transaction.
+        late = (self.state.is_unheard or self.state.is_unsure) and self._gives_epochs
         self.state = self.state.ended(renewed, implicit=self._is_implicit, late=late)
         if renewed != before:
             self._renumber()
 
     async def _asked_to_end(self, *, commit: bool) -> Identity:
         state = self.state
-        answer = await self._ask(
-            Step.END,
-            end_transaction(self._rules.transactional_id, state.identity, commit=commit),
-            EndTxnResponse,
-            lambda answer: [answer.error_code],
-            newest=END_TXN.versions.high if state.is_implicit else _END_TXN_EXPLICIT,
-        )
+        try:
+            answer = await self._ask(
+                Step.END,
+                end_transaction(self._rules.transactional_id, state.identity, commit=commit),
+                EndTxnResponse,
+                lambda answer: [answer.error_code],
+                newest=END_TXN.versions.high if state.is_implicit else _END_TXN_EXPLICIT,
+            )
+        except Disconnected as closed:  # the producer; what happens to connections is tried again
+            if not self.state.is_unheard:
+                raise
+            raise self.state.unended("the producer was closed", _ENDED_BY_NEXT) from closed
         if answer.producer_id >= 0:
             return Identity(answer.producer_id, answer.producer_epoch)
         return state.identity
@@ -317,14 +322,12 @@ class Transactions:
                         channel = await self._coordinators.channel(kind, key, left_s)
                         version = channel.version(api) if versioned is None else versioned(channel)
                         version = version if newest is None else min(version, newest)
-                        unheard = self.state.is_unheard
-                        if step is Step.END:
-                            self.state = self.state.asked_to_end(unheard=True)
+                        unheard = self.state.lacks_answer(step)
+                        self.state = self.state.asked(step, unheard=True)
                         answer = await channel.ask(
                             request, kind_of_answer, self._rules.request_timeout_s, version=version
                         )
-                        if step is Step.END:
-                            self.state = self.state.asked_to_end(unheard=unheard)
+                        self.state = self.state.asked(step, unheard=unheard)
                 except TimeoutError:
                     break
                 except RequestError as error:
@@ -357,16 +360,11 @@ class Transactions:
         if last is not None:
             text = f"{text} ({last})"
         if step is not Step.END:
-            late = TimedOut(text)
+            late: RequestError = TimedOut(text)
             if self.state.phase in (Phase.OPEN, Phase.COMMITTING):
                 self.state = self.state.failed(late)
         else:
-            name = "commit" if self.state.phase is Phase.COMMITTING else "abort"
-            if self.state.is_unheard:
-                known = "committed" if name == "commit" else "aborted"
-                late = OutcomeUnknown(f"{text}; {known} or not, nobody knows: call {name}() again")
-            else:
-                late = TimedOut(f"{text}; it was not asked for: call {name}() again")
+            late = self.state.unended(text)
         late.__cause__ = last
         return late
 
