@@ -147,12 +147,12 @@ def test_a_loss_while_it_is_aborted_costs_the_numbers() -> None:
 def test_a_commit_that_may_have_been_heard_cannot_become_an_abort() -> None:
     committing = opened().with_group("g").ending(commit=True)
     assert committing.ending(commit=False).phase is Phase.ABORTING
-    unheard = committing.asked(Step.END, unheard=True)
+    unheard = committing.asked(Step.END)
     with pytest.raises(RequestError, match="is not known"):
         unheard.ending(commit=False)
     with pytest.raises(RequestError, match="is not known"):
         unheard.begun()
-    assert unheard.asked(Step.END, unheard=False) == committing
+    assert unheard.answered(Step.END, committing) == committing
 
 
 def test_an_end_that_was_asked_for_twice_costs_the_epoch_unless_it_brought_one() -> None:

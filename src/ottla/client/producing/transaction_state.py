@@ -67,7 +67,7 @@ class Consequence(Enum):
     OVER = auto()
 
 
-_ADDS: Final = frozenset({Step.ADD_PARTITIONS, Step.ADD_OFFSETS, Step.COMMIT_OFFSETS})
+_ADDS: Final = frozenset({Step.ADD_PARTITIONS, Step.ADD_OFFSETS})
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _ELSEWHERE: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _NEVER: Final = frozenset(
@@ -141,9 +141,6 @@ class TransactionState:
     is_unheard: bool = False
     """Whether the coordinator was asked for the end, and did not answer: it may have ended it."""
 
-    is_unsure: bool = False
-    """Whether something was to be added, without an answer: it may be so, or become so yet."""
-
     failure: RequestError | None = None
 
     def initialized(self, identity: Identity, *, implicit: bool) -> "TransactionState":
@@ -184,15 +181,22 @@ class TransactionState:
         """The coordinator knows nothing of the identity: it cannot be told of an end."""
         return replace(self.failed(error, numbered=True), is_known=False)
 
-    def lacks_answer(self, step: Step) -> bool:
-        """Whether a step, or another one that adds to the transaction, had no answer."""
-        return self.is_unheard if step is Step.END else self.is_unsure
-
-    def asked(self, step: Step, *, unheard: bool) -> "TransactionState":
-        """Something was asked for, and may have been heard; or the answer is here."""
+    def asked(self, step: Step) -> "TransactionState":
+        """Something was asked for, and may be heard whether an answer comes or not."""
         if step is Step.END:
-            return replace(self, is_unheard=unheard)
-        return replace(self, is_unsure=unheard) if step in _ADDS else self
+            return replace(self, is_unheard=True)
+        return replace(self, is_known=True) if step in _ADDS else self
+
+    def answered(self, step: Step, before: "TransactionState") -> "TransactionState":
+        """The answer is here; another one may have been missing before."""
+        return replace(self, is_unheard=before.is_unheard) if step is Step.END else self
+
+    def consequence(self, step: Step, code: ErrorCode) -> Consequence:
+        """What the answer to a step asks for now."""
+        is_unadded = not self.added and not self.groups and self.phase is Phase.ABORTING
+        if is_unadded and step is Step.END and code is ErrorCode.INVALID_TXN_STATE:
+            return Consequence.FORGOTTEN  # what was to be added without an answer was not
+        return consequence(step, code)
 
     def unended(self, why: str, advice: str = "call {}() again") -> RequestError:
         """What is told when an end has no answer."""

@@ -270,8 +270,7 @@ class Transactions:
             except RequestError:
                 if commit or self.state.is_known:
                     raise  # else there is nothing any more that could be aborted
-        # What had no answer may come yet, and must not belong to the next transaction.
-        late = (self.state.is_unheard or self.state.is_unsure) and self._gives_epochs
+        late = self.state.is_unheard and self._gives_epochs
         self.state = self.state.ended(renewed, implicit=self._is_implicit, late=late)
         if renewed != before:
             self._renumber()
@@ -322,12 +321,11 @@ class Transactions:
                         channel = await self._coordinators.channel(kind, key, left_s)
                         version = channel.version(api) if versioned is None else versioned(channel)
                         version = version if newest is None else min(version, newest)
-                        unheard = self.state.lacks_answer(step)
-                        self.state = self.state.asked(step, unheard=True)
+                        before, self.state = self.state, self.state.asked(step)
                         answer = await channel.ask(
                             request, kind_of_answer, self._rules.request_timeout_s, version=version
                         )
-                        self.state = self.state.asked(step, unheard=unheard)
+                        self.state = self.state.answered(step, before)
                 except TimeoutError:
                     break
                 except RequestError as error:
@@ -341,7 +339,7 @@ class Transactions:
                         return answer
                     text = _TEXTS.get((step, code), code.text)
                     last = RequestError(code, f"{key}: {step.value}: {text}")
-                result = consequence(step, last.code)
+                result = self.state.consequence(step, last.code)
                 if result is Consequence.ELSEWHERE:
                     self._coordinators.forget(kind, key)
                 elif result is not Consequence.AGAIN:
