@@ -25,6 +25,11 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -37,6 +42,13 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -410,5 +422,47 @@ def test_closing_ends_the_questions_to_leaders() -> None:
                 await asked.wait()
             with pytest.raises(Disconnected, match="closed"):
                 await asking
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("epoch", "questions"), [(7, 0), (6, 1), (-1, 0)])
+def test_a_place_that_the_leader_itself_wrote_is_fetched_from_at_once(
+    epoch: int, questions: int
+) -> None:
+    """Only another leader than that of the last record has to say that it has the same."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, group="g") as ours:
+            kept = OffsetFetchResponsePartitions(
+                partition_index=0,
+                committed_offset=4,
+                committed_leader_epoch=epoch,
+                metadata="",
+                error_code=0,
+            )
+            topics = [OffsetFetchResponseTopics(name="t", topic_id=ID, partitions=[kept])]
+            here = Coordinator(
+                key="g",
+                node_id=1,
+                host="127.0.0.1",
+                port=broker.place.port,
+                error_code=0,
+                error_message=None,
+            )
+            broker.answers |= {
+                FindCoordinatorRequest: lambda _: FindCoordinatorResponse(coordinators=[here]),
+                OffsetFetchRequest: lambda _: OffsetFetchResponse(
+                    groups=[OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=0)]
+                ),
+            }
+            await ours.partitions("t")
+            ours.assign(("t", 0))
+            assert [one.offset for one in await take(ours, 6)] == [*range(4, 10)]
+            assert broker.count(OffsetForLeaderEpochRequest) == questions
+            stage.epoch, stage.end, stage.epoch_end = 8, 12, 10  # the next one is asked
+            assert [one.offset for one in await take(ours, 2)] == [10, 11]
+            assert broker.count(OffsetForLeaderEpochRequest) > questions
 
     run(scenario())

@@ -73,6 +73,7 @@ class Participation:
         self._step = asyncio.Lock()  # one thing is asked of us at a time
         self._caller: asyncio.Task[Any] | None = None  # of a callback that runs
         self._has_left = False
+        self._failure: RequestError | None = None  # of a callback, which the reader may have told
         self._one_commit = asyncio.Lock()  # an old one does not come after a new one
         self._committing: asyncio.Task[None] | None = None
         self._wanted: frozenset[str] = frozenset()
@@ -124,8 +125,11 @@ class Participation:
         async with self._step:
             if self._has_left:
                 return
-            self._reader.add(partitions)
-            await self._tell(self.subscription.on_assigned, partitions, why)
+            self._reader.add(partitions, hold=True)
+            try:
+                await self._tell(self.subscription.on_assigned, partitions, why)
+            finally:
+                self._reader.release(partitions)
             self._reading.poke()
 
     # What the consumer asks.
@@ -163,6 +167,8 @@ class Participation:
         finally:
             await _ended(minding, self._committing)
         if failure is not None:  # who hears it may subscribe anew, so it is the last thing
+            if (before := self._after_untold(None)) is not None:
+                failure.add_note(f"and before that: {before}")
             self._reader.fail(failure, lasting=True)
 
     def check_caller(self) -> None:
@@ -173,8 +179,8 @@ class Participation:
     async def leave(self, *, is_done: bool) -> None:
         """Commit and give all up; `is_done` when what was handed out is done.
 
-        What a callback raises then is raised here when all that is over: nobody asks for records
-        any more who would hear of it.
+        What a callback raises then, or has raised since records were asked for, is raised here when
+        all that is over: nobody asks for records any more who would hear of it.
         """
         self._has_left = True
         self._reader.let_go(is_done=is_done)
@@ -191,7 +197,7 @@ class Participation:
                 self._step.release()
         if self.membership is not None:
             await self.membership.leave(LAST_COMMIT_S)
-        if failure is not None:
+        if (failure := self._after_untold(failure)) is not None:
             raise failure
 
     async def _give_up_all(self, *, is_done: bool) -> RequestError | None:
@@ -253,7 +259,17 @@ class Participation:
         """Call a callback; who asks for records hears of what it raises."""
         failure = await self._told(callback, partitions, why)
         if failure is not None:
-            self._reader.fail(failure)
+            self._failure = self._after_untold(failure)
+            self._reader.fail(self._failure or failure)
+
+    def _after_untold(self, failure: RequestError | None) -> RequestError | None:
+        """A failure, or the one before it of which nobody has heard, with a note of this one."""
+        first = self._failure
+        if first is None or self._reader.failure is not first:
+            return failure
+        if failure is not None:
+            first.add_note(f"and after that: {failure}")
+        return first
 
     async def _told(
         self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance

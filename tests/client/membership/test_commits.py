@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -214,6 +215,47 @@ def test_a_commit_ends_with_its_time_and_says_what_it_waited_for() -> None:
                 await commits.commit(FIVE, 1)
             assert failed.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
             assert failed.value.errors.keys() == {T0, T1}
+
+    run(scenario())
+
+
+def test_what_kept_a_commit_waiting_is_told_and_not_that_its_time_was_over() -> None:
+    """The last try is cut short by the deadline, which says nothing of why it came to that."""
+
+    async def scenario() -> None:
+        loading = committing(dict.fromkeys(FIVE, E.COORDINATOR_LOAD_IN_PROGRESS))
+        answers = chain([loading], repeat(None))
+        async with scripted(OffsetCommitRequest, answers) as (broker, commits, _):
+            text = f"t-0 .*not in 1 s: {E.COORDINATOR_LOAD_IN_PROGRESS.text}"
+            with pytest.raises(CommitFailed, match=text) as failed:
+                await commits.commit(FIVE, 1)
+            assert broker.count(OffsetCommitRequest) == 2
+            for error in (failed.value, *failed.value.errors.values()):
+                assert isinstance(error.__cause__, RequestError)
+                assert error.__cause__.code is E.COORDINATOR_LOAD_IN_PROGRESS
+
+    run(scenario())
+
+
+def test_a_commit_without_any_answer_says_who_was_silent() -> None:
+    async def scenario() -> None:
+        async with scripted(OffsetCommitRequest, repeat(None)) as (broker, commits, _):
+            text = f"not in 0.2 s: {broker.bootstrap_servers} did not answer"
+            with pytest.raises(CommitFailed, match=text) as failed:
+                await commits.commit(FIVE, 0.2)
+            assert isinstance(failed.value.__cause__, TimedOut)
+
+    run(scenario())
+
+
+def test_what_kept_offsets_from_being_known_is_told() -> None:
+    async def scenario() -> None:
+        answers = chain([fetching(error=E.COORDINATOR_LOAD_IN_PROGRESS)], repeat(None))
+        async with scripted(OffsetFetchRequest, answers) as (_, commits, _guest):
+            text = f"after 1 s: {E.COORDINATOR_LOAD_IN_PROGRESS.text}"
+            with pytest.raises(TimedOut, match=text) as failed:
+                await commits.committed([T0], 1)
+            assert isinstance(failed.value.__cause__, RequestError)
 
     run(scenario())
 

@@ -49,6 +49,7 @@ class Cursor:
         "fetched_epoch",
         "hand",
         "high_watermark",
+        "is_held",
         "is_paused",
         "last_stable_offset",
         "left",
@@ -76,6 +77,7 @@ class Cursor:
         self.valid_under = UNKNOWN  # the leader's epoch under which that was seen to be so
         self.moves = 0
         self.is_paused = False
+        self.is_held = False  # the application is being told of it, and may move it yet
         self.position_epoch = UNKNOWN  # of the record before the position
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
@@ -123,6 +125,14 @@ class Cursor:
     def has_records(self) -> bool:
         """Whether something that was fetched waits to be handed out."""
         return bool(self.chunks) or self.left is not None
+
+    def is_doubtful_under(self, leader_epoch: int) -> bool:
+        """Whether a leader has to say first that it has the records before the place.
+
+        Not where it has written the last of them itself.
+        """
+        last = self.fetched_epoch
+        return last >= 0 and last != leader_epoch and self.valid_under < leader_epoch
 
     def move(self, offset: int, epoch: int = UNKNOWN) -> None:
         """Go to an offset; what was fetched elsewhere is dropped."""

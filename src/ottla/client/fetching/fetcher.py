@@ -127,7 +127,7 @@ class Fetcher:
                 self._metadata.want(where.topic)
                 self._metadata.expire()
                 continue
-            if cursor.valid_under < leader.leader_epoch and cursor.fetched_epoch >= 0:
+            if cursor.is_doubtful_under(leader.leader_epoch):
                 continue  # whether its place is still right is being asked
             broker = leader.leader
             near = cursor.read_from

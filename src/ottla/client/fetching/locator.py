@@ -120,11 +120,7 @@ class Locator:
 
     def _is_doubtful(self, cursor: Cursor) -> bool:
         leader = self._metadata.view.leader(*cursor.partition)
-        return (
-            leader is not None
-            and cursor.fetched_epoch >= 0
-            and cursor.valid_under < leader.leader_epoch
-        )
+        return leader is not None and cursor.is_doubtful_under(leader.leader_epoch)
 
     async def _locate(self) -> None:
         now_s = self._clock.elapsed_s()

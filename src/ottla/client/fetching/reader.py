@@ -72,10 +72,17 @@ class Reader(Generic[K, V]):
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
-    def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read more partitions."""
+    def add(self, partitions: Iterable[TopicPartition], *, hold: bool = False) -> None:
+        """Read more partitions; nothing of those on hold is handed out until `release`."""
         for one in partitions:
-            self.cursors.setdefault(one, Cursor(one))
+            self.cursors.setdefault(one, Cursor(one)).is_held = hold
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out what was on hold."""
+        for one in partitions:
+            if (cursor := self.cursors.get(one)) is not None:
+                cursor.is_held = False
+        self.wake()
 
     def remove(self, partitions: Collection[TopicPartition]) -> None:
         """Read some no more: what is here of them is dropped."""
@@ -269,7 +276,7 @@ class Reader(Generic[K, V]):
             raise failure
         for where in [*self._ready]:
             cursor = self._ready[where]
-            if cursor.is_paused:
+            if cursor.is_paused or cursor.is_held:
                 continue
             try:
                 if self._has_more(cursor, as_columns=as_columns):

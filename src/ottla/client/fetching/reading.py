@@ -58,8 +58,8 @@ class Reading(Generic[K, V]):
         self.connections: Final = connections
         self.metadata: Final = metadata(self._learnt)
         patience = Patience(rules.request_timeout_s, ROUND_S, rules.backoff)
-        self._questions = Asking(self.metadata, connections, clock, patience)
-        self._offsets = LeaderOffsets(self.metadata, self._questions, rules.isolation_level)
+        questions = Asking(self.metadata, connections, clock, patience)
+        self._offsets = LeaderOffsets(self.metadata, questions, rules.isolation_level)
         self.reader: Final = Reader(decoder, self.poke)
         self._isolation_level = rules.isolation_level
         self._heard = learnt
@@ -90,7 +90,6 @@ class Reading(Generic[K, V]):
     async def close(self) -> None:
         """End all of it; who waits for records hears of it."""
         self.reader.fail(Disconnected("the consumer was closed"))
-        self._questions.close()
         self.reader.close(Disconnected("the consumer was closed"))
         await self._locator.close()
         await self._fetcher.close()

@@ -79,6 +79,7 @@ class CommitFailed(RequestError):
         more = f" (and {len(others)} more)" if others else ""
         super().__init__(first.code, f"{where}{more}: {first.message or first.code.text}")
         self.errors: Final = errors
+        self.__cause__ = first.__cause__
 
 
 def verdict(error: ErrorCode, *, has_moved_on: bool, is_ours: bool) -> Verdict:
@@ -121,19 +122,26 @@ class Commits:
         since = {one: membership.held(one) for one in offsets} if membership is not None else {}
         left = dict(offsets)
         failed: dict[TopicPartition, RequestError] = {}
+        hindered: dict[TopicPartition, RequestError] = {}
         tries = 0
         while left:
-            member = self._member(left)
-            errors = await self._try_commit(member, left, deadline_s)
-            for where, code in errors.items():
-                decided = self._verdict(code, member, where, since)
-                if decided is Verdict.FAILED:
-                    failed[where] = RequestError(code)
+            member = self._member(left, failed)
+            told = await self._try_commit(member, left, deadline_s)
+            is_late = self._clock.elapsed_s() >= deadline_s
+            for where, error in told.items():
+                decided = self._verdict(_code(error), member, where, since)
                 if decided is not Verdict.AGAIN:
                     del left[where]
+                if error is None:
+                    continue
+                if decided is Verdict.FAILED:
+                    failed[where] = error
+                # That the deadline came while it was tried again is not why it failed.
+                elif where not in hindered or not (is_late and isinstance(error, TimedOut)):
+                    hindered[where] = error
             tries += 1
             if left and not await self._pause(tries, deadline_s):
-                late = {one: RequestError(errors[one], f"not in {timeout_s:g} s") for one in left}
+                late = {one: _late(hindered[one], timeout_s) for one in left}
                 raise CommitFailed({**failed, **late})
         if failed:
             raise CommitFailed(failed)
@@ -145,6 +153,7 @@ class Commits:
         deadline_s = self._clock.elapsed_s() + timeout_s
         left = {*partitions}
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        hindered: dict[TopicPartition, RequestError] = {}
         tries = 0
         while left:
             told, errors = await self._try_fetch(left, deadline_s)
@@ -152,26 +161,36 @@ class Commits:
             left -= told.keys()
             if not left:
                 break
-            for where, code in errors.items():
+            is_late = self._clock.elapsed_s() >= deadline_s
+            for where, error in errors.items():
+                code = error.code
                 if not code.retriable and code is not ErrorCode.STALE_MEMBER_EPOCH:
                     raise RequestError(code, f"{where}: {code.text}")
+                if where not in hindered or not (is_late and isinstance(error, TimedOut)):
+                    hindered[where] = error
             tries += 1
             if not await self._pause(tries, deadline_s):
                 where = min(left)
+                last = hindered.get(where) or RequestError(ErrorCode.REQUEST_TIMED_OUT)
                 raise TimedOut(
                     f"committed offsets of {where} not known after {timeout_s:g} s: "
-                    f"{errors.get(where, ErrorCode.REQUEST_TIMED_OUT).text}"
-                )
+                    f"{last.message or last.code.text}"
+                ) from last
         return found
 
-    def _member(self, offsets: Mapping[TopicPartition, object]) -> GroupMember:
+    def _member(
+        self,
+        offsets: Mapping[TopicPartition, object],
+        failed: Mapping[TopicPartition, RequestError],
+    ) -> GroupMember:
+        """Who commits; CommitFailed with what has failed before when that is nobody any more."""
         membership = self._membership()
         if membership is None:
             return GroupMember(self._rules.group_id)
         member = membership.identity
         if not member.is_member:
             error = RequestError(ErrorCode.UNKNOWN_MEMBER_ID, NOT_A_MEMBER)
-            raise CommitFailed(dict.fromkeys(offsets, error))
+            raise CommitFailed({**dict.fromkeys(offsets, error), **failed})
         return member
 
     def _verdict(
@@ -196,33 +215,36 @@ class Commits:
         member: GroupMember,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         deadline_s: float,
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Commit once; the outcome of each partition."""
+    ) -> dict[TopicPartition, RequestError | None]:
+        """Commit once; of each partition why it is not kept, if it is not."""
         left_s = max(0.0, deadline_s - self._clock.elapsed_s())
         wait_s = self._rules.request_timeout_s
         ids = self._ids(offsets)
         counts, began_s = self._coordinator.counts, self._clock.elapsed_s()
-        errors = dict.fromkeys(offsets, ErrorCode.UNKNOWN_SERVER_ERROR)
+        silence = RequestError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        told: dict[TopicPartition, RequestError | None] = dict.fromkeys(offsets, silence)
         try:
             channel = await self._coordinator.channel(left_s)
             version = version_for(channel.version(OFFSET_COMMIT), ids, ids)
             request = commit_request(member, offsets, ids)
             answer = await ask(channel, request, OffsetCommitResponse, left_s, wait_s, version)
-            errors = commit_errors(answer, ids)
+            for one, code in commit_errors(answer, ids).items():
+                if one in told:
+                    told[one] = RequestError(code) if code else None
         except RequestError as error:
             if not error.retriable:
                 raise
-            errors = dict.fromkeys(offsets, error.code)
+            told = dict.fromkeys(offsets, error)
         finally:
             counts.commit_ms.add((self._clock.elapsed_s() - began_s) * 1000)
-            counts.commit_errors += any(errors.values())
-        self._note(errors.values())
-        return {one: errors.get(one, ErrorCode.UNKNOWN_SERVER_ERROR) for one in offsets}
+            counts.commit_errors += any(told.values())
+        self._note(map(_code, told.values()))
+        return told
 
     async def _try_fetch(
         self, partitions: Iterable[TopicPartition], deadline_s: float
     ) -> tuple[
-        Mapping[TopicPartition, OffsetAndMetadata | None], Mapping[TopicPartition, ErrorCode]
+        Mapping[TopicPartition, OffsetAndMetadata | None], Mapping[TopicPartition, RequestError]
     ]:
         """Ask once: what is known, and what keeps the rest from being known."""
         left_s = max(0.0, deadline_s - self._clock.elapsed_s())
@@ -244,13 +266,13 @@ class Commits:
             if not error.retriable:
                 raise
             self._note((error.code,))
-            return {}, dict.fromkeys(partitions, error.code)
+            return {}, dict.fromkeys(partitions, error)
         self._note((told.error, *told.errors.values()))
         if told.error:
             if told.error in _EXPELLED and membership is not None:
                 membership.fenced(member, told.error)
-            return {}, dict.fromkeys(partitions, told.error)
-        return told.committed, told.errors
+            return {}, dict.fromkeys(partitions, RequestError(told.error))
+        return told.committed, {one: RequestError(code) for one, code in told.errors.items()}
 
     def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, Uuid]:
         """The ids of topics; absent are those that are not known."""
@@ -275,3 +297,14 @@ class Commits:
             return False
         await self._clock.sleep(pause_s)
         return True
+
+
+def _code(error: RequestError | None) -> ErrorCode:
+    return ErrorCode.NONE if error is None else error.code
+
+
+def _late(last: RequestError, timeout_s: float) -> RequestError:
+    """What to tell when there was no time left: why it was not done before."""
+    late = RequestError(last.code, f"not in {timeout_s:g} s: {last.message or last.code.text}")
+    late.__cause__ = last
+    return late

@@ -1,0 +1,162 @@
+"""Rebalance callbacks: records wait for them, and of each that fails somebody hears, once."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from client.consuming import take, write
+from client.scenarios import run, until
+from client.sharing import member
+from ottla.client.consumer import Consumer
+from ottla.client.membership.owner import Rebalance
+from ottla.errors import RequestError
+from ottla.ids import TopicPartition
+from ottla.testing import Cluster
+
+Scenario = Callable[[str], Coroutine[Any, Any, None]]
+
+
+class Fails:
+    """Callbacks that raise what they are named after, and count how often."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def assigned(self, came: frozenset[TopicPartition], why: Rebalance) -> None:
+        self.called.append("assigned")
+        raise LookupError("assigned")
+
+    def revoked(self, gone: frozenset[TopicPartition], why: Rebalance) -> None:
+        self.called.append("revoked")
+        raise LookupError("revoked")
+
+    async def until_called(self, count: int = 1) -> None:
+        await until(lambda: len(self.called) >= count)
+        await asyncio.sleep(0)  # to have raised
+
+
+def on_a_cluster(scenario: Scenario) -> None:
+    async def whole() -> None:
+        async with Cluster(settings={"num.partitions": 2}) as cluster:
+            await write(cluster.bootstrap_servers, "t", 3)
+            await scenario(cluster.bootstrap_servers)
+
+    run(whole())
+
+
+async def ends(ours: Consumer[bytes, bytes], how: str) -> None:
+    await (ours.close() if how == "close" else ours.unsubscribe())
+
+
+@pytest.mark.parametrize("how", ["close", "unsubscribe"])
+def test_what_failed_and_nobody_asked_for_records_since_is_raised_at_the_end(how: str) -> None:
+    async def scenario(servers: str) -> None:
+        fails = Fails()
+        async with member(servers, "g") as ours:
+            ours.subscribe("t", on_assigned=fails.assigned)
+            await fails.until_called()
+            with pytest.raises(RequestError, match="callback failed: LookupError: assigned") as one:
+                await ends(ours, how)
+            assert isinstance(one.value.__cause__, LookupError)
+            await ends(ours, "close")  # it was told, and all has ended
+
+    on_a_cluster(scenario)
+
+
+def test_what_a_poll_has_told_is_not_told_again() -> None:
+    async def scenario(servers: str) -> None:
+        fails = Fails()
+        async with member(servers, "g") as ours:
+            ours.subscribe("t", on_assigned=fails.assigned)
+            with pytest.raises(RequestError, match="callback failed"):
+                await ours.poll(20)
+            await ours.close()
+
+    on_a_cluster(scenario)
+
+
+def test_what_failed_first_is_raised_with_what_failed_after_it() -> None:
+    async def scenario(servers: str) -> None:
+        fails = Fails()
+        async with member(servers, "g") as ours:
+            ours.subscribe("t", on_assigned=fails.assigned, on_revoked=fails.revoked)
+            await fails.until_called()
+            with pytest.raises(RequestError, match="LookupError: assigned") as one:
+                await ours.close()
+            assert "LookupError: revoked" in one.value.__notes__[0]
+        assert fails.called == ["assigned", "revoked"]
+
+    on_a_cluster(scenario)
+
+
+def test_what_failed_in_two_rebalances_is_told_by_one_poll() -> None:
+    async def scenario(servers: str) -> None:
+        fails = Fails()
+        async with member(servers, "g") as ours, member(servers, "g") as other:
+            ours.subscribe("t", on_assigned=fails.assigned, on_revoked=fails.revoked)
+            await fails.until_called()
+            other.subscribe("t")
+            await fails.until_called(3)
+            with pytest.raises(RequestError, match="LookupError: assigned") as one:
+                await ours.poll(20)
+            assert "LookupError: revoked" in one.value.__notes__[0]
+            await other.close()
+            await fails.until_called(5)
+            with pytest.raises(RequestError, match="LookupError: revoked"):
+                await ours.close()
+
+    on_a_cluster(scenario)
+
+
+def test_an_error_of_the_block_is_not_hidden_by_it() -> None:
+    async def scenario(servers: str) -> None:
+        async def fail() -> None:
+            fails = Fails()
+            async with member(servers, "g") as ours:
+                ours.subscribe("t", on_assigned=fails.assigned)
+                await fails.until_called()
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError) as first:
+            await fail()
+        assert "LookupError: assigned" in first.value.__notes__[0]
+
+    on_a_cluster(scenario)
+
+
+def test_no_record_comes_before_the_callback_has_returned() -> None:
+    """It may move the place again, when records of the first place are here already."""
+
+    async def scenario(servers: str) -> None:
+        await write(servers, "long", 100)
+        async with member(servers, "g") as ours:
+
+            async def to_fifty(came: frozenset[TopicPartition], why: Rebalance) -> None:
+                ours.seek(("long", 0), 90)
+                await until(lambda: ours.metrics().buffered_bytes > 0)
+                ours.pause(("long", 0))
+                ours.resume(("long", 0))
+                await asyncio.sleep(0.01)  # the one who waits for records has its turns
+                assert await ours.position(("long", 0)) == 90
+                ours.seek(("long", 0), 50)
+
+            ours.subscribe("long", on_assigned=to_fifty)
+            assert (await take(ours, 1))[0].offset == 50
+
+    on_a_cluster(scenario)
+
+
+def test_who_waits_for_records_has_them_when_the_callback_has_returned() -> None:
+    async def scenario(servers: str) -> None:
+        async with member(servers, "g", fetch_max_wait_ms=30_000) as ours:
+
+            async def slowly(came: frozenset[TopicPartition], why: Rebalance) -> None:
+                ours.seek(("t", 0), 1)
+                await until(lambda: ours.metrics().buffered_bytes > 0)
+
+            ours.subscribe("t", on_assigned=slowly)
+            assert (await take(ours, 1))[0].offset == 1
+
+    on_a_cluster(scenario)
