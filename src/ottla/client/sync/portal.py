@@ -29,8 +29,8 @@ LOOK_S: Final = 0.5
 CLOSED: Final = "the client was closed"
 FORKED: Final = "this client belongs to the process that started it: make one after the fork"
 OWN_THREAD: Final = (
-    "a call that waits cannot be made in the client's own thread, where serializers, partitioners "
-    "and the like are called: it would wait for itself"
+    "a call that waits cannot be made in the client's own thread, where deserializers, "
+    "partitioners and the like are called: it would wait for itself"
 )
 
 

@@ -1,0 +1,64 @@
+"""What the guide to the client shows of transactions and logins, run against Apache Kafka."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from client.scenarios import run
+from judges.kafka_broker import KafkaBroker
+from kafka_java import kafka_broker
+from ottla import Consumer, Producer
+from test_client_guide import FOR_KAFKA, names_of
+
+PASSWORD = "her-secret"
+JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Generator[KafkaBroker]:
+    settings: dict[str, object] = {
+        "auto.create.topics.enable": "true",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.login.scram-sha-512.sasl.jaas.config": JAAS,
+    }
+    user = ("--add-scram", f"SCRAM-SHA-512=[name=ann,password={PASSWORD}]")
+    with kafka_broker(settings, listeners={"LOGIN": "SASL_PLAINTEXT"}, formatting=user) as broker:
+        yield broker
+
+
+def example(name: str, servers: str) -> Any:
+    [block] = [block for block in FOR_KAFKA if f"def {name}(" in block]
+    return names_of(block, servers)[name]
+
+
+async def committed(kafka: KafkaBroker, topic: str, count: int) -> list[bytes | None]:
+    settings = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    async with Consumer(settings, bootstrap_servers=kafka.bootstrap) as consumer:
+        consumer.assign(*await consumer.partitions(topic))
+        records: list[Any] = []
+        while len(records) < count:
+            records += await consumer.poll()
+        return [record.value for record in records]
+
+
+def test_the_transactions_count(kafka: KafkaBroker) -> None:
+    async def scenario() -> None:
+        settings = {"transactional.id": "guide", "bootstrap.servers": kafka.bootstrap}
+        async with Producer(settings) as producer:
+            await example("move", kafka.bootstrap)(producer)
+            await example("move_surely", kafka.bootstrap)(producer)
+        assert await committed(kafka, "orders", 2) == [b"-1 apple"] * 2
+        assert await committed(kafka, "baskets", 1) == [b"+1 apple"]
+
+    run(scenario())
+
+
+def test_the_login_is_let_in(kafka: KafkaBroker) -> None:
+    async def scenario() -> None:
+        secured = example("secured", f"127.0.0.1:{kafka.ports['LOGIN']}")
+        async with secured(PASSWORD) as producer:
+            assert (await (await producer.send("logged-in", b"v"))).offset == 0
+        assert PASSWORD not in repr(producer)
+
+    run(scenario())
