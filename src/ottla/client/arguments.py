@@ -95,8 +95,8 @@ def mapping_of(given: M, kind: type | tuple[type, ...], form: str) -> M:
 
 
 def _is_one(given: object) -> bool:
-    """Whether it is no iterable, or one that nobody takes for many things."""
-    return isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)
+    """Whether it is no iterable, or one that nobody takes for many things; a dict is its keys."""
+    return isinstance(given, str | bytes) or not isinstance(given, Iterable)
 
 
 def _is_mapping(given: object) -> bool:

@@ -21,6 +21,7 @@ from ottla.client.admin import (
     ScramPassword,
 )
 from ottla.ids import Uuid
+from ottla.testing import Cluster
 
 TOPIC = ConfigResource.topic("t")
 PARTITIONS = r'a list of partitions, as \[\("orders", 0\)\]'
@@ -48,7 +49,6 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("describe_topic", lambda do: do(["t"]), "the name of a topic is a str"),
     ("delete_topics", lambda do: do(5), "the name or the id of a topic, or a list of them"),
     ("delete_topics", lambda do: do([5]), "the name or the id of a topic, or a list of them"),
-    ("describe_topics", lambda do: do({"t": 1}), "the name or the id of a topic"),
     ("create_partitions", lambda do: do("t"), r'a mapping of topics, as \{"orders": 6\}'),
     ("create_partitions", lambda do: do([("t", 5)]), "a mapping of topics"),
     ("list_offsets", lambda do: do([("t", 0)]), OF_PARTITIONS),
@@ -126,6 +126,27 @@ def test_the_sync_administrator_refuses_the_same() -> None:
         for name, use, says in WRONG:
             with pytest.raises(TypeError, match=says):
                 use(getattr(admin, name))
+
+
+def test_what_one_call_gave_another_takes() -> None:
+    """As topics that were listed, which are a mapping of their names."""
+
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        ):
+            await admin.create_topics(NewTopic(name) for name in ("t", "u"))
+            listed = await admin.list_topics()
+            assert [*(await admin.describe_topics(listed)).or_raise()] == ["t", "u"]
+            described = await admin.describe_configs({ConfigResource.topic(one) for one in listed})
+            assert {resource.name for resource in described.or_raise()} == {"t", "u"}
+            assert [
+                *(await admin.describe_groups(one.id for one in await admin.list_groups()))
+            ] == []
+            assert [*(await admin.delete_topics(listed)).or_raise()] == ["t", "u"]
+
+    run(scenario())
 
 
 def test_one_id_of_a_topic_is_as_good_as_a_list() -> None:
