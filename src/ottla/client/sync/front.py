@@ -22,6 +22,9 @@ class Client(Protocol):
 
     async def __aenter__(self) -> object: ...
 
+    async def close(self) -> None:
+        """End at once, also when it is cancelled."""
+
 
 A_co = TypeVar("A_co", bound=Client, covariant=True)
 T = TypeVar("T", bound=Client)
@@ -46,7 +49,7 @@ class Front(Generic[A_co]):
         """Open the portal and start the client behind; when that fails nothing is left."""
         if self._opened is not None:
             raise runs_already(_noun(self)) if self._opened.is_here else NotRunning(FORKED)
-        self._opened = portal = Portal(f"ottla {_noun(self)}")
+        self._opened = portal = Portal(f"ottla {_noun(self)}", self._behind.close)
         try:
             portal.run(self._behind.__aenter__())
         except BaseException:

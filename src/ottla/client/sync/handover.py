@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeAlias
 from ottla.client.producing.outbox import Headers
 from ottla.client.producing.pending_batch import Ack as AsyncAck
 from ottla.client.producing.pending_batch import Written
-from ottla.client.sync.portal import CLOSED, FORKED, Portal
+from ottla.client.sync.portal import CLOSED, FORKED, LOOK_S, Portal
 from ottla.clock import Clock
 from ottla.transport.failures import Disconnected, NotRunning, TimedOut
 
@@ -138,7 +138,8 @@ class Handover:
         self._waiting += 1
         try:
             while self._is_open and self._given_bytes - self._taken_bytes >= self._bytes_max:
-                if not self._room.wait(until_s - self._clock.elapsed_s()):
+                left_s = until_s - self._clock.elapsed_s()
+                if not self._room.wait(min(LOOK_S, left_s)) and left_s <= LOOK_S:
                     raise TimedOut(
                         f"no room for a record after {self._timeout_s:g} s: the brokers take fewer "
                         "than are sent; raise buffer.memory or max.block.ms, or send less"

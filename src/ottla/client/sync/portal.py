@@ -2,8 +2,9 @@
 
 Invariant: what is run through a portal returns or raises in the thread that asked for it, and never
 waits for a loop that has ended: then it raises NotRunning. Who is interrupted while waiting has
-ended what was waited for. Nothing waits longer than CLOSE_S for the thread to end, and a process
-that was forked, which has no such thread, never waits for it.
+ended what was waited for. What lives in the loop is closed before the loop is. Nothing waits longer
+than CLOSE_S for the thread to end, and a process that was forked, which has no such thread, never
+waits for it.
 """
 
 import asyncio
@@ -23,6 +24,9 @@ T = TypeVar("T")
 CLOSE_S: Final = 5.0
 """By then the thread has ended, or is left to end with the process."""
 
+WIND_UP_S: Final = 2.0
+"""So long the loop waits at its end for calls that end, and again for what is closed."""
+
 LOOK_S: Final = 0.5
 """So often who waits looks up: a signal that comes just before a lock is waited for is not seen."""
 
@@ -35,23 +39,37 @@ OWN_THREAD: Final = (
 
 
 class Portal:
-    """A loop that runs until `close`, or until nobody has the portal any more."""
+    """A loop that runs until `close`, or until nobody has the portal any more.
 
-    def __init__(self, name: str) -> None:
+    `ending` is what closes that which lives in the loop; it is called at the end, in case nobody
+    has done so before, and cancelled, which it understands as to be done at once.
+    """
+
+    def __init__(
+        self, name: str, ending: Callable[[], Coroutine[Any, Any, None]] | None = None
+    ) -> None:
         self._lock = threading.Lock()
         self._is_open = True
         self._process = os.getpid()
+        self._calls: set[asyncio.Task[Any]] = set()
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         # A daemon: a program that forgets to close still ends.
-        self._thread = threading.Thread(target=_live, args=(started,), name=name, daemon=True)
-        self._thread.start()
-        self.loop, self._over = started.result()
-        # Also called when the interpreter ends: no loop runs while Python takes itself apart.
-        self._end = weakref.finalize(self, _end, self.loop, self._over, self._thread, self._process)
+        self._thread = threading.Thread(
+            target=_live, args=(started, self._calls, ending), name=name, daemon=True
+        )
+        try:
+            self._thread.start()
+            self.loop, self._over = started.result()
+            living = (self.loop, self._over, self._thread, self._process)
+            # Also called when the interpreter ends: no loop runs while Python takes itself apart.
+            self._end = weakref.finalize(self, _end, *living)
+        except BaseException:  # an interrupt: nobody else could end it
+            started.add_done_callback(lambda told: _tell_over(*told.result(), os.getpid()))
+            raise
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Wait for a coroutine that runs in the loop; TimedOut when it takes too long."""
-        call = _Call(coroutine, timeout_s)
+        call = _Call(coroutine, timeout_s, self._calls)
         try:
             future = self.start(call.run())
             while not wait((future,), LOOK_S).done:
@@ -100,7 +118,11 @@ class Portal:
         if self._process == os.getpid():  # else the lock may be held by a thread that is not here
             with self._lock:
                 self._is_open = False
-        self._end()
+        try:
+            self._end()
+        except BaseException:  # an interrupt: it may have come before the loop was told
+            _tell_over(self.loop, self._over, self._process)
+            raise
 
     @property
     def is_here(self) -> bool:
@@ -121,16 +143,25 @@ class _Call(Generic[T]):
     moment, also when the loop has been told of it and who waits has not been told by which future.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None) -> None:
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        timeout_s: float | None,
+        calls: set[asyncio.Task[Any]],
+    ) -> None:
         self._coroutine = coroutine
         self._timeout_s = timeout_s
+        self._calls = calls
         self._task: asyncio.Task[Any] | None = None
         self._is_dropped = False
 
     async def run(self) -> T:
         if self._is_dropped:
             raise asyncio.CancelledError
-        self._task = asyncio.current_task()
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
         if self._timeout_s is None:
             return await self._coroutine
         # In here and not around the coroutine: what is dropped before it began is one thing.
@@ -149,30 +180,60 @@ class _Call(Generic[T]):
             self._task.cancel()
 
 
-def _live(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+def _live(
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
+    calls: set[asyncio.Task[Any]],
+    ending: Callable[[], Coroutine[Any, Any, None]] | None,
+) -> None:
     """The life of the thread. It knows the portal no longer than it takes to start."""
 
     async def until_over(told: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
         over = asyncio.Event()
         told.set_result((asyncio.get_running_loop(), over))
         await over.wait()
+        await _wound_up(calls, ending)
 
     # At its end the runner cancels what still runs, and so tells all who wait.
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(until_over(started))
 
 
+async def _wound_up(
+    calls: set[asyncio.Task[Any]], ending: Callable[[], Coroutine[Any, Any, None]] | None
+) -> None:
+    """End all calls, one that closes among them, and close what nobody has closed.
+
+    A loop that ends with connections open waits for them, and may do so for ever.
+    """
+    for call in calls:
+        call.cancel()
+    if calls:
+        await asyncio.wait({*calls}, timeout=WIND_UP_S)
+    if ending is None:
+        return
+    closing = asyncio.get_running_loop().create_task(ending())
+    await asyncio.sleep(0)  # to have begun
+    closing.cancel()
+    await asyncio.wait((closing,), timeout=WIND_UP_S)
+
+
 def _end(
     loop: asyncio.AbstractEventLoop, over: asyncio.Event, thread: threading.Thread, process: int
 ) -> None:
-    if process != os.getpid() or not thread.is_alive():
-        return
+    is_told = thread.is_alive() and _tell_over(loop, over, process)
+    if is_told and threading.current_thread() is not thread:
+        thread.join(CLOSE_S)
+
+
+def _tell_over(loop: asyncio.AbstractEventLoop, over: asyncio.Event, process: int) -> bool:
+    """Have a loop of this process end; False when it has ended, or is another one's."""
+    if process != os.getpid():
+        return False
     try:
         loop.call_soon_threadsafe(over.set)
     except RuntimeError:
-        return  # it was faster
-    if threading.current_thread() is not thread:
-        thread.join(CLOSE_S)
+        return False  # it was faster
+    return True
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -109,7 +109,11 @@ class Producer(Front[_Behind], Generic[K, V]):
         super().__enter__()
         behind = self._behind
         bytes_max = min(HANDOVER_BYTES_MAX, behind.memory_bytes)
-        self._handover = Handover(self._portal, behind, self._clock, bytes_max, behind.block_s)
+        try:
+            self._handover = Handover(self._portal, behind, self._clock, bytes_max, behind.block_s)
+        except BaseException:  # an interrupt
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -119,7 +123,8 @@ class Producer(Front[_Behind], Generic[K, V]):
 
         async def ended() -> None:
             # What was sent in transactions ended with them.
-            if handover is None:
+            if handover is None:  # a close that was interrupted has begun to end it
+                await self._behind.close()
                 return
             try:
                 if flushes_after(kind):

@@ -1,9 +1,11 @@
 """A transaction, for code without an event loop.
 
 Invariant: it ends when all that was sent before has come to the producer. A record that failed on
-its way there, and about which nobody asked, aborts it, as if `send` had raised.
+its way there, and about which nobody asked, aborts it, as if `send` had raised. A call that was
+interrupted may take a while to end; the next one waits for that.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Self
 
@@ -22,6 +24,7 @@ class Transaction:
         self._portal = portal
         self._handover = handover
         self._behind = behind
+        self._ending = asyncio.Lock()
 
     def __enter__(self) -> Self:
         async def begun() -> None:
@@ -37,13 +40,14 @@ class Transaction:
     ) -> None:
         async def ended() -> None:
             await self._handover.passed()
-            try:
-                if error is None:
-                    self._handover.raise_unheard()
-            except Exception as failure:
-                await self._behind.__aexit__(type(failure), failure, None)
-                raise
-            await self._behind.__aexit__(kind, error, None)
+            async with self._ending:
+                try:
+                    if error is None:
+                        self._handover.raise_unheard()
+                except Exception as failure:
+                    await self._behind.__aexit__(type(failure), failure, None)
+                    raise
+                await self._behind.__aexit__(kind, error, None)
 
         self._portal.run(ended())
 
@@ -66,8 +70,9 @@ class Transaction:
 
         async def committed() -> None:
             await self._handover.passed()
-            self._handover.raise_unheard()
-            await self._behind.commit()
+            async with self._ending:
+                self._handover.raise_unheard()
+                await self._behind.commit()
 
         self._portal.run(committed())
 
@@ -79,6 +84,7 @@ class Transaction:
 
         async def aborted() -> None:
             await self._handover.passed()
-            await self._behind.abort()
+            async with self._ending:
+                await self._behind.abort()
 
         self._portal.run(aborted())

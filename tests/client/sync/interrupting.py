@@ -1,0 +1,71 @@
+"""Real signals that interrupt a call of a client without a loop, wherever in it they come."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from client.residue import client_threads
+
+AGAIN_S = 0.01
+"""So often it is tried: a signal that comes outside of the client is none."""
+
+MOMENTS_S = [0.0002 * number for number in range(1, 25)]
+"""After so long a call is interrupted that has an answer within milliseconds."""
+
+SOON_S = 0.05
+"""By then a call that has no answer is deep in its wait."""
+
+
+@contextmanager
+def interruptions() -> Generator[Callable[[float, Callable[[], Any]], bool]]:
+    """Gives a function that makes a call, interrupts it once, and tells whether it has."""
+    is_calling = False
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        nonlocal is_calling
+        if frame is not None and _is_fragile(frame):
+            return
+        while frame is not None and is_calling:
+            if "ottla/client/sync/" in frame.f_code.co_filename:
+                is_calling = False
+                raise KeyboardInterrupt
+            frame = frame.f_back
+
+    def interrupted(after_s: float, call: Callable[[], Any]) -> bool:
+        nonlocal is_calling
+        is_calling = True
+        signal.setitimer(signal.ITIMER_REAL, after_s, AGAIN_S)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            is_calling = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return False
+
+    usual = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
+
+
+def _is_fragile(frame: FrameType) -> bool:
+    """Whether Python's own locks would not survive an exception here: only their waits do."""
+    code = frame.f_code
+    is_a_wait = code.co_name in ("wait", "_wait_for_tstate_lock")
+    return code.co_filename == threading.__file__ and not is_a_wait
+
+
+def threads_end() -> None:
+    """The threads of all clients end, if not at once then soon."""
+    until_s = time.monotonic() + 20
+    while client_threads():
+        assert time.monotonic() < until_s, client_threads()
+        time.sleep(0.01)

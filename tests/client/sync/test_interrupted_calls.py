@@ -1,0 +1,276 @@
+"""Calls that are interrupted: nothing acknowledged is lost, nothing hangs, and threads end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from client.consuming import FAST, FROM_START, new_topic
+from client.sync.interrupting import MOMENTS_S, SOON_S, interruptions, threads_end
+from ottla.client.sync import handover as handovers
+from ottla.client.sync.administrator import Admin
+from ottla.client.sync.consumer import Consumer
+from ottla.client.sync.handover import Ack
+from ottla.client.sync.portal import LOOK_S
+from ottla.client.sync.producer import Producer
+from ottla.errors import RequestError
+from ottla.testing import ClusterThread
+
+# An interrupt may come when a coroutine is made and not given away yet, or in Python's callbacks.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited:RuntimeWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterThread]:
+    with ClusterThread() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    threads_end()
+
+
+def settings(cluster: ClusterThread, **more: object) -> dict[str, object]:
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return {**FAST, "bootstrap.servers": cluster.bootstrap_servers, **named}
+
+
+def read(cluster: ClusterThread, topic: str) -> list[int]:
+    """All numbers that are in a topic."""
+    with Consumer({**settings(cluster), **FROM_START}) as ours:
+        ours.assign((topic, 0))
+        end = ours.end_offsets((topic, 0)).popitem()[1]
+        found: list[int] = []
+        while ours.position((topic, 0)) < end:
+            found += [int(record.value or b"") for record in ours.poll(5)]
+        return found
+
+
+def settled(acks: dict[int, Ack]) -> list[int]:
+    """The numbers that were acknowledged; the others say that they were not, and none hangs."""
+    kept: list[int] = []
+    for number, ack in acks.items():
+        try:
+            ack.result(60)
+        except RequestError:
+            continue
+        kept.append(number)
+    return kept
+
+
+def check(cluster: ClusterThread, topic: str, acks: dict[int, Ack]) -> None:
+    """What was acknowledged is there, in order, and nothing is there twice."""
+    kept, there = settled(acks), read(cluster, topic)
+    assert there == sorted({*there})
+    assert {*kept} <= {*there}
+
+
+def test_a_send_that_waits_for_room_can_be_interrupted_and_goes_on(cluster: ClusterThread) -> None:
+    topic = new_topic("sent")
+    small = settings(cluster, buffer_memory=4000, batch_size=1000)
+    acks: dict[int, Ack] = {}
+    number = 0
+
+    with Producer(small) as ours, interruptions() as interrupted:
+        ours.send(topic, b"-1", partition=0).result(20)
+
+        def fill() -> None:
+            nonlocal number
+            while True:
+                number += 1  # one that is interrupted may have gone or not: none has its number
+                acks[number] = ours.send(topic, b"%d" % number, partition=0)
+
+        for _ in range(3):
+            with cluster.brokers[0].pause():
+                for _ in range(3):
+                    assert interrupted(SOON_S, fill)
+            for _ in range(20):
+                number += 1
+                acks[number] = ours.send(topic, b"%d" % number, partition=0)
+        ours.flush()
+        assert settled(acks) == [*acks]
+        check(cluster, topic, acks)
+
+
+def test_no_wait_for_room_is_longer_than_a_signal_may_be_overlooked(
+    cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes just before a lock is waited for is seen when that wait is over."""
+    waited: list[float] = []
+    wait = handovers.threading.Condition.wait
+
+    def noted(condition: Any, timeout_s: float | None = None) -> bool:
+        if timeout_s is not None:
+            waited.append(timeout_s)
+        return wait(condition, timeout_s)
+
+    topic = new_topic("overlooked")
+    small = settings(cluster, buffer_memory=4000, batch_size=1000, max_block_ms=1200)
+
+    def fill(ours: Producer) -> None:
+        while True:
+            ours.send(topic, b"0" * 200, partition=0)
+
+    with Producer(small) as ours:
+        ours.send(topic, b"-1", partition=0).result(20)
+        with cluster.brokers[0].pause():
+            monkeypatch.setattr(handovers.threading.Condition, "wait", noted)
+            with pytest.raises(RequestError, match=r"no room for a record after 1\.2 s"):
+                fill(ours)
+        monkeypatch.undo()
+        assert waited
+        assert max(waited) <= LOOK_S
+        with suppress(RequestError):  # of those that waited behind
+            ours.flush()
+
+
+def test_a_flush_that_is_interrupted_can_be_made_again(cluster: ClusterThread) -> None:
+    topic = new_topic("flushed")
+    with Producer(settings(cluster)) as ours, interruptions() as interrupted:
+        acks = {-1: ours.send(topic, b"-1", partition=0)}
+        ours.flush()
+        with cluster.brokers[0].pause():
+            for number in range(100):
+                acks[number] = ours.send(topic, b"%d" % number, partition=0)
+            for _ in range(3):
+                assert interrupted(SOON_S, ours.flush)
+        ours.flush()
+        assert all(ack.done() for ack in acks.values())
+        for number, after_s in enumerate(MOMENTS_S, 100):
+            acks[number] = ours.send(topic, b"%d" % number, partition=0)
+            interrupted(after_s, ours.flush)
+        ours.flush()
+        assert settled(acks) == [*acks]
+        check(cluster, topic, acks)
+
+
+def test_a_call_of_an_administrator_that_is_interrupted_can_be_made_again(
+    cluster: ClusterThread,
+) -> None:
+    with Admin(settings(cluster)) as ours, interruptions() as interrupted:
+        name = new_topic("administered")
+        ours.create_topic(name)
+        with cluster.brokers[0].pause():
+            for call in (ours.list_topics, ours.list_groups, ours.describe_cluster):
+                assert interrupted(SOON_S, call)
+        for after_s in MOMENTS_S:
+            interrupted(after_s, ours.list_topics)
+        assert name in ours.list_topics()
+
+
+def test_a_commit_that_is_interrupted_can_be_made_again(cluster: ClusterThread) -> None:
+    topic, group = new_topic("committed"), new_topic("g")
+    with Producer(settings(cluster)) as producer:
+        producer.send_many(topic, [b"%d" % number for number in range(100)], partition=0)
+    ours: Consumer[bytes, bytes] = Consumer(
+        {**settings(cluster, group_id=group, enable_auto_commit=False), **FROM_START}
+    )
+
+    def kept() -> int | None:
+        found = ours.committed((topic, 0)).popitem()[1]
+        return None if found is None else found.offset
+
+    with ours, interruptions() as interrupted:
+        ours.assign((topic, 0))
+        for after_s in MOMENTS_S:
+            before = ours.position((topic, 0))
+            taken = ours.poll(20, max_records=1)
+            interrupted(after_s, ours.commit)
+            assert kept() in (before or None, before, before + len(taken))
+            ours.commit()
+            assert kept() == ours.position((topic, 0)) == before + len(taken)
+        with cluster.brokers[0].pause():
+            assert interrupted(SOON_S, ours.commit)
+        ours.commit()
+        assert kept() == len(MOMENTS_S)
+
+
+# The end.
+
+
+def end(client: Any) -> Callable[[], None]:
+    return lambda: client.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("paused", [True, False], ids=["silent", "at-any-moment"])
+def test_the_end_of_a_producer_can_be_interrupted(cluster: ClusterThread, paused: bool) -> None:
+    topic = new_topic("ended")
+    acks: dict[int, Ack] = {}
+    with interruptions() as interrupted:
+        for number, after_s in enumerate([SOON_S] * 3 if paused else MOMENTS_S):
+            ours = Producer(settings(cluster))
+            ours.__enter__()
+            for index in range(number * 10, number * 10 + 10):
+                acks[index] = ours.send(topic, b"%d" % index, partition=0)
+                if index % 10 == 0:
+                    acks[index].result(20)
+            if paused:
+                with cluster.brokers[0].pause():
+                    late = 1000 + number
+                    acks[late] = ours.send(topic, b"%d" % late, partition=0)
+                    assert interrupted(after_s, end(ours))
+                    ours.close()
+                    ours.close()
+            else:
+                interrupted(after_s, end(ours) if number % 2 else ours.close)
+                ours.close()
+                end(ours)()
+            with pytest.raises(RequestError):
+                ours.send(topic, b"late")
+    kept, there = settled(acks), read(cluster, topic)
+    assert len(there) == len({*there})
+    assert {*kept} <= {*there}
+
+
+@pytest.mark.parametrize("paused", [True, False], ids=["silent", "at-any-moment"])
+def test_the_end_of_a_consumer_can_be_interrupted(cluster: ClusterThread, paused: bool) -> None:
+    topic = new_topic("ended")
+    with Producer(settings(cluster)) as producer:
+        producer.send_many(topic, [b"%d" % number for number in range(100)], partition=0)
+    with interruptions() as interrupted:
+        for after_s in [SOON_S] * 2 if paused else MOMENTS_S:
+            group = new_topic("g")
+            rules = {**settings(cluster, group_id=group, enable_auto_commit=False), **FROM_START}
+            ours: Consumer[bytes, bytes] = Consumer(rules, topic)
+            ours.__enter__()
+            assert len(ours.poll(20, max_records=7)) == 7
+            ours.commit()
+            if paused:
+                with cluster.brokers[0].pause():
+                    assert interrupted(after_s, ours.close)
+            else:
+                interrupted(after_s, ours.close)
+            ours.close()
+            end(ours)()
+            with pytest.raises(RequestError):
+                ours.poll()
+            with Consumer(rules) as other:
+                assert [one and one.offset for one in other.committed((topic, 0)).values()] == [7]
+
+
+def test_the_end_of_an_administrator_can_be_interrupted(cluster: ClusterThread) -> None:
+    with interruptions() as interrupted:
+        for after_s in MOMENTS_S:
+            ours = Admin(settings(cluster))
+            ours.__enter__()
+            ours.list_topics()
+            interrupted(after_s / 5, ours.close)
+            ours.close()
+            end(ours)()
+            with pytest.raises(RequestError):
+                ours.list_topics()
+
+
+def test_a_beginning_that_is_interrupted_leaves_nothing(cluster: ClusterThread) -> None:
+    with interruptions() as interrupted:
+        for after_s in MOMENTS_S:
+            for client in (Admin, Producer, Consumer):
+                ours: Any = client(settings(cluster))
+                interrupted(after_s / 10, ours.__enter__)
+                ours.close()
