@@ -4,7 +4,8 @@ OTTLA_TEST_KERNEL=python loads the kernel's source even where the compiled one i
 that one machine tests both. Unset, the tests take what the installation has.
 
 With -n, a file named test_kafka_… is run by one process: its tests share a broker of Kafka's, which
-takes longer to fill than all of them to run.
+takes longer to fill than all of them to run. Those named test_spark_… are run by one process
+together, for they share one Spark.
 """
 
 import importlib.machinery
@@ -64,6 +65,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     class ByBroker(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            return path if Path(path).name.startswith("test_kafka_") else nodeid
+            name = Path(path).name
+            if name.startswith("test_spark_"):
+                return "spark"
+            return path if name.startswith("test_kafka_") else nodeid
 
     return ByBroker(config, log) if config.getoption("dist") == "load" else None

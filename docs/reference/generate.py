@@ -16,6 +16,7 @@ from typing import Any
 from ottla.broker.dispatch import served
 from ottla.errors import ErrorCode
 from ottla.metrics import LATENCY_SECONDS, METRICS
+from ottla.pipeline.options import TABLE as OPTIONS
 from ottla.protocol.apis import API_OF_KEY, Use
 from ottla.protocol.schema import Versions
 from ottla.settings import connection
@@ -277,6 +278,22 @@ def differences_page() -> Iterator[str]:
     )
 
 
+def spark_page() -> Iterator[str]:
+    """Every option of the Spark source and sink."""
+    yield '# Options of `format("ottla")`'
+    yield ""
+    yield "They have the names of Spark's Kafka connector, in any case. What begins with `kafka.`"
+    yield "and is not here is a [setting of the client](settings-client.md)."
+    yield ""
+    yield from grid(
+        ("option", "for", "default", "what it does"),
+        (
+            (code(row.name), ", ".join(sorted(row.uses)), row.default, row.meaning)
+            for row in OPTIONS
+        ),
+    )
+
+
 PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("settings-broker.md", broker_page),
     ("settings-topic.md", topic_page),
@@ -286,6 +303,7 @@ PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("apis.md", apis_page),
     ("metrics.md", metrics_page),
     ("differences.md", differences_page),
+    ("spark-options.md", spark_page),
 )
 
 

@@ -5,13 +5,20 @@ laid out as Arrow has them and are never copied on the way to or from it. No Pyt
 per record.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ottla.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.protocol.primitives import Buffer
-from ottla.records.batch import DECOMPRESSED_BYTES_MAX, TRANSACTIONAL, Batch, batches, seal
+from ottla.records.batch import (
+    DECOMPRESSED_BYTES_MAX,
+    TRANSACTIONAL,
+    Batch,
+    TimestampType,
+    batches,
+    seal,
+)
 from ottla.records.compression import Compression, compress
 from ottla.records.errors import CorruptRecords
 from ottla.records.kernel import (
@@ -91,6 +98,8 @@ class Columns:
     values: Column | None
     headers: Headers | None = None
     offsets: Buffer | None = None
+    timestamp_types: Sequence[tuple[TimestampType, int]] = ()
+    """Whose the timestamps of what was read are: of so many rows, one run after the other."""
 
     def to_arrow(self) -> Any:
         """A pyarrow.RecordBatch over the same buffers; needs `pip install ottla[arrow]`."""
@@ -159,7 +168,9 @@ def decode(
         and batch.header.base_offset < to_offset
     ]
     writer = ColumnWriter(*_expected(wanted))
+    types: list[tuple[TimestampType, int]] = []
     for batch in wanted:
+        before = writer.rows
         if check_crc and not batch.crc_ok:
             raise CorruptRecords(f"the CRC of the batch at {batch.header.base_offset} is wrong")
         header = batch.header
@@ -173,8 +184,12 @@ def decode(
             from_offset,
             to_offset,
         )
+        rows = writer.rows - before
+        if types and types[-1][0] is header.timestamp_type:
+            rows += types.pop()[1]
+        types.append((header.timestamp_type, rows))
     writer.finish()
-    return _columns(writer)
+    return _columns(writer, types)
 
 
 def _expected(wanted: list[Batch]) -> tuple[int, int]:
@@ -188,7 +203,7 @@ def _expected(wanted: list[Batch]) -> tuple[int, int]:
     return rows, size
 
 
-def _columns(writer: ColumnWriter) -> Columns:
+def _columns(writer: ColumnWriter, types: Sequence[tuple[TimestampType, int]]) -> Columns:
     rows, headers = writer.rows, writer.headers
     return Columns(
         rows,
@@ -218,6 +233,7 @@ def _columns(writer: ColumnWriter) -> Columns:
             rows,
         ),
         writer.offsets,
+        types,
     )
 
 

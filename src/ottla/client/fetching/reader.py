@@ -178,10 +178,13 @@ class Reader(Generic[K, V]):
         self,
         timeout_s: float,
         make: Callable[[TopicPartition, Columns], tuple[T | None, DeserializationFailed | None]],
+        *,
+        empty_too: bool = False,
     ) -> T | None:
         """What is made of the columns of a chunk; None when nothing comes in time.
 
         `make` also tells which record ended it too early. What is before that is handed out first.
+        It sees chunks without a record, of what only moves the place, when `empty_too`.
         """
         while True:
             cursor = await self._next(timeout_s, as_columns=True)
@@ -190,7 +193,7 @@ class Reader(Generic[K, V]):
             columns, until = self._columns(cursor)
             made: T | None = None
             failed: DeserializationFailed | None = None
-            if columns.rows:
+            if columns.rows or empty_too:
                 made, failed = make(cursor.partition, columns)
             if failed is not None and made is None:
                 raise failed

@@ -1,0 +1,61 @@
+"""Rows for Spark, and rows from it: the columns of its Kafka connector.
+
+Invariant: the types are those that Spark makes of the schema, to the letter; no Python object is
+made per row.
+"""
+
+from bisect import bisect_left
+from typing import Any, Final
+
+from ottla.ids import TopicPartition
+from ottla.records import Columns, TimestampType
+from ottla.records.arrow import pyarrow_module
+
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int"
+)
+HEADERS: Final = "headers array<struct<key: string, value: binary>>"
+
+_TYPES: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1}
+
+
+def source_schema(*, headers: bool) -> str:
+    """The schema of a source, as Spark writes it."""
+    return f"{SCHEMA}, {HEADERS}" if headers else SCHEMA
+
+
+def arrow_schema(schema: Any) -> Any:
+    """What Spark makes of a schema of its own."""
+    from pyspark.sql.pandas import types
+
+    spark: Any = types
+    return spark.to_arrow_schema(schema, timezone="UTC")
+
+
+def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> Any:
+    """Rows before an offset, in a schema of Arrow that Spark made of ours."""
+    pa = pyarrow_module()
+    batch = columns.to_arrow()
+    count = columns.rows
+    arrays = {
+        "key": batch.column("key"),
+        "value": batch.column("value"),
+        "topic": pa.repeat(pa.scalar(partition.topic, pa.utf8()), count),
+        "partition": pa.repeat(pa.scalar(partition.partition, pa.int32()), count),
+        "offset": batch.column("offset"),
+        "timestamp": batch.column("timestamp"),
+        "timestampType": pa.concat_arrays(
+            [
+                pa.repeat(pa.scalar(_TYPES[kind], pa.int32()), run)
+                for kind, run in columns.timestamp_types
+            ]
+        ),
+        "headers": batch.column("headers"),
+    }
+    assert columns.offsets is not None
+    offsets = memoryview(columns.offsets).cast("B").cast("q")[:count]
+    stop = count if not count or offsets[-1] < end else bisect_left(offsets, end)
+    return pa.RecordBatch.from_arrays(
+        [arrays[field.name].slice(0, stop).cast(field.type) for field in schema], schema=schema
+    )

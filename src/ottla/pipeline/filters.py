@@ -1,0 +1,74 @@
+"""Filters that Spark pushes down: on partition, offset and timestamp of a batch.
+
+Invariant: a filter that is taken narrows what is read and Spark filters again what comes, so that a
+filter can make a read smaller and never wrong.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from ottla.pipeline.narrowing import Narrowing
+from ottla.pipeline.options import Use
+from ottla.pipeline.source import OttlaReader, RegisteredSource
+from ottla.pipeline.source_options import source_options
+
+
+def narrowed(before: Narrowing, one: Filter) -> Narrowing:
+    """Narrowed by a filter, as far as it tells anything."""
+    path: tuple[str, ...] = getattr(one, "attribute", ())
+    match path, one:
+        case (("partition",), EqualTo(_, value)) if isinstance(value, int):
+            return before.among({value})
+        case (("partition",), In(_, values)):
+            return before.among({value for value in values if isinstance(value, int)})
+        case (("offset",), EqualTo(_, value)) if isinstance(value, int):
+            return before.offsets_from(value).offsets_until(value)
+        case (("offset",), GreaterThan(_, value)) if isinstance(value, int):
+            return before.offsets_from(value + 1)
+        case (("offset",), GreaterThanOrEqual(_, value)) if isinstance(value, int):
+            return before.offsets_from(value)
+        case (("offset",), LessThan(_, value)) if isinstance(value, int):
+            return before.offsets_until(value - 1)
+        case (("offset",), LessThanOrEqual(_, value)) if isinstance(value, int):
+            return before.offsets_until(value)
+        case (
+            ("timestamp",),
+            EqualTo(_, value) | GreaterThan(_, value) | GreaterThanOrEqual(_, value),
+        ) if isinstance(value, datetime):
+            return before.since(_ms(value))
+        case _:
+            return before
+
+
+def _ms(value: datetime) -> int:
+    return int(value.astimezone(UTC).timestamp() * 1000)
+
+
+class FilteringReader(OttlaReader):
+    """Reads a batch, and of it what filters leave."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Narrow what is read; Spark filters what comes all the same."""
+        for one in filters:
+            self.narrowing = narrowed(self.narrowing, one)
+        return filters
+
+
+class FilteringSource(RegisteredSource):
+    """The source that is registered: its batches take filters, which Spark has to be told."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Who reads a batch."""
+        return FilteringReader(source_options(self._given, Use.BATCH), schema)

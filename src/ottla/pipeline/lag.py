@@ -1,0 +1,95 @@
+"""How far queries are, told to consumer groups, so that Kafka's own tools show their lag.
+
+Invariant: an offset is committed when its micro-batch is finished, and never before. A group that
+cannot be told is logged and the query goes on: its place is in its checkpoint.
+"""
+
+import json
+import logging
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from ottla.pipeline.offsets import read
+from ottla.pipeline.options import Use
+from ottla.pipeline.source_options import SourceOptions, source_options
+from ottla.pipeline.survey import Survey
+
+GROUP: Final = "ottla-pipeline."
+"""What the groups of queries begin with, when they have none of their own."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+def group_of(options: SourceOptions, query: str | None, query_id: str) -> str:
+    """The group of a query."""
+    return options.group or f"{GROUP}{query or query_id}"
+
+
+class LagListener(StreamingQueryListener):
+    """Commits the end of each finished micro-batch."""
+
+    def __init__(self, session: SparkSession) -> None:
+        super().__init__()
+        self._session = session
+        self._queries: dict[str, Any] = {}  # by their runs
+        self._sources: dict[str, list[SourceOptions | None]] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """A query begins: it may have ended when its progress is heard of."""
+        self._queries[str(event.runId)] = self._session.streams.get(str(event.id))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """A micro-batch is finished."""
+        progress = event.progress
+        try:
+            for options, source in zip(self._options(progress), progress.sources, strict=False):
+                end: Any = source.endOffset
+                if options is None or not end:
+                    continue
+                group = group_of(options, progress.name, str(progress.id))
+                offsets = read(json.loads(end) if isinstance(end, str) else end)
+                survey = Survey(options)
+                try:
+                    survey.tell(group, offsets)
+                finally:
+                    survey.close()
+        # Whatever it is, the query is not to suffer from it.
+        except Exception as error:
+            _log.warning("the group of query %s was not told: %s", progress.name, error)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """It has no sources any more."""
+        self._queries.pop(str(event.runId), None)
+        self._sources.pop(str(event.runId), None)
+
+    def _options(self, progress: Any) -> list[SourceOptions | None]:
+        """The options of each source of a query, in order; None for those of others."""
+        run = str(progress.runId)
+        if run not in self._sources:
+            self._sources[run] = _options_of(self._queries.get(run))
+        return self._sources[run]
+
+
+def _options_of(query: Any) -> list[SourceOptions | None]:
+    """What the sources of a query were told, out of Spark's plan of it."""
+    if query is None:
+        return []  # it began before anybody listened
+    leaves: Any = query._jsq.streamingQuery().logicalPlan().collectLeaves()  # noqa: SLF001
+    found: list[SourceOptions | None] = []
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        if not leaf.isStreaming():
+            continue
+        options: SourceOptions | None = None
+        if hasattr(leaf, "relation") and leaf.relation().name() == "ottla":
+            given = dict(leaf.relation().options().asCaseSensitiveMap())
+            options = source_options(given, Use.STREAM)
+        found.append(options)
+    return found

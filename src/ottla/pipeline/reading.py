@@ -1,0 +1,145 @@
+"""What a task of Spark reads: the records of a range, as columns.
+
+Invariant: a range is read once, whole and in order, and nothing from outside of it. Offsets without
+a record (markers of transactions, aborted ones, what compaction removed) are passed over. What is
+gone before it could be read is an error, or with `skips_lost` logged and passed over.
+
+A Python worker of Spark serves one task after the other. Its connections, and what was fetched
+beyond the end of a range, are kept for the next one (`Readers`).
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.client.consumer import Consumer
+from ottla.client.fetching.locator import NoPlace, Truncated
+from ottla.client.sync.portal import Portal
+from ottla.ids import TopicPartition
+from ottla.pipeline.plan import Range
+from ottla.records import Columns
+from ottla.transport.failures import TimedOut
+
+KEPT_MAX: Final = 4
+"""So many clients a worker keeps, of queries with different settings."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class DataLost(Exception):
+    """Records that were not read yet are gone."""
+
+
+class _Fetching(Consumer[bytes, bytes]):
+    """A consumer that hands out columns, with the place behind them."""
+
+    async def aim(self, partition: TopicPartition, offset: int) -> None:
+        """Read a partition from an offset on; what was fetched there already is used."""
+        if self.assignment != frozenset({partition}):
+            self.assign(partition)
+        elif await self.position(partition) == offset:
+            return
+        self.seek(partition, offset)
+
+    async def columns(self, timeout_s: float) -> tuple[Columns, int] | None:
+        """The next records, which may be none, and the offset behind; None without any in time."""
+        reader = self._reader()
+        found = await reader.take_columns(
+            timeout_s, lambda where, columns: ((where, columns), None), empty_too=True
+        )
+        if found is None:
+            return None
+        where, columns = found
+        return columns, reader.cursors[where].position
+
+    async def first_offset(self, partition: TopicPartition) -> int:
+        """The first offset that there is."""
+        return (await self.beginning_offsets(partition))[partition]
+
+
+class RangeReader:
+    """Reads ranges, one at a time."""
+
+    def __init__(self, settings: dict[str, object]) -> None:
+        self._portal = Portal("ottla spark")
+        self._consumer = _Fetching(settings)
+        self._portal.run(self._consumer.__aenter__())
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is of this process, and not of the one that this was forked from."""
+        return self._portal.is_here
+
+    def close(self) -> None:
+        """End it."""
+        try:
+            self._portal.run(self._consumer.close())
+        finally:
+            self._portal.close()
+
+    def read(self, wanted: Range, timeout_s: float, *, skips_lost: bool) -> Iterator[Columns]:
+        """The columns of a range; DataLost, or TimedOut when nothing comes for so long."""
+        portal, consumer = self._portal, self._consumer
+        partition, position = wanted.partition, wanted.start
+        portal.run(consumer.aim(partition, position))
+        while position < wanted.end:
+            try:
+                found = portal.run(consumer.columns(timeout_s))
+            except (NoPlace, Truncated) as error:
+                position = self._skipped(wanted, position, error, skips_lost=skips_lost)
+                continue
+            if found is None:
+                raise TimedOut(
+                    f"{partition}: nothing came from offset {position} on in {timeout_s:g} s, and "
+                    f"{wanted.end} is the end of what is to be read; "
+                    "kafkaConsumer.pollTimeoutMs says how long to wait"
+                )
+            columns, position = found
+            if columns.rows:
+                yield columns
+
+    def _skipped(self, wanted: Range, position: int, error: Exception, *, skips_lost: bool) -> int:
+        """Where to go on when a place is gone."""
+        portal, consumer = self._portal, self._consumer
+        first = portal.run(consumer.first_offset(wanted.partition))
+        there = f"it begins at {first} now" if first > position else f"{error}"
+        text = f"{wanted.partition}: records from offset {position} on are gone: {there}"
+        if not skips_lost:
+            raise DataLost(
+                f"{text}. They were deleted before they were read, by retention, by hand or with "
+                "their topic; with failOnDataLoss=false the query goes on with what there is"
+            ) from error
+        _log.warning("%s; going on there", text)
+        position = max(position, min(first, wanted.end)) if first > position else wanted.end
+        if position < wanted.end:
+            portal.call(consumer.seek, wanted.partition, position)
+        return position
+
+
+@dataclass(slots=True)
+class Readers:
+    """The readers that a worker keeps between tasks, the one that was used last at the end."""
+
+    kept: dict[tuple[tuple[str, Any], ...], RangeReader]
+
+    def of(self, settings: dict[str, object]) -> RangeReader:
+        """A reader with these settings, an old one if there is one."""
+        key = tuple(sorted(settings.items()))
+        reader = self.kept.pop(key, None)
+        if reader is None or not reader.is_here:
+            reader = RangeReader(settings)
+        self.kept[key] = reader
+        while len(self.kept) > KEPT_MAX:
+            oldest = next(iter(self.kept))
+            self.kept.pop(oldest).close()
+        return reader
+
+    def drop(self, reader: RangeReader) -> None:
+        """Keep a reader no longer: what it was reading is not read to its end."""
+        self.kept = {key: one for key, one in self.kept.items() if one is not reader}
+        reader.close()
+
+
+# Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.
+WORKER: Final = Readers({})

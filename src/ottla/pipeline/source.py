@@ -1,0 +1,295 @@
+"""`format("ottla")`: what Spark asks of a data source, in Spark's words.
+
+Invariant: what is planned on the driver is pickled and sent to the tasks: options, schema and
+ranges, and nothing that is connected. A batch is planned once, and a micro-batch the same way again
+when it is repeated, because its ranges follow from the two offsets alone.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ottla.errors import RequestError
+from ottla.ids import TopicPartition
+from ottla.pipeline.columns import arrow_schema, rows, source_schema
+from ottla.pipeline.narrowing import Narrowing
+from ottla.pipeline.offsets import LATEST, AtTime, Offsets, Written, names, read, written
+from ottla.pipeline.options import Use
+from ottla.pipeline.plan import Range, divided, limited, ranges
+from ottla.pipeline.reading import WORKER, DataLost
+from ottla.pipeline.sink import OttlaStreamWriter, OttlaWriter, writing
+from ottla.pipeline.source_options import SourceOptions, source_options
+from ottla.pipeline.survey import Survey, is_gone
+
+FORMAT: Final = "ottla"
+
+_log: Final = logging.getLogger(__name__)
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, whole: Range) -> None:
+        super().__init__(whole)
+        self.whole = whole
+
+
+def planned(whole: Sequence[Range], options: SourceOptions) -> list[RangePartition]:
+    """The tasks of ranges."""
+    parts = divided(whole, tasks_min=options.tasks_min, records_max=options.task_records_max)
+    return [RangePartition(one) for one in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Reads ranges in a worker: what the readers of both kinds send there."""
+
+    options: SourceOptions
+    schema: StructType
+
+    def read(self, wanted: Range) -> Iterator[Any]:
+        """Arrow batches of a range."""
+        schema = arrow_schema(self.schema)
+        options = self.options
+        settings = {
+            "check.crcs": True,
+            **options.settings,
+            "auto.offset.reset": "none",
+            "enable.auto.commit": False,
+        }
+        reader = WORKER.of(settings)
+        is_whole = False
+        try:
+            found = reader.read(
+                wanted, options.poll_timeout_s, skips_lost=not options.fails_on_loss
+            )
+            for columns in found:
+                yield rows(wanted.partition, columns, wanted.end, schema)
+            is_whole = True
+        finally:
+            if not is_whole:
+                WORKER.drop(reader)
+
+
+class OttlaReader(DataSourceReader):
+    """Reads what is there, once."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.narrowing = Narrowing()
+        self._options = options
+        self._task = Task(options, schema)
+
+    def partitions(self) -> list[RangePartition]:
+        """The tasks."""
+        options, narrowing = self._options, self.narrowing
+        survey = Survey(options)
+        try:
+            wanted = survey.partitions()
+            start = survey.resolved(options.start, wanted, "starting")
+            end = survey.resolved(options.end, wanted, "ending")
+            whole = [one for one in ranges(start, end) if narrowing.has(one.partition)]
+            first: Offsets = {}
+            if narrowing.from_ms is not None:
+                since = AtTime(narrowing.from_ms, LATEST)
+                first = survey.resolved(since, frozenset(one.partition for one in whole), "")
+        finally:
+            survey.close()
+        left = [narrowing.of(one, first) for one in whole]
+        return planned([one for one in left if one.size > 0], options)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a task, as Arrow batches."""
+        if not isinstance(partition, RangePartition):
+            return iter(())  # Spark's own, when there is nothing to read
+        return self._task.read(partition.whole)
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what comes, micro-batch by micro-batch."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, *, commits: bool = True) -> None:
+        """With `commits` the group of the options, if they have one, hears from here."""
+        self._options = options
+        self._commits = commits
+        self._task = Task(options, schema)
+        self._survey: Survey | None = None
+        self._target: dict[TopicPartition, int] | None = None  # where AvailableNow ends
+        self._seen: dict[TopicPartition, int] = {}  # the ends as they were last
+        self._planned_s = time.monotonic()  # the last micro-batch with something in it
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a task gets: nothing that is connected."""
+        return {**self.__dict__, "_survey": None}
+
+    @property
+    def _asked(self) -> Survey:
+        if self._survey is None:
+            self._survey = Survey(self._options)
+        return self._survey
+
+    def initialOffset(self) -> Written:  # noqa: N802
+        """Where a query begins that has no checkpoint."""
+        survey = self._asked
+        return written(survey.resolved(self._options.start, survey.partitions(), "starting"))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much a micro-batch reads."""
+        records_max = self._options.batch_records_max
+        return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what there is now, and then no more."""
+        self._target = self._ends()
+
+    def latestOffset(self, start: Written, limit: ReadLimit) -> Written:  # noqa: N802
+        """Where the next micro-batch ends; where it starts when there is nothing."""
+        begun = read(start)
+        ends = self._ends() if self._target is None else self._target
+        self._seen = ends
+        reached = {one: max(end, begun.get(one, 0)) for one, end in ends.items()}
+        # What has no start yet begins at its first record; how much that is has to be known.
+        new = reached.keys() - begun.keys()
+        known = {**begun, **(self._asked.earliest(new) if new else {})}
+        if isinstance(limit, ReadMaxRows):
+            if not self._waits(known, reached):
+                return written(limited(known, reached, limit.max_rows))
+            return start
+        return start if self._waits(known, reached) else written(reached)
+
+    def reportLatestOffset(self) -> Written | None:  # noqa: N802
+        """How far the topics were when that was last looked at."""
+        return written(self._seen) if self._seen else None
+
+    def partitions(self, start: Written, end: Written) -> Sequence[RangePartition]:
+        """The tasks of a micro-batch."""
+        begun, ends = read(start), read(end)
+        self._check_gone(begun.keys() - ends.keys())
+        new = ends.keys() - begun.keys()
+        if new:
+            first = self._asked.earliest(new)
+            for one, offset in first.items():
+                if offset > 0:
+                    self._lost(f"{one} is new and begins at offset {offset}, and not at 0")
+            begun |= first
+        for one, offset in begun.items():
+            if ends.get(one, offset) < offset:
+                self._lost(
+                    f"{one} ends at offset {ends[one]} and was read up to {offset}: its topic was "
+                    "made anew"
+                )
+        whole = ranges(begun, ends)
+        if whole:
+            self._planned_s = time.monotonic()
+        return planned(whole, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a task, as Arrow batches."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return self._task.read(partition.whole)
+
+    def commit(self, end: Written) -> None:
+        """What is before this is done; Spark says so when the next micro-batch begins."""
+        if not self._commits or self._options.group is None:
+            return
+        try:
+            self._asked.tell(self._options.group, read(end))
+        except RequestError as error:  # the place that counts is in the checkpoint
+            _log.warning("group %s was not told: %s", self._options.group, error)
+
+    def stop(self) -> None:
+        """End the connections."""
+        if self._survey is not None:
+            self._survey.close()
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        survey = self._asked
+        try:
+            return survey.latest(survey.partitions())
+        except RequestError as error:
+            if self._options.fails_on_loss or not is_gone(error):
+                raise
+            _log.warning("%s: going on with what was there", error)
+            return self._seen
+
+    def _waits(self, start: Offsets, end: Offsets) -> bool:
+        """Whether a micro-batch waits for more records."""
+        least = self._options.batch_records_min
+        if least is None or self._target is not None:
+            return False
+        waiting = sum(one.size for one in ranges(start, end))
+        waited_s = time.monotonic() - self._planned_s
+        return waiting < least and waited_s < self._options.batch_delay_s
+
+    def _check_gone(self, gone: set[TopicPartition]) -> None:
+        if gone:
+            self._lost(f"{names(gone)} are gone")
+
+    def _lost(self, text: str) -> None:
+        if self._options.fails_on_loss:
+            raise DataLost(f"{text}; with failOnDataLoss=false the query goes on")
+        _log.warning("%s", text)
+
+
+class OttlaSource(DataSource):
+    """The data source; Spark makes it of the options that it was given."""
+
+    commits = True
+    """Whether its streams tell their groups; not where a listener does, which is sooner."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given: Mapping[str, str] = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns."""
+        wanted = {name.lower(): value for name, value in self._given.items()}
+        return source_schema(headers=wanted.get("includeheaders", "").strip().lower() == "true")
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Who writes a batch."""
+        return OttlaWriter(writing(self._given, schema, overwrite=overwrite))
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Who writes a stream; Spark says `overwrite` for output modes that are not append."""
+        return OttlaStreamWriter(writing(self._given, schema, overwrite=False))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Who reads a batch."""
+        return OttlaReader(source_options(self._given, Use.BATCH), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Who reads a stream."""
+        options = source_options(self._given, Use.STREAM)
+        return OttlaStreamReader(options, schema, commits=self.commits)
+
+
+class RegisteredSource(OttlaSource):
+    """The same in a session that has a listener."""
+
+    commits = False

@@ -1,0 +1,197 @@
+"""What a source is told: its options, read.
+
+Invariant: what is read is valid as a whole, or BadOption says what to mend. Of several words on
+where to begin or to end a time counts before times of partitions, and those before offsets.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.ids import TopicPartition
+from ottla.pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTime,
+    AtTimes,
+    BadOffsets,
+    Everywhere,
+    Limit,
+    Specific,
+    parse_offsets,
+    parse_partitions,
+)
+from ottla.pipeline.options import BadOption, Use, checked, client_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which partitions are read: of topics by name, by pattern, or these alone."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a source is told."""
+
+    settings: Mapping[str, object]
+    topics: Topics
+    start: Limit
+    end: Limit
+    fails_on_loss: bool = True
+    has_headers: bool = False
+    tasks_min: int | None = None
+    task_records_max: int | None = None
+    batch_records_max: int | None = None
+    batch_records_min: int | None = None
+    batch_delay_s: float = 900.0
+    group: str | None = None
+    poll_timeout_s: float = 120.0
+
+
+def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
+    """The options of a source; BadOption says what to mend."""
+    options = checked(given, use)
+    records_max = _number(options, "maxOffsetsPerTrigger")
+    records_min = _number(options, "minOffsetsPerTrigger")
+    if records_max is not None and records_min is not None and records_min > records_max:
+        raise BadOption(
+            f"minOffsetsPerTrigger={records_min} is more than maxOffsetsPerTrigger={records_max}"
+        )
+    return SourceOptions(
+        settings=client_settings(options),
+        topics=_topics(options),
+        start=_start(options, use),
+        end=_end(options),
+        fails_on_loss=_flag(options, "failOnDataLoss", default=True),
+        has_headers=_flag(options, "includeHeaders", default=False),
+        tasks_min=_number(options, "minPartitions"),
+        task_records_max=_number(options, "maxRecordsPerPartition"),
+        batch_records_max=records_max,
+        batch_records_min=records_min,
+        batch_delay_s=_seconds(options.get("maxTriggerDelay", "15m")),
+        group=options.get("kafka.group.id"),
+        poll_timeout_s=(_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
+    )
+
+
+def _topics(options: Mapping[str, str]) -> Topics:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in options]
+    if len(ways) != 1:
+        said = " and ".join(ways) or "none of them"
+        raise BadOption(f"give one of subscribe, subscribePattern and assign; given: {said}")
+    [way] = ways
+    value = options[way].strip()
+    if not value:
+        raise BadOption(f"{way} is empty")
+    if way == "assign":
+        try:
+            return Topics(partitions=tuple(parse_partitions(value)))
+        except BadOffsets as error:
+            raise BadOption(f"assign: {error}") from error
+    if way == "subscribe":
+        names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if not names:
+            raise BadOption("subscribe names no topic")
+        return Topics(names=names)
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise BadOption(f"subscribePattern: {value!r} is no pattern: {error}") from error
+    return Topics(pattern=value)
+
+
+def _start(options: Mapping[str, str], use: Use) -> Limit:
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
+    if strategy not in ("error", "latest"):
+        raise BadOption(
+            f"startingOffsetsByTimestampStrategy is error or latest, and not {strategy!r}"
+        )
+    if_none = LATEST if strategy == "latest" else None
+    found = _limit(options, "starting", if_none)
+    if found is None:
+        found = Everywhere(EARLIEST if use is Use.BATCH else LATEST)
+    if use is Use.BATCH and LATEST in _places(found):
+        raise BadOption("startingOffsets of a batch cannot be latest: there would be nothing in it")
+    return found
+
+
+def _end(options: Mapping[str, str]) -> Limit:
+    found = _limit(options, "ending", LATEST)
+    if found is None:
+        return Everywhere(LATEST)
+    if EARLIEST in _places(found):
+        raise BadOption("endingOffsets cannot be earliest: there would be nothing before it")
+    return found
+
+
+def _places(limit: Limit) -> Iterable[int]:
+    if isinstance(limit, Everywhere):
+        return (limit.place,)
+    return limit.offsets.values() if isinstance(limit, Specific) else ()
+
+
+def _limit(options: Mapping[str, str], which: str, if_none: int | None) -> Limit | None:
+    """What is said of the start or the end: a time before times, and those before offsets."""
+    time, times, offsets = f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"
+    if time in options:
+        return AtTime(_time_ms(time, options[time]), if_none)
+    for name in (times, offsets):
+        if name not in options:
+            continue
+        value = options[name].strip()
+        if name == offsets and value.lower() in ("earliest", "latest"):
+            return Everywhere(EARLIEST if value.lower() == "earliest" else LATEST)
+        try:
+            told = parse_offsets(value)
+        except BadOffsets as error:
+            raise BadOption(f"{name}: {error}") from error
+        lowest = 0 if name == times else EARLIEST
+        for partition, number in told.items():
+            if number < lowest:
+                raise BadOption(f"{name}: {number} of {partition} is below {lowest}")
+        return AtTimes(told, if_none) if name == times else Specific(told)
+    return None
+
+
+def _time_ms(name: str, text: str) -> int:
+    try:
+        time_ms = int(text)
+    except ValueError:
+        time_ms = -1
+    if time_ms < 0:
+        raise BadOption(f"{name} is a time in milliseconds since 1970, and not {text!r}")
+    return time_ms
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    try:
+        number = int(options[name])
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise BadOption(f"{name} is a number above 0, and not {options[name]!r}")
+    return number
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise BadOption(f"{name} is true or false, and not {options[name]!r}")
+    return text == "true"
+
+
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h|d)?", text.strip().lower())
+    if found is None:
+        raise BadOption(f"maxTriggerDelay is a time as 15m or 30s, and not {text!r}")
+    return int(found[1]) * _UNITS_S[found[2] or "ms"]

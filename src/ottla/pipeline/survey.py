@@ -1,0 +1,143 @@
+"""A survey: which partitions a source reads, and where they begin and end now.
+
+Invariant: all partitions are asked about in one round trip to each broker, however many there are.
+What a survey says was so at one moment: a topic may be gone when it is read.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.client.admin import FoundOffset, OffsetAt
+from ottla.client.sync.administrator import Admin
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.offsets import (
+    LATEST,
+    AtTimes,
+    Everywhere,
+    Limit,
+    Offsets,
+    Specific,
+    names,
+)
+from ottla.pipeline.options import BadOption
+from ottla.pipeline.source_options import SourceOptions, Topics
+from ottla.settings.admin import ADMIN
+
+READ_COMMITTED: Final = "read_committed"
+
+
+class Survey:
+    """Asks the cluster for a source; `close` ends its connections."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._is_committed = options.settings.get("isolation.level") == READ_COMMITTED
+        self._admin: Admin | None = None
+
+    def close(self) -> None:
+        """End the connections."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.__exit__(None, None, None)
+
+    @property
+    def _asked(self) -> Admin:
+        if self._admin is None:
+            settings = self._options.settings.items()
+            # What is for the consumers of the tasks alone is not for who plans.
+            wanted = {name: value for name, value in settings if ADMIN.find(name) is not None}
+            self._admin = Admin(wanted).__enter__()
+        return self._admin
+
+    def tell(self, group: str, offsets: Offsets) -> None:
+        """Commit to a group how far its query is."""
+        self._asked.alter_group_offsets(group, offsets).or_raise()
+
+    # Which partitions.
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Those that are read; RequestError when a topic that was named is not there."""
+        topics: Topics = self._options.topics
+        if topics.partitions:
+            return frozenset(topics.partitions)
+        if topics.pattern is not None:
+            pattern = re.compile(topics.pattern)
+            listed = self._asked.list_topics()
+            counts = {
+                one: told.partitions for one, told in listed.items() if pattern.fullmatch(one)
+            }
+        else:
+            described = self._asked.describe_topics(topics.names).or_raise()
+            counts = {str(one): len(told.partitions) for one, told in described.items()}
+        return frozenset(
+            TopicPartition(topic, PartitionIndex(index))
+            for topic, count in counts.items()
+            for index in range(count)
+        )
+
+    # Where.
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets that there are."""
+        return self._places(dict.fromkeys(partitions, OffsetAt.EARLIEST))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets behind the last that can be read."""
+        return self._places(dict.fromkeys(partitions, OffsetAt.LATEST))
+
+    def resolved(
+        self, limit: Limit, partitions: frozenset[TopicPartition], option: str
+    ) -> dict[TopicPartition, int]:
+        """Where a limit is in each partition; BadOption when it does not fit them."""
+        if isinstance(limit, Everywhere):
+            return self._places(dict.fromkeys(partitions, OffsetAt(limit.place)))
+        if isinstance(limit, Specific):
+            self._check_all(limit.offsets, partitions, f"{option}Offsets")
+            special = {one: OffsetAt(offset) for one, offset in limit.offsets.items() if offset < 0}
+            return {**limit.offsets, **self._places(special)}
+        if isinstance(limit, AtTimes):
+            self._check_all(limit.times_ms, partitions, f"{option}OffsetsByTimestamp")
+            return self._at_times(limit.times_ms, limit.if_none)
+        return self._at_times(dict.fromkeys(partitions, limit.time_ms), limit.if_none)
+
+    def _at_times(self, times_ms: Offsets, if_none: int | None) -> dict[TopicPartition, int]:
+        told = self._told(times_ms)
+        late = [one for one, found in told.items() if found.offset is None]
+        if late and if_none is None:
+            raise BadOption(
+                f"there is no record from the time on that was given for {names(late)}; "
+                "startingOffsetsByTimestampStrategy=latest begins at the end then"
+            )
+        found = {one: found.offset for one, found in told.items() if found.offset is not None}
+        return {**found, **self._places({one: OffsetAt(if_none or LATEST) for one in late})}
+
+    def _places(self, wanted: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
+        return {one: found.offset or 0 for one, found in self._told(wanted).items()}
+
+    def _told(
+        self, wanted: Mapping[TopicPartition, OffsetAt | int]
+    ) -> dict[TopicPartition, FoundOffset]:
+        if not wanted:
+            return {}
+        told = self._asked.list_offsets(wanted, read_committed=self._is_committed).or_raise()
+        return {one: told[one] for one in wanted}
+
+    def _check_all(
+        self, given: Offsets, partitions: frozenset[TopicPartition], option: str
+    ) -> None:
+        missing, unknown = partitions - given.keys(), given.keys() - partitions
+        if not missing and not unknown:
+            return
+        said = [f"{option} names all partitions, with -2 for the first record and -1 for the end"]
+        if missing:
+            said.append(f"it lacks {names(missing)}")
+        if unknown:
+            said.append(f"there is no {names(unknown)}")
+        raise BadOption("; ".join(said))
+
+
+def is_gone(error: RequestError) -> bool:
+    """Whether an error says that a topic or partition is not there."""
+    return error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,0 +1,56 @@
+"""A session of Spark and a broker, which all tests of a process share."""
+
+import os
+import shutil
+import sys
+from collections.abc import Generator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker, ottla_broker
+
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Generator[Any]:
+    """Spark on two cores of this machine, which was not told of the source; ends first."""
+    if shutil.which("java") is None:
+        if os.environ.get("CI"):
+            pytest.fail("Spark needs Java 17 or newer")
+        pytest.skip("Spark needs Java 17 or newer")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    builder: Any = SparkSession.builder
+    session = (
+        builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Generator[OttlaBroker]:
+    """Our broker, a process of its own."""
+    with ottla_broker({"num.partitions": 3, "auto.create.topics.enable": "true"}) as running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has."""
+    return f"topic-{next(_NUMBERS)}"

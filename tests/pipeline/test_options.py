@@ -1,0 +1,123 @@
+"""The options of `format("ottla")`."""
+
+import pytest
+
+from ottla.pipeline.offsets import EARLIEST, LATEST, AtTime, AtTimes, Everywhere, Specific
+from ottla.pipeline.options import TABLE, BadOption, Use, checked, client_settings
+from ottla.pipeline.source_options import SourceOptions, Topics, source_options
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def batch(**options: str) -> SourceOptions:
+    return source_options({**SERVERS, "subscribe": "t", **options}, Use.BATCH)
+
+
+def stream(**options: str) -> SourceOptions:
+    return source_options({**SERVERS, "subscribe": "t", **options}, Use.STREAM)
+
+
+def test_names_are_of_any_case_and_stand_in_the_table_once() -> None:
+    told = checked({"KAFKA.bootstrap.SERVERS": "a:1", "SUBSCRIBE": "t"}, Use.BATCH)
+    assert told == {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
+    assert len({one.name.lower() for one in TABLE}) == len(TABLE)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(BadOption, match="no option startingOffset; did you mean startingOffsets"):
+        batch(startingOffset="earliest")
+    with pytest.raises(BadOption, match=r"no option xyzzy$"):
+        batch(xyzzy="1")
+
+
+def test_settings_of_the_client_pass_without_their_first_word() -> None:
+    told = checked({**SERVERS, "kafka.fetch.max.bytes": "7", "kafka.group.id": "g"}, Use.STREAM)
+    assert client_settings(told) == {"bootstrap.servers": "127.0.0.1:9092", "fetch.max.bytes": "7"}
+    assert stream(**{"kafka.group.id": "g"}).group == "g"
+
+
+@pytest.mark.parametrize(
+    "name", ["auto.offset.reset", "key.deserializer", "enable.auto.commit", "interceptor.classes"]
+)
+def test_what_the_source_decides_cannot_be_set(name: str) -> None:
+    with pytest.raises(BadOption, match=f"kafka.{name} cannot be set"):
+        batch(**{f"kafka.{name}": "x"})
+
+
+def test_without_servers_it_is_said_how_to_give_them() -> None:
+    with pytest.raises(BadOption, match=r'\.option\("kafka\.bootstrap\.servers"'):
+        source_options({"subscribe": "t"}, Use.BATCH)
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [("endingOffsets", Use.STREAM), ("maxOffsetsPerTrigger", Use.BATCH), ("topic", Use.BATCH)],
+)
+def test_what_does_not_count_here_is_refused(name: str, use: Use) -> None:
+    with pytest.raises(BadOption, match=f"{name} is for .*, and this is {use}"):
+        source_options({**SERVERS, "subscribe": "t", name: "1"}, use)
+
+
+def test_topics_are_said_in_one_way() -> None:
+    assert batch(subscribe=" a, b,a ").topics == Topics(names=("a", "b"))
+    only = {**SERVERS, "subscribePattern": "a.*"}
+    assert source_options(only, Use.BATCH).topics == Topics(pattern="a.*")
+    only = {**SERVERS, "assign": '{"a": [1]}'}
+    assert source_options(only, Use.BATCH).topics == Topics(partitions=(("a", 1),))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(BadOption, match="given: subscribe and assign"):
+        batch(assign='{"a": [1]}')
+    with pytest.raises(BadOption, match="none of them"):
+        source_options(SERVERS, Use.BATCH)
+    with pytest.raises(BadOption, match="is no pattern"):
+        source_options({**SERVERS, "subscribePattern": "a("}, Use.BATCH)
+    for empty in ("", " ", ","):
+        with pytest.raises(BadOption):
+            batch(subscribe=empty)
+
+
+def test_a_batch_begins_at_the_first_record_and_a_stream_at_the_end() -> None:
+    assert batch().start == Everywhere(EARLIEST)
+    assert batch().end == Everywhere(LATEST)
+    assert stream().start == Everywhere(LATEST)
+
+
+def test_a_time_counts_before_times_and_those_before_offsets() -> None:
+    offsets = {"startingOffsets": '{"t": {"0": 5}}'}
+    times = {"startingOffsetsByTimestamp": '{"t": {"0": 1000}}'}
+    assert batch(**offsets).start == Specific({("t", 0): 5})  # pyright: ignore[reportArgumentType]
+    assert batch(**offsets, **times).start == AtTimes({("t", 0): 1000}, None)  # pyright: ignore[reportArgumentType]
+    assert batch(**offsets, **times, startingTimestamp="7").start == AtTime(7, None)
+    latest = batch(startingTimestamp="7", startingOffsetsByTimestampStrategy="latest")
+    assert latest.start == AtTime(7, LATEST)
+    assert batch(endingTimestamp="9").end == AtTime(9, LATEST)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"startingOffsets": "latest"}, "cannot be latest"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot be latest"),
+        ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "below -2"),
+        ({"startingOffsets": "soon"}, "a JSON object"),
+        ({"startingTimestamp": "soon"}, "milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "below 0"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, "error or latest"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"minPartitions": "0"}, "above 0"),
+        ({"minPartitions": "many"}, "above 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, str], why: str) -> None:
+    with pytest.raises(BadOption, match=why):
+        batch(**options)
+
+
+def test_limits_of_a_micro_batch_fit_together() -> None:
+    told = stream(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="9", maxTriggerDelay="30s")
+    assert (told.batch_records_min, told.batch_records_max, told.batch_delay_s) == (5, 9, 30.0)
+    with pytest.raises(BadOption, match="is more than"):
+        stream(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="9")
+    with pytest.raises(BadOption, match="a time as"):
+        stream(maxTriggerDelay="soon")

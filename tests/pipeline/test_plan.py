@@ -1,0 +1,84 @@
+"""The plan of a read."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.narrowing import Narrowing
+from ottla.pipeline.plan import Range, divided, limited, ranges
+
+COUNTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=8)
+
+
+def place(number: int) -> TopicPartition:
+    return TopicPartition("t", PartitionIndex(number))
+
+
+def whole(sizes: list[tuple[int, int]]) -> list[Range]:
+    start = {place(n): first for n, (first, _) in enumerate(sizes)}
+    end = {place(n): first + size for n, (first, size) in enumerate(sizes)}
+    return ranges(start, end)
+
+
+def offsets(parts: list[Range]) -> list[tuple[TopicPartition, int]]:
+    return [(one.partition, n) for one in parts for n in range(one.start, one.end)]
+
+
+@given(COUNTS, st.integers(1, 40) | st.none(), st.integers(1, 100) | st.none())
+def test_nothing_is_left_out_or_read_twice(
+    sizes: list[tuple[int, int]], tasks_min: int | None, records_max: int | None
+) -> None:
+    before = whole(sizes)
+    parts = divided(before, tasks_min=tasks_min, records_max=records_max)
+    assert offsets(parts) == offsets(before)
+    assert all(one.size > 0 for one in parts) or tasks_min is not None
+    if records_max is not None:
+        assert all(one.size <= records_max for one in parts)
+
+
+def test_a_large_partition_is_cut_and_small_ones_are_not() -> None:
+    """As Spark's Kafka connector does it: 3 tasks for 1,000 records, one for each small one."""
+    parts = divided(whole([(0, 10), (0, 1000), (5, 10)]), tasks_min=5, records_max=None)
+    assert [(one.partition.partition, one.start, one.end) for one in parts] == [
+        (0, 0, 10), (1, 0, 333), (1, 333, 666), (1, 666, 1000), (2, 5, 15),
+    ]  # fmt: skip
+
+
+def test_there_are_as_many_tasks_as_partitions_unless_more_are_wanted() -> None:
+    before = whole([(0, 10), (0, 1000)])
+    assert divided(before, tasks_min=None, records_max=None) == before
+    assert divided(before, tasks_min=2, records_max=None) == before
+    assert divided([], tasks_min=4, records_max=None) == []
+
+
+@given(COUNTS, st.integers(1, 600))
+def test_a_limit_is_kept_and_nobody_starves(sizes: list[tuple[int, int]], limit: int) -> None:
+    before = whole(sizes)
+    start = {one.partition: one.start for one in before}
+    end = {one.partition: one.end for one in before}
+    reached = limited(start, end, limit)
+    assert reached.keys() == end.keys()
+    taken = {one: reached[one] - start[one] for one in end}
+    assert all(0 < taken[one] <= end[one] - start[one] for one in end)
+    assert sum(taken.values()) <= max(limit, len(before)) + len(before)
+    if sum(one.size for one in before) <= limit:
+        assert reached == end
+
+
+def test_a_limit_is_shared_by_what_waits() -> None:
+    start = {place(0): 0, place(1): 100}
+    end = {place(0): 300, place(1): 200}
+    assert limited(start, end, 40) == {place(0): 30, place(1): 110}
+
+
+def test_a_narrowed_range_has_all_that_is_wanted() -> None:
+    one = Range(place(1), 10, 20)
+    every = Narrowing()
+    assert every.of(one, {}) == one
+    assert every.offsets_from(15).of(one, {}) == Range(place(1), 15, 20)
+    assert every.offsets_until(15).of(one, {}) == Range(place(1), 10, 16)
+    assert every.offsets_from(30).of(one, {}).size == 0
+    assert every.offsets_until(5).of(one, {}).size == 0
+    assert every.since(7).of(one, {place(1): 12}) == Range(place(1), 12, 20)
+    assert every.among({1, 2}).among({1}).has(place(1))
+    assert not every.among({1, 2}).among({2}).has(place(1))

@@ -1,0 +1,158 @@
+"""The sink in a real Spark, and what groups are told of a stream."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker
+from ottla.pipeline import register
+from ottla.sync import Admin, Consumer, Producer
+
+Writing = Callable[..., None]
+
+
+@pytest.fixture
+def writing(spark: Any, broker: OttlaBroker) -> Writing:
+    """What writes rows, given as a query of SQL, with options."""
+
+    def done(query: str, mode: str = "append", **options: object) -> None:
+        writer = spark.sql(query).write.format("ottla").mode(mode)
+        writer = writer.option("kafka.bootstrap.servers", broker.bootstrap)
+        for name, value in options.items():
+            writer = writer.option(name, str(value))
+        writer.save()
+
+    return done
+
+
+def records(broker: OttlaBroker, *topics: str) -> list[Any]:
+    """All records of topics."""
+    settings = {"bootstrap.servers": broker.bootstrap, "auto.offset.reset": "earliest"}
+    with Consumer(settings) as consumer, Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        listed = admin.list_topics()
+        places = [(topic, n) for topic in topics if topic in listed for n in range(3)]
+        if not places:
+            return []
+        consumer.assign(*places)
+        left = sum(consumer.end_offsets(*places).values())
+        found: list[Any] = []
+        while len(found) < left:
+            found += consumer.poll(1.0)
+    return sorted(found, key=lambda one: (one.topic, one.partition, one.offset))
+
+
+def test_rows_are_written_with_all_that_they_say(
+    writing: Writing, broker: OttlaBroker, topic: str
+) -> None:
+    writing(
+        "select cast(id as string) as key, concat('v', id) as value, cast(id % 3 as int) as "
+        "partition, array(struct('h' as key, cast('x' as binary) as value)) as headers "
+        "from range(30)",
+        topic=topic,
+    )
+    found = records(broker, topic)
+    assert sorted(int(one.key) for one in found) == [*range(30)]
+    for one in found:
+        assert one.value == b"v" + one.key
+        assert one.partition == int(one.key) % 3
+        assert one.headers == (("h", b"x"),)
+
+
+def test_rows_go_where_their_column_says(writing: Writing, broker: OttlaBroker, topic: str) -> None:
+    writing(
+        f"select concat('{topic}-', id % 2) as topic, cast(id as string) as value, "
+        "case when id < 10 then 1 else cast(null as int) end as partition from range(40)"
+    )
+    for parity in (0, 1):
+        found = records(broker, f"{topic}-{parity}")
+        assert sorted(int(one.value) for one in found) == [*range(parity, 40, 2)]
+        assert all(one.partition == 1 for one in found if int(one.value) < 10)
+
+
+def test_null_keys_and_values_stay_so(writing: Writing, broker: OttlaBroker, topic: str) -> None:
+    writing("select cast(null as binary) as key, cast(null as string) as value", topic=topic)
+    [one] = records(broker, topic)
+    assert (one.key, one.value) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("select 'k' as key", "need a column value"),
+        ("select 'v' as value", "need a column topic"),
+        ("select 't' as topic, 1 as value", "column value is int.*string or binary|binary or"),
+        ("select 't' as topic, 'v' as value, 1L as partition", "column partition is bigint"),
+        ("select 't' as topic, 'v' as value, 1 as size", "no place for size"),
+    ],
+)
+def test_a_schema_that_cannot_be_written_is_refused_before_anything_is_sent(
+    writing: Writing, broker: OttlaBroker, query: str, why: str
+) -> None:
+    with pytest.raises(Exception, match=why):
+        writing(query)
+    assert records(broker, "t") == []
+
+
+def test_rows_without_a_topic_are_refused(
+    writing: Writing, broker: OttlaBroker, topic: str
+) -> None:
+    with pytest.raises(Exception, match="a row has no topic"):
+        writing("select cast(null as string) as topic, 'v' as value")
+
+
+def test_a_topic_is_not_overwritten(writing: Writing, topic: str) -> None:
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        writing("select 'v' as value", mode="overwrite", topic=topic)
+
+
+def test_what_the_broker_refuses_fails_the_write(
+    writing: Writing, broker: OttlaBroker, topic: str
+) -> None:
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topic(topic, 3, config={"max.message.bytes": "1000"})
+    with pytest.raises(Exception, match="TOO_LARGE"):
+        writing("select repeat('x', 5000) as value", topic=topic)
+    assert records(broker, topic) == []
+
+
+def test_a_stream_is_copied_and_its_group_hears_of_it(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    """From a topic to another; the group is told when a micro-batch is done, and not one late."""
+    register(spark)
+    register(spark)
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        for n in range(30):
+            producer.send(topic, b"%d" % n, partition=n % 3)
+    reader = spark.readStream.format("ottla").option("subscribe", topic)
+    frame = (
+        reader.option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    name = topic.replace("-", "_")
+    query = (
+        frame.select("key", "value")
+        .writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("topic", f"{topic}-copy")
+        .option("checkpointLocation", str(tmp_path))
+        .queryName(name)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(300)
+    assert sorted(int(one.value) for one in records(broker, f"{topic}-copy")) == [*range(30)]
+    [progress] = [one for one in query.recentProgress if one.numInputRows]
+    assert progress.sources[0].endOffset == progress.sources[0].latestOffset
+    group = f"ottla-pipeline.{name}"
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        until_s = time.monotonic() + 60
+        told: dict[Any, Any] = {}
+        while not told and time.monotonic() < until_s:  # the listener is called a moment later
+            told = {**admin.list_group_offsets(group)[group]}
+            time.sleep(0.1)
+        assert {one[1]: kept.offset for one, kept in told.items()} == {0: 10, 1: 10, 2: 10}

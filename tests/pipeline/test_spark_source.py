@@ -1,0 +1,273 @@
+"""The source in a real Spark: batches and streams of a topic."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline import register
+from ottla.sync import Admin, Producer
+
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+THE_TIME_MS = 1_700_000_000_000
+
+Reading = Callable[..., Any]
+
+
+@pytest.fixture
+def reading(spark: Any, broker: OttlaBroker, topic: str) -> Reading:
+    """What reads the test's topic, with options; `stream=True` for a stream."""
+
+    def begun(*, stream: bool = False, **options: object) -> Any:
+        reader = (spark.readStream if stream else spark.read).format("ottla")
+        if not {"subscribe", "subscribePattern", "assign"} & options.keys():
+            options["subscribe"] = topic
+        reader = reader.option("kafka.bootstrap.servers", broker.bootstrap)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+    return begun
+
+
+def write(broker: OttlaBroker, topic: str, values: range, **settings: object) -> None:
+    """Write numbers, to each partition in turn, each a second later than the one before."""
+    with Producer({"bootstrap.servers": broker.bootstrap, **settings}) as producer:
+        for n in values:
+            producer.send(
+                topic,
+                b"%d" % n,
+                key=None if n % 5 == 4 else b"k%d" % n,
+                partition=n % 3,
+                headers=[("n", b"%d" % n), ("none", None)] if n % 2 else [],
+                timestamp_ms=THE_TIME_MS + 1000 * n,
+            )
+
+
+def numbers(frame: Any) -> list[int]:
+    return sorted(int(row.value) for row in frame.select("value").collect())
+
+
+def test_a_batch_has_the_columns_of_the_connector(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    write(broker, topic, range(30))
+    frame = reading(includeHeaders="true")
+    assert frame.columns == [*COLUMNS, "headers"]
+    assert reading().columns == COLUMNS
+    rows = sorted(frame.collect(), key=lambda row: int(row.value))
+    assert len(rows) == 30
+    for n, row in enumerate(rows):
+        assert row.key == (None if n % 5 == 4 else b"k%d" % n)
+        assert (row.topic, row.partition, row.offset, row.timestampType) == (
+            topic,
+            n % 3,
+            n // 3,
+            0,
+        )
+        assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp(
+            THE_TIME_MS / 1000 + n, tz=UTC
+        )
+        headers: list[Any] = row.headers or []
+        assert [(one.key, one.value) for one in headers] == (
+            [("n", b"%d" % n), ("none", None)] if n % 2 else []
+        )
+
+
+def test_the_time_of_the_broker_is_told(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topic(topic, 3, config={"message.timestamp.type": "LogAppendTime"})
+    write(broker, topic, range(6))
+    assert {row.timestampType for row in reading().collect()} == {1}
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_compression_is_read(
+    reading: Reading, broker: OttlaBroker, topic: str, compression: str
+) -> None:
+    write(broker, topic, range(60), **{"compression.type": compression})
+    assert numbers(reading()) == [*range(60)]
+
+
+def test_a_batch_begins_and_ends_where_it_is_told(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    write(broker, topic, range(30))
+    start = f'{{"{topic}": {{"0": 5, "1": -2, "2": 9}}}}'
+    end = f'{{"{topic}": {{"0": 7, "1": 1, "2": -1}}}}'
+    assert numbers(reading(startingOffsets=start, endingOffsets=end)) == [1, 15, 18, 29]
+    since = THE_TIME_MS + 20_000
+    assert numbers(reading(startingTimestamp=since)) == [*range(20, 30)]
+    assert numbers(reading(endingTimestamp=since)) == [*range(20)]
+    times = f'{{"{topic}": {{"0": {since}, "1": 0, "2": {since}}}}}'
+    expected = [n for n in range(30) if n % 3 == 1 or n >= 20]
+    assert numbers(reading(startingOffsetsByTimestamp=times)) == expected
+
+
+def test_partitions_are_chosen_by_name_pattern_and_number(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    write(broker, topic, range(9))
+    write(broker, f"{topic}-b", range(9, 18))
+    assert numbers(reading(subscribe=f"{topic}, {topic}-b")) == [*range(18)]
+    assert numbers(reading(subscribePattern=f"{topic}-[a-c]")) == [*range(9, 18)]
+    assert numbers(reading(assign=f'{{"{topic}": [0, 2]}}')) == [0, 2, 3, 5, 6, 8]
+
+
+def test_a_batch_is_divided_into_tasks(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+    write(broker, topic, range(90))
+    assert reading().rdd.getNumPartitions() == 3
+    frame = reading(minPartitions=9)
+    assert frame.rdd.getNumPartitions() == 9
+    assert numbers(frame) == [*range(90)]
+    frame = reading(maxRecordsPerPartition=7)
+    assert frame.rdd.getNumPartitions() == 15
+    assert numbers(frame) == [*range(90)]
+
+
+def test_an_empty_topic_is_an_empty_batch(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topic(topic, 3)
+    assert numbers(reading()) == []
+
+
+def test_what_was_trimmed_is_not_asked_for_or_an_error(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    write(broker, topic, range(30))
+    first = TopicPartition(topic, PartitionIndex(0))
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.delete_records({first: 5}).or_raise()
+    left = [n for n in range(30) if n % 3 or n >= 15]
+    assert numbers(reading()) == left
+    start = f'{{"{topic}": {{"0": 2, "1": 0, "2": 0}}}}'
+    with pytest.raises(Exception, match=r"records from offset 2 on are gone.*begins at 5 now"):
+        numbers(reading(startingOffsets=start))
+    assert numbers(reading(startingOffsets=start, failOnDataLoss="false")) == left
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"startingOffsets": "latest"}, "cannot be latest"),
+        ({"startingOffsets": '{"other": {"0": 1}}'}, "names all partitions"),
+        ({"subscribe": "no-such-topic"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ({"kafka.fetch.max.byte": "1"}, "fetch.max.bytes"),
+        ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
+    ],
+)
+def test_a_mistake_is_told(
+    reading: Reading, broker: OttlaBroker, topic: str, options: dict[str, str], why: str
+) -> None:
+    write(broker, topic, range(3))
+    with pytest.raises(Exception, match=why):
+        reading(**options).collect()
+
+
+# Streams.
+
+
+def taken(frame: Any, folder: Path) -> list[Any]:
+    """Let a query take what there is into files; its progress."""
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{folder}/place")
+    query = writer.trigger(availableNow=True).start(f"{folder}/rows")
+    assert query.awaitTermination(300)
+    return [one for one in query.recentProgress if one.numInputRows]
+
+
+def test_a_stream_takes_what_there_is_in_small_batches_and_goes_on_later(
+    spark: Any, reading: Reading, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    write(broker, topic, range(60))
+
+    def frame() -> Any:
+        return reading(stream=True, startingOffsets="earliest", maxOffsetsPerTrigger=25)
+
+    sizes = [one.numInputRows for one in taken(frame(), tmp_path)]
+    assert numbers(spark.read.parquet(f"{tmp_path}/rows")) == [*range(60)]
+    assert len(sizes) == 3
+    assert max(sizes) <= 25
+    write(broker, topic, range(60, 75))
+    assert sum(one.numInputRows for one in taken(frame(), tmp_path)) == 15
+    assert numbers(spark.read.parquet(f"{tmp_path}/rows")) == [*range(75)]
+    assert taken(frame(), tmp_path) == []
+
+
+def test_new_partitions_and_topics_are_picked_up(
+    spark: Any, reading: Reading, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    write(broker, topic, range(6))
+
+    def frame() -> Any:
+        return reading(stream=True, subscribePattern=f"{topic}.*", startingOffsets="earliest")
+
+    taken(frame(), tmp_path)
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_partitions({topic: 4}).or_raise()
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        producer.send(topic, b"6", partition=3)
+    write(broker, f"{topic}-more", range(7, 10))
+    taken(frame(), tmp_path)
+    assert numbers(spark.read.parquet(f"{tmp_path}/rows")) == [*range(10)]
+
+
+def test_a_group_of_ones_own_hears_when_the_next_batch_begins(
+    reading: Reading, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    """In a session that was not registered: the last micro-batch is not told of."""
+    write(broker, topic, range(60))
+    frame = reading(
+        stream=True,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=30,
+        **{"kafka.group.id": topic},
+    )
+    assert len(taken(frame, tmp_path)) == 2
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        told = admin.list_group_offsets(topic)[topic]
+    assert {one[1]: kept.offset for one, kept in told.items() if kept} == {0: 10, 1: 10, 2: 10}
+
+
+def test_filters_are_pushed_for_who_asks(
+    spark: Any, reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    write(broker, topic, range(30))
+    register(spark, push_filters=True)
+    try:
+        frame = reading().where("partition = 1 and offset >= 4 and offset < 8")
+        assert frame.rdd.getNumPartitions() == 1
+        assert numbers(frame) == [13, 16, 19, 22]
+        since = datetime.fromtimestamp(THE_TIME_MS / 1000 + 20, tz=UTC)
+        assert numbers(reading().where(f"timestamp >= '{since.isoformat()}'")) == [*range(20, 30)]
+        assert numbers(reading().where("offset > 100")) == []
+    finally:
+        register(spark)
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_registered_session_reads_right_whatever_filters_come_first(
+    spark: Any, reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    """Which it does not with filters pushed down, and that is why they are not."""
+    write(broker, topic, range(30))
+    register(spark)
+    frame = reading()
+    assert numbers(frame.where("partition = 1")) == [*range(1, 30, 3)]
+    halves = frame.where("partition = 0").union(frame.where("partition = 2"))
+    assert numbers(halves) == [n for n in range(30) if n % 3 != 1]
+    assert numbers(frame) == [*range(30)]
+
+
+def test_only_committed_records_are_read_if_that_is_wanted(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    """Against our broker, which refuses transactions yet, this shows that the setting passes."""
+    write(broker, topic, range(6))
+    assert numbers(reading(**{"kafka.isolation.level": "read_committed"})) == [*range(6)]
