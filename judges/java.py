@@ -13,6 +13,7 @@ from pathlib import Path
 
 POM = Path(__file__).parent / "pom.xml"
 CLIENTS_39_POM = Path(__file__).parent / "clients39.pom.xml"
+SPARK_CONNECTOR_POM = Path(__file__).parent / "spark_connector.pom.xml"
 ZOOKEEPER_POM = Path(__file__).parent / "zookeeper.pom.xml"
 
 

@@ -1,7 +1,6 @@
 """A session of Spark and a broker, which all tests of a process share."""
 
 import os
-import shutil
 import sys
 from collections.abc import Generator
 from itertools import count
@@ -9,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
+from kafka_java import judge_needed
 
 _NUMBERS = count()
 
@@ -17,10 +18,8 @@ _NUMBERS = count()
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Generator[Any]:
     """Spark on two cores of this machine, which was not told of the source; ends first."""
-    if shutil.which("java") is None:
-        if os.environ.get("CI"):
-            pytest.fail("Spark needs Java 17 or newer")
-        pytest.skip("Spark needs Java 17 or newer")
+    with judge_needed():
+        connector = class_path(SPARK_CONNECTOR_POM)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -29,6 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
     session = (
         builder.master("local[2]")
         .appName("tests")
+        .config("spark.jars", connector.replace(":", ","))  # the judge; ours needs none
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")

@@ -59,7 +59,7 @@ class Option:
 TABLE: Final = (
     Option(SERVERS, ALL, "", "Where the cluster is: host:port, several with commas. Is needed."),
     Option("subscribe", READ, "", "Topics to read, with commas between them."),
-    Option("subscribePattern", READ, "", "A pattern of whole names of topics to read."),
+    Option("subscribePattern", READ, "", "A pattern that is found in the names of topics to read."),
     Option("assign", READ, "", 'Partitions to read: {"topic": [0, 1]}.'),
     Option(
         "startingOffsets",

@@ -62,8 +62,8 @@ class RangeReader:
     """Reads ranges, one at a time."""
 
     def __init__(self, settings: dict[str, object]) -> None:
-        self._portal = Portal("ottla spark")
         self._consumer = _Fetching(settings)
+        self._portal = Portal("ottla spark", self._consumer.close)
         self._portal.run(self._consumer.__aenter__())
 
     @property

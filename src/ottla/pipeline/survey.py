@@ -65,9 +65,7 @@ class Survey:
         if topics.pattern is not None:
             pattern = re.compile(topics.pattern)
             listed = self._asked.list_topics()
-            counts = {
-                one: told.partitions for one, told in listed.items() if pattern.fullmatch(one)
-            }
+            counts = {one: told.partitions for one, told in listed.items() if pattern.search(one)}
         else:
             described = self._asked.describe_topics(topics.names).or_raise()
             counts = {str(one): len(told.partitions) for one, told in described.items()}
