@@ -1,8 +1,10 @@
 """Real signals that interrupt a call of a client without a loop, wherever in it they come."""
 
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -67,5 +69,15 @@ def threads_end() -> None:
     """The threads of all clients end, if not at once then soon."""
     until_s = time.monotonic() + 20
     while client_threads():
-        assert time.monotonic() < until_s, client_threads()
+        assert time.monotonic() < until_s, _places()
         time.sleep(0.01)
+
+
+def _places() -> str:
+    """Where the threads of clients are that have not ended."""
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+    return "\n".join(
+        "".join([one.name, "\n", *traceback.format_stack(frames.get(one.ident or 0))])
+        for one in threading.enumerate()
+        if one.name in client_threads()
+    )

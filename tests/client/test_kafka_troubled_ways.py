@@ -1,0 +1,326 @@
+"""Groups of KIP-848 and transactions at a real Kafka, over ways that are slow, cut, mute and reset.
+
+No record is lost, a transaction counts once or not at all, and a group has all of its partitions
+when the trouble is over. Ends of transactions are cancelled and interrupted at any moment, too.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from client.both_brokers import Ground, Judge, judged_on, kafka_ground
+from client.scenarios import AGELESS, FAST, until
+from client.sync.interrupting import MOMENTS_S, interruptions, threads_end
+from client.test_kafka_transactions import SAFE_DOWNGRADE, committed, offset_of
+from client.test_troubled_consumer import TROUBLES, Making
+from judges.kafka_broker import KafkaBroker
+from kafka_java import kafka_broker
+from ottla.client.consumer import Consumer
+from ottla.client.producer import Producer
+from ottla.client.producing.transaction import Transaction
+from ottla.client.producing.transaction_state import OutcomeUnknown
+from ottla.client.sync.producer import Producer as SyncProducer
+from ottla.errors import RequestError
+from ottla.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from ottla.transport.network import Connector
+from proxy import Detour, Trouble
+
+PARTITIONS = 4
+COUNT = 100
+TRANSACTIONS = 12
+RECORDS = 10
+
+KAFKA: dict[str, object] = {
+    **AGELESS,
+    "group.consumer.min.heartbeat.interval.ms": 50,
+    "group.consumer.heartbeat.interval.ms": 50,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.consumer.assignment.interval.ms": 0,
+}
+PATIENT: dict[str, object] = {
+    **FAST,
+    "retry.backoff.max.ms": 100,
+    "request.timeout.ms": 1000,
+}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Generator[KafkaBroker]:
+    with kafka_broker(KAFKA) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kafka_of_old() -> Generator[KafkaBroker]:
+    """One to which partitions and groups are added before they are written to."""
+    with kafka_broker(KAFKA) as broker:
+        explicit = FeatureUpdateKey(
+            feature="transaction.version", max_version_level=1, upgrade_type=SAFE_DOWNGRADE
+        )
+        with broker.wire() as wire:
+            asked = UpdateFeaturesRequest(feature_updates=[explicit])
+            assert wire.ask(asked, 1, UpdateFeaturesResponse).error_code == 0
+        yield broker
+
+
+@pytest.fixture
+def judge(kafka: KafkaBroker) -> Judge:
+    return judged_on(lambda: kafka_ground(kafka))
+
+
+@pytest.fixture(params=["kafka", "kafka_of_old"], ids=["implicit", "explicit"])
+def either(request: pytest.FixtureRequest) -> Judge:
+    return judged_on(lambda: kafka_ground(request.getfixturevalue(request.param)))
+
+
+async def is_cut_in_the_midst_of_a_request(way: Trouble) -> None:
+    chance = random.Random(8)
+    way.reset_after = lambda: chance.randrange(60, 2500)
+    way.reset()
+    await asyncio.sleep(1)
+    way.reset_after = None
+    way.reset()
+
+
+WAYS: list[Making] = [*TROUBLES, is_cut_in_the_midst_of_a_request]
+
+
+# Groups.
+
+
+async def write(ground: Ground, topic: str, start: int) -> None:
+    async with Producer(bootstrap_servers=ground.bootstrap) as ours:
+        for partition in range(PARTITIONS):
+            values = [b"%d" % number for number in range(start, start + COUNT)]
+            await ours.send_many(topic, values, partition=partition)
+
+
+class Reading:
+    """A member over a bad way, and what it has read."""
+
+    def __init__(self, ground: Ground, topic: str, detour: Detour) -> None:
+        settings = {
+            **PATIENT,
+            "bootstrap.servers": ground.bootstrap,
+            "group.id": f"group-of-{topic}",
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 50,
+            "fetch.max.wait.ms": 20,
+            "max.poll.records": 20,
+        }
+        self.ours: Consumer[bytes, bytes] = Consumer(settings, topic, network=detour)
+        self.seen: list[tuple[int, int]] = []
+
+    async def read(self) -> None:
+        while True:
+            for record in await self.ours.poll(0.05):
+                self.seen.append((record.partition, int(record.value or b"")))
+
+    def has(self) -> set[int]:
+        return {one.partition for one in self.ours.assignment}
+
+
+@pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
+def test_a_group_over_a_bad_way_reads_everything_and_has_all_partitions(
+    judge: Judge, trouble: Making
+) -> None:
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic(PARTITIONS)
+        await write(ground, topic, 0)
+        async with Detour() as detour:
+            first, second = (Reading(ground, topic, detour) for _ in range(2))
+            wanted = {(place, number) for place in range(PARTITIONS) for number in range(2 * COUNT)}
+
+            def shared() -> bool:
+                return sorted([*first.has(), *second.has()]) == [*range(PARTITIONS)]
+
+            def told() -> str:
+                left = wanted - {*first.seen, *second.seen}
+                return f"{first.has()} {second.has()}, {len(left)} are missing"
+
+            async with first.ours:
+                reading = [asyncio.create_task(first.read())]
+                await until(lambda: bool(first.seen))
+                making = asyncio.create_task(trouble(detour.trouble))
+                async with second.ours:
+                    reading.append(asyncio.create_task(second.read()))
+                    await write(ground, topic, COUNT)
+                    await until(lambda: {*first.seen, *second.seen} >= wanted, told, 60)
+                    await making
+                    await until(lambda: shared() and bool(second.has()), told, 60)
+                    reading.pop().cancel()
+                await until(lambda: len(first.has()) == PARTITIONS, told, 60)
+                await first.ours.commit(timeout_s=30)
+                ones = [(topic, index) for index in range(PARTITIONS)]
+                kept = await first.ours.committed(*ones, timeout_s=30)
+                assert {one.offset for one in kept.values() if one} == {2 * COUNT}
+                reading.pop().cancel()
+
+    judge(scenario)
+
+
+# Transactions.
+
+
+class Ledger:
+    """What was to be written, and what became of it."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.group = f"group-of-{topic}"
+        self.expected: list[bytes] = []
+        self.last = 0
+
+    async def write(self, ours: Producer, transaction: Transaction, number: int) -> list[bytes]:
+        values = [b"%d-%d" % (number, index) for index in range(RECORDS)]
+        for value in values:
+            await ours.send(self.topic, value, partition=0)
+        await transaction.send_offsets({(self.topic, 0): number}, self.group)
+        return values
+
+    async def check(self, ground: Ground) -> None:
+        """Everything that was committed is seen once, in order, and nothing else is."""
+        assert await committed(ground, self.topic) == self.expected
+        kept = await asyncio.to_thread(offset_of, ground.bootstrap, self.group, self.topic)
+        assert kept.offset == self.last
+
+
+def producer(ground: Ground, name: str, network: Connector | None = None) -> Producer:
+    rules = {"delivery.timeout.ms": 20_000, "max.block.ms": 5000, "linger.ms": 0, "batch.size": 200}
+    named = {"bootstrap.servers": ground.bootstrap, "transactional.id": name}
+    return Producer({**PATIENT, **rules, **named}, network=network)
+
+
+async def surely(ending: Any) -> None:
+    """End a transaction, however often it has to be asked for."""
+    while True:
+        with suppress(OutcomeUnknown):
+            await ending()
+            return
+
+
+@pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
+def test_a_transaction_over_a_bad_way_counts_once_or_not_at_all(
+    either: Judge, trouble: Making
+) -> None:
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic()
+        ledger = Ledger(topic)
+        async with Detour() as detour, producer(ground, f"id-of-{topic}", detour) as ours:
+            making = asyncio.create_task(trouble(detour.trouble))
+            for number in itertools.count(1):
+                transaction = ours.transaction()
+                await transaction.__aenter__()
+                try:
+                    values = await ledger.write(ours, transaction, number)
+                except RequestError:  # there was no time: once more, then
+                    await surely(transaction.abort)
+                    continue
+                if number % 3:
+                    await surely(transaction.commit)
+                    ledger.expected += values
+                    ledger.last = number
+                else:
+                    await surely(transaction.abort)
+                if making.done() and number >= TRANSACTIONS:
+                    break
+            await making
+        await ledger.check(ground)
+
+    either(scenario)
+
+
+def test_a_commit_that_is_cancelled_at_any_moment_counts_once_or_not_at_all(either: Judge) -> None:
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic()
+        ledger = Ledger(topic)
+        cancelled = 0
+        async with producer(ground, f"id-of-{topic}") as ours:
+            for number in range(1, 40):
+                transaction = ours.transaction()
+                await transaction.__aenter__()
+                values = await ledger.write(ours, transaction, number)
+                doing = asyncio.create_task(transaction.commit())
+                await asyncio.sleep(0.0005 * (number % 20))
+                doing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await doing
+                cancelled += doing.cancelled()
+                with suppress(RequestError):  # it was aborted: not all was there
+                    await transaction.commit()
+                    ledger.expected += values
+                    ledger.last = number
+        assert cancelled
+        assert ledger.expected
+        await ledger.check(ground)
+
+    either(scenario)
+
+
+@pytest.mark.parametrize("cancels", ["sends", "offsets"])
+def test_what_is_cancelled_in_a_transaction_costs_no_other(either: Judge, cancels: str) -> None:
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic()
+        ledger = Ledger(topic)
+        async with producer(ground, f"id-of-{topic}") as ours:
+            for number in range(1, 20):
+                transaction = ours.transaction()
+                await transaction.__aenter__()
+                if cancels == "sends":
+                    doing = asyncio.create_task(ledger.write(ours, transaction, number + 99))
+                else:
+                    offsets = {(topic, 0): 1_000_000}
+                    doing = asyncio.create_task(transaction.send_offsets(offsets, ledger.group))
+                await asyncio.sleep(0.0003 * number)
+                doing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await doing
+                await transaction.abort()
+                async with ours.transaction() as following:
+                    ledger.expected += await ledger.write(ours, following, number)
+                    ledger.last = number
+        await ledger.check(ground)
+
+    either(scenario)
+
+
+def test_an_interrupted_commit_counts_once_or_not_at_all(either: Judge) -> None:
+    made: list[str] = []
+    expected: list[bytes] = []
+    hits = 0
+
+    async def make(ground: Ground) -> None:
+        made.extend([ground.bootstrap, await ground.topic()])
+
+    either(make)
+    servers, topic = made
+    settings = {**PATIENT, "bootstrap.servers": servers, "transactional.id": f"id-of-{topic}"}
+    with SyncProducer(settings) as ours, interruptions() as interrupted:
+        for number, after_s in enumerate(MOMENTS_S):
+            values = [b"%d-%d" % (number, index) for index in range(RECORDS)]
+            with ours.transaction() as transaction:
+                for value in values:
+                    ours.send(topic, value, partition=0)
+                hits += interrupted(3 * after_s, transaction.commit)
+                with suppress(RequestError):  # it was aborted: not all was there
+                    transaction.commit()
+                    expected += values
+    threads_end()
+    assert hits
+    assert expected
+
+    async def check(ground: Ground) -> None:
+        assert await committed(ground, topic) == expected
+
+    either(check)
