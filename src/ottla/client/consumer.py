@@ -119,8 +119,7 @@ class Consumer(Generic[K, V]):
     async def close(self, *, is_done: bool = True) -> None:
         """Commit, give the partitions back and end; `is_done`: what was handed out counts too.
 
-        What `on_revoked` raises meanwhile, and what a callback has raised and no poll has told, is
-        raised when all has ended.
+        What a callback raises meanwhile, or raised and no poll has told, is raised at the end.
         """
         if self._running is not None:
             self._running.check_caller()

@@ -15,6 +15,9 @@ from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
 from ottla.testing import ClusterThread
 
+# One that comes in a callback of Python's own is told there, and nowhere else.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 COUNT = 300
 INTERRUPTS = 50
 """So many in a test; a machine that is slow would never come to an end otherwise."""

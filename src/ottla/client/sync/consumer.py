@@ -115,8 +115,7 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
     def close(self, *, is_done: bool = True) -> None:
         """Commit, give the partitions back and end; `is_done`: what was handed out counts too.
 
-        What `on_revoked` raises meanwhile, and what a callback has raised and no poll has told, is
-        raised when all has ended.
+        What a callback raises meanwhile, or raised and no poll has told, is raised at the end.
         """
         _check_thread()
         self._shut(lambda: self._behind.close(is_done=is_done))
