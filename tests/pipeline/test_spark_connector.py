@@ -195,7 +195,8 @@ def test_what_ours_writes_the_connector_reads_and_the_reverse(
 ) -> None:
     query = (
         "select cast(id as string) as key, cast(concat('v', id) as binary) as value, "
-        "array(struct('h' as key, cast(cast(id as string) as binary) as value)) as headers from range(50)"
+        "array(struct('h' as key, cast(cast(id as string) as binary) as value)) as headers "
+        "from range(50)"
     )
     for name in ("kafka", "ottla"):
         writer = spark.sql(query).write.format(name).mode("append")
