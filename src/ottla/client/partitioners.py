@@ -8,9 +8,9 @@ A partition that has lost its leader is left at once, where Java would first fil
 
 A producer calls `choose` once for a record and nothing else. It tells the rest as it happens:
 `batch_closed` for a batch that takes no more records, be it full or on its way, and `waiting` when
-it has looked over its queues, if the partitioner `listens`. When a record closes a batch because it
-does not fit, `choose` is called again for it: the record is the first of the next batch, and that
-may be elsewhere.
+it has looked over its queues, if the partitioner `listens`. Only the default one is asked again for
+a record that closes a batch because it does not fit: the record is the first of the next batch, and
+that may be elsewhere.
 
 The bytes of records without a key are so counted by batch: records with a key that went into the
 same batches count too, which Java leaves out.

@@ -181,8 +181,9 @@ class Producer(Generic[K, V]):
                 if keyless and running.routes.is_steady(None):
                     running.usual[topic] = running.outbox.queues[where]
                 return ack
+        kept = running.routes.kept(where, partition)
         return await self._begin_with(
-            running, topic, key_data, value_data, partition, headers, timestamp_ms
+            running, topic, key_data, value_data, kept, headers, timestamp_ms
         )
 
     async def send_many(
@@ -220,9 +221,8 @@ class Producer(Generic[K, V]):
                 if ack is not None:
                     acks.append(ack)
                     continue
-            acks.append(
-                await self._begin_with(running, topic, key_data, value, partition, (), now_ms)
-            )
+            kept = running.routes.kept(where, partition)
+            acks.append(await self._begin_with(running, topic, key_data, value, kept, (), now_ms))
         return acks
 
     async def send_arrow(
@@ -335,6 +335,7 @@ class Producer(Generic[K, V]):
             # It is the first of a batch, and that may be elsewhere than was thought before.
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())
             where = await running.routes.found(topic, key, value, partition, left_s)
+            partition = running.routes.kept(where, partition)
             if transactions is not None:
                 transactions.check(number)
             ack = running.outbox.add(where, timestamp_ms, key, value, headers)

@@ -41,6 +41,14 @@ class Routes:
         """Whether records of one key go where the one before went, until its batch is full."""
         return self._is_steady or partition is not None
 
+    def kept(self, where: TopicPartition | None, partition: int | None) -> int | None:
+        """Which partition a record names when it is tried again, after it was sent `where`.
+
+        Who chooses by turns is asked once for a record: with two partitions it would otherwise be
+        asked twice for each first record of a batch, and one of them got none.
+        """
+        return partition if where is None or self._is_steady else where.partition
+
     def find(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
     ) -> TopicPartition | None:

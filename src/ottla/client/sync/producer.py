@@ -38,6 +38,8 @@ NOT_RUNNING: Final = "the producer does not run: use `with`"
 class _Behind(AsyncProducer[bytes, bytes]):
     """The asynchronous producer, of bytes."""
 
+    _kept: tuple[Content, int | None] | None = None  # the record that needs a wait, and its place
+
     @property
     def block_s(self) -> float:
         return self._block_s
@@ -54,10 +56,19 @@ class _Behind(AsyncProducer[bytes, bytes]):
         where = running.routes.find(topic, key, value, partition)
         if where is None:
             return None
-        return running.outbox.add(where, timestamp_ms, key, value, headers)
+        ack = running.outbox.add(where, timestamp_ms, key, value, headers)
+        if ack is None:
+            self._kept = (content, running.routes.kept(where, partition))
+        return ack
 
     async def take(self, content: Content) -> AsyncAck:
-        return await self._begin_with(self._started(), *content)
+        topic, key, value, partition, headers, timestamp_ms = content
+        if self._kept is not None and self._kept[0] is content:
+            partition = self._kept[1]
+        self._kept = None
+        return await self._begin_with(
+            self._started(), topic, key, value, partition, headers, timestamp_ms
+        )
 
 
 class Producer(Front[_Behind], Generic[K, V]):
