@@ -72,16 +72,15 @@ TAKES: list[Callable[[Consumer[bytes, bytes]], list[int]]] = [
 def interrupt_when_answered(monkeypatch: pytest.MonkeyPatch) -> list[Future[Any]]:
     """Interrupt the next wait when what it waits for is there; who was interrupted is told."""
     hit: list[Future[Any]] = []
-    wait = portals.wait
+    await_done = portals.await_done
 
-    def interrupted(futures: tuple[Future[Any]], timeout_s: float) -> Any:
-        over = wait(futures, 20)
-        assert over.done
-        monkeypatch.setattr(portals, "wait", wait)
-        hit.extend(futures)
+    def interrupted(future: Future[Any]) -> None:
+        await_done(future)
+        monkeypatch.setattr(portals, "await_done", await_done)
+        hit.append(future)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(portals, "wait", interrupted)
+    monkeypatch.setattr(portals, "await_done", interrupted)
     return hit
 
 

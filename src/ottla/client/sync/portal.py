@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
@@ -72,8 +72,7 @@ class Portal:
         call = _Call(coroutine, timeout_s, self._calls)
         try:
             future = self.start(call.run())
-            while not wait((future,), LOOK_S).done:
-                pass
+            await_done(future)
             return future.result()
         except CancelledError:
             raise NotRunning(CLOSED) from None
@@ -178,6 +177,19 @@ class _Call(Generic[T]):
             self._coroutine.close()
         else:
             self._task.cancel()
+
+
+def await_done(future: Future[Any]) -> None:
+    """Wait until a future is done.
+
+    By a bare lock: an interrupt in a Condition, which is Python, may come out of it as an error
+    about its own lock.
+    """
+    over = threading.Lock()
+    over.acquire()  # released by another thread
+    future.add_done_callback(lambda _: over.release())
+    while not over.acquire(timeout=LOOK_S):
+        pass
 
 
 def _live(
