@@ -12,7 +12,7 @@ from ottla.client.sync import handover as handovers
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.handover import Ack
-from ottla.client.sync.portal import LOOK_S
+from ottla.client.sync.portal import LOOK_S, Portal
 from ottla.client.sync.producer import Producer
 from ottla.errors import RequestError
 from ottla.testing import ClusterThread
@@ -274,3 +274,24 @@ def test_a_beginning_that_is_interrupted_leaves_nothing(cluster: ClusterThread) 
                 ours: Any = client(settings(cluster))
                 interrupted(after_s / 10, ours.__enter__)
                 ours.close()
+
+
+def test_an_end_that_was_interrupted_before_its_last_step_can_be_made_again(
+    cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may still hold what keeps the thread, as the word on a record does."""
+    ours = Producer(settings(cluster))
+    ours.__enter__()
+    ack = ours.send(new_topic("kept"), b"0")
+
+    def interrupted(_: Portal) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Portal, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ours.close()
+    ours.close()
+    threads_end()
+    with pytest.raises(RequestError):
+        ack.result()

@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from types import FrameType
 from typing import Any
 
@@ -69,18 +68,18 @@ TAKES: list[Callable[[Consumer[bytes, bytes]], list[int]]] = [
 ]
 
 
-def interrupt_when_answered(monkeypatch: pytest.MonkeyPatch) -> list[Future[Any]]:
+def interrupt_when_answered(monkeypatch: pytest.MonkeyPatch) -> list[portals.Call[Any]]:
     """Interrupt the next wait when what it waits for is there; who was interrupted is told."""
-    hit: list[Future[Any]] = []
-    await_done = portals.await_done
+    hit: list[portals.Call[Any]] = []
+    wait = portals.Call[Any].wait
 
-    def interrupted(future: Future[Any]) -> None:
-        await_done(future)
-        monkeypatch.setattr(portals, "await_done", await_done)
-        hit.append(future)
+    def interrupted(call: portals.Call[Any], timeout_s: float) -> bool:
+        assert wait(call, 20)
+        monkeypatch.setattr(portals.Call, "wait", wait)
+        hit.append(call)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(portals, "await_done", interrupted)
+    monkeypatch.setattr(portals.Call, "wait", interrupted)
     return hit
 
 
@@ -98,7 +97,8 @@ def test_what_was_there_when_the_interrupt_came_comes_with_the_next_call(
         hit = interrupt_when_answered(monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             taken(ours)
-        assert hit[0].result()  # it was there, and nobody had it
+        assert hit[0].task is not None
+        assert hit[0].task.result()  # it was there, and nobody had it
         ours.commit()  # nothing of it counts
         kept = [*ours.committed((topic, 0)).values()]
         assert [one.offset for one in kept if one is not None] == [len(first)]

@@ -59,15 +59,19 @@ class Front(Generic[A_co]):
         return self
 
     def _shut(self, ending: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """End the client behind, if it runs, and close the portal."""
-        portal, self._opened = self._opened, None
+        """End the client behind, if it runs, and close the portal.
+
+        Who is interrupted in it may do it again: the portal is known until it is closed.
+        """
+        portal = self._opened
         if portal is None:
             return
         try:
-            if portal.is_here:  # else it is another process that has to end it
+            if portal.is_open:  # else it is another process that has to end it, or that was done
                 portal.run(ending())
         finally:
             portal.close()
+            self._opened = None
 
 
 def waits(

@@ -52,27 +52,29 @@ class Portal:
         self._is_open = True
         self._process = os.getpid()
         self._calls: set[asyncio.Task[Any]] = set()
-        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        start = _Start()
         # A daemon: a program that forgets to close still ends.
         self._thread = threading.Thread(
-            target=_live, args=(started, self._calls, ending), name=name, daemon=True
+            target=_live, args=(start, self._calls, ending), name=name, daemon=True
         )
         try:
             self._thread.start()
-            self.loop, self._over = started.result()
+            self.loop, self._over = start.wait()
             living = (self.loop, self._over, self._thread, self._process)
             # Also called when the interpreter ends: no loop runs while Python takes itself apart.
             self._end = weakref.finalize(self, _end, *living)
         except BaseException:  # an interrupt: nobody else could end it
-            started.add_done_callback(lambda told: _tell_over(*told.result(), os.getpid()))
+            start.give_up()
             raise
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Wait for a coroutine that runs in the loop; TimedOut when it takes too long."""
-        call = _Call(coroutine, timeout_s, self._calls)
+        call = Call(coroutine, timeout_s, self._calls)
         try:
             future = self.start(call.run())
-            await_done(future)
+            # One that was cancelled before it began has nobody to say that it is done.
+            while not call.wait(LOOK_S) and not future.done():
+                pass
             return future.result()
         except CancelledError:
             raise NotRunning(CLOSED) from None
@@ -124,6 +126,11 @@ class Portal:
             raise
 
     @property
+    def is_open(self) -> bool:
+        """Whether something can be run, here."""
+        return self.is_here and self._is_open
+
+    @property
     def is_here(self) -> bool:
         """Whether it is of this process."""
         return self._process == os.getpid()
@@ -135,8 +142,39 @@ class Portal:
             raise RuntimeError(OWN_THREAD)
 
 
-class _Call(Generic[T]):
-    """A coroutine on its way into the loop.
+class _Start:
+    """What a thread tells of its loop when that runs, to who waits for it."""
+
+    def __init__(self) -> None:
+        self._told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._is_given_up = False
+        self._is_here = threading.Lock()
+        self._is_here.acquire()
+
+    def tell(self, loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+        self._told = (loop, over)
+        self._is_here.release()
+        if self._is_given_up:
+            over.set()
+
+    def wait(self) -> tuple[asyncio.AbstractEventLoop, asyncio.Event]:
+        while not self._is_here.acquire(timeout=LOOK_S):
+            pass
+        assert self._told is not None
+        return self._told
+
+    def give_up(self) -> None:
+        """Nobody waits any more: what runs ends, and what does not yet ends when it does."""
+        self._is_given_up = True
+        if self._told is not None:
+            _tell_over(*self._told, os.getpid())
+
+
+class Call(Generic[T]):
+    """A coroutine on its way into the loop, and who waits for it.
+
+    That it is done is told by a lock that nobody else holds: who is interrupted in the locks of a
+    concurrent future may leave them locked, and then the loop waits for them for ever.
 
     It can be dropped before anybody knows whether it has come there: an interrupt may come at any
     moment, also when the loop has been told of it and who waits has not been told by which future.
@@ -151,16 +189,19 @@ class _Call(Generic[T]):
         self._coroutine = coroutine
         self._timeout_s = timeout_s
         self._calls = calls
-        self._task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[Any] | None = None
         self._is_dropped = False
+        self._is_done = threading.Lock()
+        self._is_done.acquire()
 
     async def run(self) -> T:
+        """What runs in the loop."""
         if self._is_dropped:
             raise asyncio.CancelledError
-        self._task = task = asyncio.current_task()
+        self.task = task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
+        task.add_done_callback(self._done)  # after the future was told
         if self._timeout_s is None:
             return await self._coroutine
         # In here and not around the coroutine: what is dropped before it began is one thing.
@@ -173,41 +214,36 @@ class _Call(Generic[T]):
     def drop(self) -> None:
         """End it, or let it never begin."""
         self._is_dropped = True
-        if self._task is None:
+        if self.task is None:
             self._coroutine.close()
         else:
-            self._task.cancel()
+            self.task.cancel()
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait in the thread that asked; whether it is done."""
+        return self._is_done.acquire(timeout=timeout_s)
 
-def await_done(future: Future[Any]) -> None:
-    """Wait until a future is done.
-
-    By a bare lock: an interrupt in a Condition, which is Python, may come out of it as an error
-    about its own lock.
-    """
-    over = threading.Lock()
-    over.acquire()  # released by another thread
-    future.add_done_callback(lambda _: over.release())
-    while not over.acquire(timeout=LOOK_S):
-        pass
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        self._is_done.release()
 
 
 def _live(
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
+    start: _Start,
     calls: set[asyncio.Task[Any]],
     ending: Callable[[], Coroutine[Any, Any, None]] | None,
 ) -> None:
     """The life of the thread. It knows the portal no longer than it takes to start."""
 
-    async def until_over(told: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    async def until_over() -> None:
         over = asyncio.Event()
-        told.set_result((asyncio.get_running_loop(), over))
+        start.tell(asyncio.get_running_loop(), over)
         await over.wait()
         await _wound_up(calls, ending)
 
     # At its end the runner cancels what still runs, and so tells all who wait.
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(until_over(started))
+        runner.run(until_over())
 
 
 async def _wound_up(
