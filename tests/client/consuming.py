@@ -392,6 +392,14 @@ async def offsets_are_kept_and_found_again(servers: str, topic: str) -> None:
             break
         async with ours.committing():
             pass
+        kept = (await ours.committed(one))[ours_partition(one)]
+        assert kept is not None
+        assert kept.offset == 11
+        async with ours.committing():
+            await take(ours, 4)  # in the block, and so a part of what succeeded
+        kept = (await ours.committed(one))[ours_partition(one)]
+        assert kept is not None
+        assert kept.offset == 15
         await ours.commit({one: 42})
     async with consumer(servers, group_id=topic) as ours:
         ours.assign(one)

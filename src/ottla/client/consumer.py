@@ -318,11 +318,11 @@ class Consumer(Generic[K, V]):
 
     @asynccontextmanager
     async def committing(self) -> AsyncGenerator[None]:
-        """Commit what was handed out so far when the block succeeds; nothing when it does not."""
+        """Commit what was handed out before or in the block when it succeeds; otherwise nothing."""
         running = self._started()
         offsets = running.offsets(None)
         yield
-        await running.life.within(running.commits_of().commit(offsets, self._timeout_s))
+        await self.commit(offsets | running.offsets(None))  # what was lost meanwhile is told
 
     async def committed(
         self, *partitions: tuple[str, int], timeout_s: float | None = None

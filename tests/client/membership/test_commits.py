@@ -204,6 +204,37 @@ def test_all_failures_of_a_commit_are_kept() -> None:
     run(scenario())
 
 
+def test_commits_are_kept_in_the_order_in_which_they_were_asked_for() -> None:
+    """One that is tried again does not take back what a later one has kept."""
+
+    async def scenario() -> None:
+        loading = committing({T0: E.COORDINATOR_LOAD_IN_PROGRESS})
+        answers = chain([loading, loading], repeat(committing({T0: E.NONE})))
+        async with scripted(OffsetCommitRequest, answers) as (broker, commits, _guest):
+            await asyncio.gather(
+                *(commits.commit({T0: OffsetAndMetadata(offset)}, 10) for offset in (5, 9, 3))
+            )
+            asked = [one for one in broker.asked if isinstance(one, OffsetCommitRequest)]
+            offsets = [one.topics[0].partitions[0].committed_offset for one in asked]
+            assert offsets == [5, 5, 5, 9, 3]
+
+    run(scenario())
+
+
+def test_a_commit_behind_one_without_an_answer_ends_with_its_time() -> None:
+    async def scenario() -> None:
+        async with scripted(OffsetCommitRequest, repeat(None)) as (_, commits, _guest):
+            first = asyncio.create_task(commits.commit({T0: OffsetAndMetadata(5)}, 20))
+            await asyncio.sleep(0)
+            with pytest.raises(CommitFailed, match="an earlier commit has no answer"):
+                await commits.commit({T0: OffsetAndMetadata(9)}, 0.2)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+
+    run(scenario())
+
+
 def test_a_commit_ends_with_its_time_and_says_what_it_waited_for() -> None:
     async def scenario() -> None:
         def always() -> Any:

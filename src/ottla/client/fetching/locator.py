@@ -12,7 +12,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from ottla.client.connecting.metadata import Metadata
-from ottla.client.fetching.cursor import LATEST_MS, UNKNOWN, Cursor
+from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, UNKNOWN, Cursor
 from ottla.client.fetching.offsets import LeaderOffsets, epoch_of
 from ottla.client.waiting.backoff import Backoff
 from ottla.client.waiting.lookout import Lookout
@@ -20,6 +20,8 @@ from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 from ottla.transport.channel import NotSupported
+
+_PLACES: Final = {EARLIEST_MS: "the first record", LATEST_MS: "the end"}
 
 _log: Final = logging.getLogger(__name__)
 
@@ -224,8 +226,10 @@ class Locator:
             cursor.failure = why
             self._located(cursor)
             return
-        _log.info("%s: %s", cursor.partition, why.message)
-        cursor.move_to_time(self._reset_ms())
+        time_ms = self._reset_ms()
+        where = _PLACES.get(time_ms, f"the first record from {time_ms} ms on")
+        _log.info("%s; reading goes on at %s", why.message, where)
+        cursor.move_to_time(time_ms)
         self.poke()
 
     def _failed(self, cursor: Cursor, error: RequestError) -> None:

@@ -25,7 +25,8 @@ from ottla.client.waiting.patience import Patience
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
-from ottla.transport.channel import Disconnected, TimedOut
+from ottla.transport.channel import TimedOut
+from ottla.transport.failures import NotRunning
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -89,8 +90,8 @@ class Reading(Generic[K, V]):
 
     async def close(self) -> None:
         """End all of it; who waits for records hears of it."""
-        self.reader.fail(Disconnected("the consumer was closed"))
-        self.reader.close(Disconnected("the consumer was closed"))
+        self.reader.fail(NotRunning("the consumer was closed"))
+        self.reader.close(NotRunning("the consumer was closed"))
         await self._locator.close()
         await self._fetcher.close()
         self._asking.cancel()

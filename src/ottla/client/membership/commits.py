@@ -3,9 +3,10 @@
 Invariant: what passes is tried again until the deadline, what does not is told for every partition
 that it befell. An offset is kept by who owns its partition: after a rebalance a commit is tried
 again as the new generation only where the partition was ours all the time, because the one who had
-it in between may be further.
+it in between may be further. Commits go one after the other, in the order of their calls.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Final
@@ -112,14 +113,38 @@ class Commits:
         self._rules = rules
         self._clock = clock
         self._membership = membership
+        self._in_order = asyncio.Lock()
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
     ) -> None:
-        """Keep offsets; CommitFailed with what could not be kept, and why."""
+        """Keep offsets; CommitFailed with what could not be kept, and why.
+
+        One commit at a time, in the order in which they were asked for: an older one that is tried
+        again would otherwise take back what a newer one has kept.
+        """
         deadline_s = self._clock.elapsed_s() + timeout_s
+        # Whose a partition was when this was asked for counts, and not after the wait.
         membership = self._membership()
         since = {one: membership.held(one) for one in offsets} if membership is not None else {}
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._in_order.acquire()
+        except TimeoutError:
+            late = TimedOut(f"not in {timeout_s:g} s: an earlier commit has no answer")
+            raise CommitFailed(dict.fromkeys(offsets, late)) from None
+        try:
+            await self._commit(offsets, since, timeout_s, deadline_s)
+        finally:
+            self._in_order.release()
+
+    async def _commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        since: Mapping[TopicPartition, int | None],
+        timeout_s: float,
+        deadline_s: float,
+    ) -> None:
         left = dict(offsets)
         failed: dict[TopicPartition, RequestError] = {}
         hindered: dict[TopicPartition, RequestError] = {}

@@ -250,7 +250,7 @@ class Consumer(Front[_Behind[K, V]], Generic[K, V]):
 
     @contextmanager
     def committing(self) -> Generator[None]:
-        """Commit what was handed out so far when the block succeeds; nothing when it does not."""
+        """Commit what was handed out before or in the block when it succeeds; otherwise nothing."""
         portal, behind = self._portal, self._behind.committing()
         portal.run(behind.__aenter__())
         try:

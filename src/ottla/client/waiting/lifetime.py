@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-from ottla.transport.failures import Disconnected
+from ottla.transport.failures import NotRunning
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Lifetime:
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[None]:
-        """What is done inside ends with the client, by Disconnected."""
+        """What is done inside ends with the client, by NotRunning."""
         if self._is_over:
             raise self.reason
         call = asyncio.timeout(None)
@@ -55,6 +55,6 @@ class Lifetime:
             doing.close()  # it has ended, or was refused before it began
 
     @property
-    def reason(self) -> Disconnected:
+    def reason(self) -> NotRunning:
         """Why a call fails that is too late."""
-        return Disconnected(f"the {self._whose} was closed while this was asked")
+        return NotRunning(f"the {self._whose} was closed while this was asked")
