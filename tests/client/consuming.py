@@ -66,7 +66,7 @@ async def a_record_comes_whole(servers: str, topic: str) -> None:
         await producer.send(
             topic, b"v", key=b"k", partition=0, headers=[("h", b"1"), ("n", None)], timestamp_ms=5
         )
-        await producer.send(topic, None, partition=0, timestamp_ms=6)
+        await producer.send(topic, None, partition=0, headers=None, timestamp_ms=6)
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
         first, second = await take(ours, 2)

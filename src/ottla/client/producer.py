@@ -144,7 +144,7 @@ class Producer(Generic[K, V]):
         *,
         key: K | None = None,
         partition: int | None = None,
-        headers: Headers = (),
+        headers: Headers | None = (),
         timestamp_ms: int | None = None,
     ) -> Ack:
         """Put a record into the outbox, waiting for room; await what is returned to know its fate.
@@ -167,6 +167,8 @@ class Producer(Generic[K, V]):
             timestamp_ms = self._clock.now_ms()
         elif timestamp_ms < 0:
             raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
+        if headers is None:
+            headers = ()
         keyless = key_data is None and partition is None
         if keyless and (usual := running.usual.get(topic)) is not None:
             batch = usual.open

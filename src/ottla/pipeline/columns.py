@@ -33,6 +33,15 @@ def arrow_schema(schema: Any) -> Any:
     return spark.to_arrow_schema(schema, timezone="UTC")
 
 
+def _headers(lists: Any) -> Any:
+    """Headers as the connector has them: null where there are none."""
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    none = compute.equal(compute.list_value_length(lists), 0)
+    return pyarrow_module().ListArray.from_arrays(lists.offsets, lists.values, mask=none)
+
+
 def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> Any:
     """Rows before an offset, in a schema of Arrow that Spark made of ours."""
     pa = pyarrow_module()
@@ -51,7 +60,7 @@ def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> 
                 for kind, run in columns.timestamp_types
             ]
         ),
-        "headers": batch.column("headers"),
+        "headers": _headers(batch.column("headers")),
     }
     assert columns.offsets is not None
     offsets = memoryview(columns.offsets).cast("B").cast("q")[:count]

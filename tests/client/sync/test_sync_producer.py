@@ -58,7 +58,7 @@ def test_a_record_arrives_and_its_place_is_told(cluster: ClusterThread, topic: s
         assert (written.topic, written.partition, written.offset) == (topic, 0, 0)
         assert ack.done()
         assert ack.result() == written
-        assert ours.send(topic).result().offset == 1
+        assert ours.send(topic, headers=None).result().offset == 1
         assert ours.partitions(topic) == [0]
         assert ours.metrics().record_send_total == 2
     with Consumer({**FAST, **FROM_START}, bootstrap_servers=cluster.bootstrap_servers) as reader:

@@ -168,7 +168,7 @@ class Producer(Front[_Behind], Generic[K, V]):
         *,
         key: K | None = None,
         partition: int | None = None,
-        headers: Headers = (),
+        headers: Headers | None = (),
         timestamp_ms: int | None = None,
     ) -> Ack:
         """Hand a record over to be sent, waiting for room; what is returned tells its fate.
@@ -195,7 +195,7 @@ class Producer(Front[_Behind], Generic[K, V]):
         elif timestamp_ms < 0:
             raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
         return handover.give(
-            (topic, key_data, value_data, partition, headers and (*headers,), timestamp_ms)
+            (topic, key_data, value_data, partition, (*headers,) if headers else (), timestamp_ms)
         )
 
     def send_many(
