@@ -205,6 +205,7 @@ def test_the_jars_are_those_of_pyspark(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(EnsembleFailed, match=r"pip install 'ottla\[spark\]'"):
         pyspark_class_path()
     monkeypatch.undo()
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # which other tests may have used
     package = tmp_path / "pyspark"
     (package / "jars").mkdir(parents=True)
     (package / "__init__.py").touch()
