@@ -107,6 +107,24 @@ async def ended(doing: asyncio.Task[Any]) -> None:
         await doing
 
 
+async def leaves_nothing(life: Callable[[], Coroutine[Any, Any, Any]], moments: int) -> None:
+    """A life leaves nothing when it ends, and when it is cancelled, at so many moments of it."""
+    await life()  # what the broker makes for the first of them is there now
+    residue = Residue()
+    whole = await turns_of(asyncio.create_task(life()))
+    await residue.check()
+    for number in range(moments):
+        doing = asyncio.create_task(life())
+        await turns_of(doing, whole * number // moments)
+        doing.cancel()
+        if number % 2:  # and again, while it ends
+            await turns_of(doing, number // 2)
+            doing.cancel()
+        await ended(doing)
+        await residue.check()
+    residue.check_unheard()
+
+
 def on_a_cluster(scenario: Callable[[str], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(300), Cluster() as cluster:
@@ -119,20 +137,7 @@ def on_a_cluster(scenario: Callable[[str], Coroutine[Any, Any, None]]) -> None:
 @pytest.mark.parametrize("life", LIVES, ids=lambda one: one.__name__)
 def test_a_life_that_is_cancelled_at_any_moment_leaves_nothing(life: Life) -> None:
     async def scenario(servers: str) -> None:
-        await life(servers)  # what the broker makes for the first of them is there now
-        residue = Residue()
-        whole = await turns_of(asyncio.create_task(life(servers)))
-        await residue.check()
-        for number in range(MOMENTS):
-            doing = asyncio.create_task(life(servers))
-            await turns_of(doing, whole * number // MOMENTS)
-            doing.cancel()
-            if number % 2:  # and again, while it ends
-                await turns_of(doing, number // 2)
-                doing.cancel()
-            await ended(doing)
-            await residue.check()
-        residue.check_unheard()
+        await leaves_nothing(lambda: life(servers), MOMENTS)
 
     on_a_cluster(scenario)
 

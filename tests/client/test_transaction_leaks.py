@@ -17,7 +17,7 @@ from client.residue import Residue, client_tasks, client_timers
 from client.scenarios import FAST, run, until
 from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import TOPIC, Leader, Word
-from client.test_leaks import ended, turns_of
+from client.test_leaks import ended, leaves_nothing, turns_of
 from ottla.client.producer import Producer
 from ottla.client.producing.transaction import Transaction
 from ottla.client.producing.transaction_state import OutcomeUnknown
@@ -104,20 +104,7 @@ async def transacts(there: Place) -> None:
 def test_transactions_that_are_cancelled_at_any_moment_leave_nothing(kind: str) -> None:
     async def scenario() -> None:
         async with place(kind) as there:
-            await transacts(there)
-            residue = Residue()
-            whole = await turns_of(asyncio.create_task(transacts(there)))
-            await residue.check()
-            for number in range(2 * MOMENTS):
-                doing = asyncio.create_task(transacts(there))
-                await turns_of(doing, whole * number // (2 * MOMENTS))
-                doing.cancel()
-                if number % 2:  # and again, while it ends
-                    await turns_of(doing, number // 2)
-                    doing.cancel()
-                await ended(doing)
-                await residue.check()
-            residue.check_unheard()
+            await leaves_nothing(lambda: transacts(there), 2 * MOMENTS)
 
     run(scenario())
 
