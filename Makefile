@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 KERNEL := src/ottla/records/kernel.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run tour test check lint types imports references docs bench soak format lock clean
+.PHONY: help setup run broker tour test check lint types imports references docs bench soak format lock clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,10 @@ $(VENV)/.built: $(VENV)/.installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.p
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## start a broker on 127.0.0.1:9092, data in ./.ottla (ARGS="--port 9093"); Ctrl-C stops it
+run: setup ## readings, a broker on 127.0.0.1:9092 and a pipeline on Spark, kept in ./.ottla (ARGS="--port 9093")
+	@PYTHONPATH=examples exec $(BIN)/python -m sensors $(ARGS)
+
+broker: setup ## the broker alone, without Java (ARGS="--port 9093"); Ctrl-C stops it
 	@exec $(BIN)/ottla dev $(ARGS)
 
 tour: setup ## show the protocol, the records and the log without a broker

@@ -36,11 +36,12 @@ def test_the_commands_of_the_readme_are_in_the_makefile() -> None:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
 
 
-def test_make_run_hands_on_what_the_broker_takes() -> None:
-    (shown,) = re.findall(r"`make run ARGS=\"(.*?)\"`", README)
-    command = ["make", "--dry-run", "--assume-old=setup", "run", f"ARGS={shown}"]
+@pytest.mark.parametrize(("target", "program"), [("run", "-m sensors"), ("broker", "ottla dev")])
+def test_make_hands_on_what_is_said(target: str, program: str) -> None:
+    (shown,) = re.findall(rf"`make {target} ARGS=\"(.*?)\"`", README)
+    command = ["make", "--dry-run", "--assume-old=setup", target, f"ARGS={shown}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"ottla dev {shown}" in done.stdout
+    assert f"{program} {shown}" in done.stdout
 
 
 def test_the_page_and_the_help_agree_on_how_an_adoption_is_undone() -> None:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Generator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 _NUMBERS = count()
 
 
@@ -21,6 +23,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
     with judge_needed():
         connector = class_path(SPARK_CONNECTOR_POM)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(EXAMPLES)  # for the workers
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
@@ -32,6 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "1g")
         .config("spark.driver.bindAddress", "127.0.0.1")

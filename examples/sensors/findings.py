@@ -1,0 +1,101 @@
+"""What the job has found so far: averages out of their files, alerts out of their topic.
+
+Invariant: only what Spark has committed is read, each file and each alert once.
+"""
+
+import json
+import os
+from collections import deque
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlparse
+
+import pyarrow.parquet
+
+from ottla.client.admin import OffsetAt
+from ottla.sync import Admin, Consumer
+from sensors.topics import PARTITIONS, partitions
+
+SHOWN_ALERTS: Final = 200
+
+
+class Averages:
+    """The files that a query has written; Spark lists those of each micro-batch that is done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.count = 0
+        self.latest: list[dict[str, Any]] = []  # of the last ten seconds that there are
+        self._log = folder / "_spark_metadata"
+        self._seen: set[str] = set()
+        self._next = 0
+
+    def look(self) -> None:
+        """Read what is new."""
+        while (listed := self._listed(self._next)) is not None:
+            for line in listed.read_text().splitlines()[1:]:
+                address: str = json.loads(line)["path"]
+                path = unquote(urlparse(address).path)
+                if path not in self._seen:
+                    self._seen.add(path)
+                    self._read(path)
+            self._next += 1
+
+    def _listed(self, batch: int) -> Path | None:
+        """The list of a micro-batch; every tenth has all that went before."""
+        for name in (f"{batch}", f"{batch}.compact"):
+            if (self._log / name).exists():
+                return self._log / name
+        # Lists that a later one has made needless are removed in time.
+        later = [int(name.partition(".")[0]) for name in _names(self._log) if name[0].isdigit()]
+        if later and min(later) > batch:
+            self._next = min(later)
+            return self._listed(self._next)
+        return None
+
+    def _read(self, path: str) -> None:
+        parquet: Any = pyarrow.parquet
+        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+        self.count += len(rows)
+        if rows:
+            last = max([row["end"] for row in [*rows, *self.latest]])
+            self.latest = [row for row in [*self.latest, *rows] if row["end"] == last]
+
+
+def _names(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.is_dir() else []
+
+
+class Alerts:
+    """The alerts of a topic from now on, the newest last; `with` starts it."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self.latest: deque[dict[str, Any]] = deque(maxlen=SHOWN_ALERTS)
+        self._topic = topic
+        self._consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "latest"})
+
+    def __enter__(self) -> "Alerts":
+        self._consumer.__enter__()
+        self._consumer.assign(*partitions(self._topic))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._consumer.__exit__(None, None, None)
+
+    def look(self) -> None:
+        """Read what is new."""
+        for record in self._consumer.poll(0.01):
+            self.latest.append(json.loads(record.value or b"{}"))
+
+
+def written(admin: Admin) -> dict[str, int]:
+    """How many records were ever written to each topic."""
+    wanted = {one: OffsetAt.LATEST for topic in PARTITIONS for one in partitions(topic)}
+    ends = admin.list_offsets(wanted).or_raise()
+    return {topic: sum(ends[one].offset or 0 for one in partitions(topic)) for topic in PARTITIONS}
+
+
+def last_ms(admin: Admin, topic: str) -> int | None:
+    """The time of the newest record of a topic."""
+    wanted = dict.fromkeys(partitions(topic), OffsetAt.MAX_TIMESTAMP)
+    newest = admin.list_offsets(wanted).or_raise().values()
+    return max((one.timestamp_ms for one in newest if one.timestamp_ms is not None), default=None)

@@ -1,0 +1,95 @@
+"""The job: three queries over the readings. Spark runs it anywhere.
+
+    spark-submit --py-files sensors.zip job.py --bootstrap-server HOST:PORT --output FOLDER
+
+Invariant: each query goes on where its checkpoint says. Averages are in their files exactly once;
+alerts and dead letters are in their topics at least once.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla.pipeline import register
+from sensors.topics import ALERTS, DEAD_LETTERS, READINGS
+from sensors.transformations import alerts, averages, dead_letters, readings
+
+BATCH_READINGS_MAX: Final = 100_000
+SHUFFLE_PARTITIONS: Final = "4"
+"""Each has a state of its own to keep, so that few are better for 200 devices."""
+
+AVERAGES: Final = "averages"
+CHECKPOINTS: Final = "checkpoints"
+
+
+def session(name: str = "sensors", **settings: str) -> SparkSession:
+    """Spark, where spark-submit or `settings` say."""
+    builder: Any = SparkSession.builder
+    defaults = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,  # 200, if nobody says
+    }
+    builder = builder.appName(name)
+    for setting, value in {**defaults, **settings}.items():
+        builder = builder.config(setting, value)
+    return builder.getOrCreate()
+
+
+def start(spark: SparkSession, servers: str, output: str, **trigger: Any) -> list[StreamingQuery]:
+    """Start the queries: averages into files, alerts and dead letters into topics."""
+    register(spark)
+    raw = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", READINGS)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", BATCH_READINGS_MAX)
+        .load()
+    )
+    rows = readings(raw)
+    files = averages(rows).coalesce(1).writeStream.format("parquet")
+    files = files.option("path", f"{output}/{AVERAGES}")
+    written = {
+        "averages": files,
+        "alerts": to_topic(alerts(rows), servers, ALERTS),
+        "dead-letters": to_topic(dead_letters(raw), servers, DEAD_LETTERS),
+    }
+    return [
+        writer.queryName(name)
+        .option("checkpointLocation", f"{output}/{CHECKPOINTS}/{name}")
+        .trigger(**trigger)
+        .start()
+        for name, writer in written.items()
+    ]
+
+
+def to_topic(rows: DataFrame, servers: str, topic: str) -> Any:
+    """Write rows to a topic."""
+    writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", servers)
+    return writer.option("topic", topic)
+
+
+def main() -> None:
+    """Run until a query fails or the job is ended; with --once until there is nothing more."""
+    parser = argparse.ArgumentParser(description="Averages, alerts and dead letters of readings.")
+    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", metavar="HOST:PORT")
+    parser.add_argument("--output", type=Path, required=True, help="where files and places go")
+    parser.add_argument("--once", action="store_true", help="read what there is, and end")
+    given = parser.parse_args()
+    spark = session()
+    trigger: dict[str, Any] = (
+        {"availableNow": True} if given.once else {"processingTime": "1 second"}
+    )
+    queries = start(spark, given.bootstrap_server, given.output.absolute().as_uri(), **trigger)
+    if not given.once:
+        spark.streams.awaitAnyTermination()
+    for query in queries:
+        query.awaitTermination() if given.once else query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

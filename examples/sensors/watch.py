@@ -1,0 +1,66 @@
+"""The watch: looks at everything that runs, and tells what is to be seen.
+
+Invariant: it counts what has come since it began, and changes nothing of what it looks at.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla.sync import Admin
+from sensors.findings import Alerts, Averages, written
+from sensors.job import AVERAGES, CHECKPOINTS
+from sensors.progress import progress_of
+from sensors.topics import ALERTS, DEAD_LETTERS, READINGS
+from sensors.view import Sight
+
+RATE_LOOKS: Final = 10
+"""A rate is over so many looks."""
+
+
+class Watch:
+    """Looks when it is asked to."""
+
+    def __init__(self, admin: Admin, alerts: Alerts, folder: Path, data: Path) -> None:
+        self.queries: Sequence[StreamingQuery] = ()
+        self._admin = admin
+        self._alerts = alerts
+        self._averages = Averages(folder / AVERAGES)
+        self._averages.look()
+        self._averages_before = self._averages.count
+        self._before = written(admin)
+        self._begun_s = time.monotonic()
+        self._readings: deque[tuple[float, int]] = deque([(self._begun_s, 0)], RATE_LOOKS)
+        self._places = {
+            "averages": str(folder / AVERAGES),
+            "checkpoints": str(folder / CHECKPOINTS),
+            "topics": str(data / "data"),
+            "logs": str(folder / "*.log"),
+        }
+
+    def look(self) -> Sight:
+        """How things are now."""
+        self._averages.look()
+        self._alerts.look()
+        now_s = time.monotonic()
+        in_topics = written(self._admin)
+        counts = {topic: now - self._before[topic] for topic, now in in_topics.items()}
+        self._readings.append((now_s, counts[READINGS]))
+        then_s, then = self._readings[0]
+        return Sight(
+            in_topic=in_topics[READINGS],
+            elapsed_s=now_s - self._begun_s,
+            places=self._places,
+            readings=counts[READINGS],
+            readings_per_s=(counts[READINGS] - then) / max(now_s - then_s, 0.001),
+            averages=self._averages.count - self._averages_before,
+            alerts=counts[ALERTS],
+            dead_letters=counts[DEAD_LETTERS],
+            latest_averages=self._averages.latest,
+            latest_alerts=tuple(self._alerts.latest),
+            queries=[progress_of(query.name or "", query.lastProgress) for query in self.queries],
+        )

@@ -1,0 +1,58 @@
+"""Whether there is a Java that Spark can run on."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.pipeline.java import NoJava, check_java, version_of
+
+
+def a_java(folder: Path, says: str, code: int = 0) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\nexit {code}\n")
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('openjdk version "24-ea" 2025-03-18', 24),
+        ("command not found", None),
+    ],
+)
+def test_versions_are_read(text: str, version: int | None) -> None:
+    assert version_of(text) == version
+
+
+def test_java_home_counts_before_the_path(tmp_path: Path) -> None:
+    home = a_java(tmp_path / "home", 'openjdk version "21.0.1"')
+    path = a_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    found = {"JAVA_HOME": str(home), "PATH": f"{path}/bin:/bin:/usr/bin"}
+    assert check_java(found) == 21
+    assert check_java({**found, "JAVA_HOME": ""}) == 17
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [('java version "11.0.2"', "is Java 11"), ("no idea", "does not say its version")],
+)
+def test_one_that_will_not_do_is_refused_with_what_to_install(
+    tmp_path: Path, says: str, reason: str
+) -> None:
+    home = a_java(tmp_path / "home", says)
+    with pytest.raises(NoJava, match=reason) as told:
+        check_java({"JAVA_HOME": str(home), "PATH": "/bin:/usr/bin"})
+    assert "install a Java runtime of version 17 or newer" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_none_at_all_is_refused_with_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(NoJava, match="there is none: install"):
+        check_java({"PATH": str(tmp_path)})
+    with pytest.raises(NoJava, match="does not run"):
+        check_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
