@@ -127,11 +127,27 @@ class OttlaBroker:
         return True
 
     def kill(self) -> None:
-        """As `kill -9`."""
+        """As `kill -9`; returns when its port is free."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+            self._wait_for_port()
+
+    def _wait_for_port(self) -> None:
+        # A child that it was starting when it died has the broker's sockets for a moment, from its
+        # fork to its exec. Who connected meanwhile would take that for the next broker, and be
+        # reset when the child lets go of them.
+        deadline_s = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                socket.create_connection(self.address, 5).close()
+            except ConnectionRefusedError:
+                return
+            except (ConnectionError, TimeoutError):  # it was let go of just now, or is full
+                pass
+            assert time.monotonic() < deadline_s, f"somebody still listens on {self.bootstrap}"
+            time.sleep(_POLL_S)
 
     def stop(self) -> int:
         """As asked to; its exit code."""

@@ -278,18 +278,11 @@ class Load:
 
     async def check_what_was_acknowledged(self) -> None:
         """What can be checked while all of them go on."""
-        client = await self._connected()
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.broker.port))
         await self._check_commits(client)
         await self._check_topics(client)
         await self.repeating.check(client)
         await client.close()
-
-    async def _connected(self) -> Client:
-        """As any client tries again: on a busy machine the first may be reset while it connects."""
-        while True:
-            with suppress(ConnectionResetError):
-                return Client(*await asyncio.open_connection("127.0.0.1", self.broker.port))
-            await asyncio.sleep(0.05)
 
     async def _check_commits(self, client: Client) -> None:
         acknowledged = list(self.consumer.committed)
