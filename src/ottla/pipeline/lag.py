@@ -1,11 +1,13 @@
 """How far queries are, told to consumer groups, so that Kafka's own tools show their lag.
 
 Invariant: an offset is committed when its micro-batch is finished, and never before. A group that
-cannot be told is logged and the query goes on: its place is in its checkpoint.
+cannot be told is logged and the query goes on: its place is in its checkpoint. The
+connections for it last as long as the query, or until one fails.
 """
 
 import json
 import logging
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -16,7 +18,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from ottla.pipeline.offsets import read
+from ottla.pipeline.offsets import Offsets, read
 from ottla.pipeline.options import Use
 from ottla.pipeline.source_options import SourceOptions, source_options
 from ottla.pipeline.survey import Survey
@@ -39,7 +41,7 @@ class LagListener(StreamingQueryListener):
         super().__init__()
         self._session = session
         self._queries: dict[str, Any] = {}  # by their runs
-        self._sources: dict[str, list[SourceOptions | None]] = {}
+        self._sources: dict[str, list[_Source | None]] = {}  # the same
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """A query begins: it may have ended when its progress is heard of."""
@@ -49,17 +51,12 @@ class LagListener(StreamingQueryListener):
         """A micro-batch is finished."""
         progress = event.progress
         try:
-            for options, source in zip(self._options(progress), progress.sources, strict=False):
+            for known, source in zip(self._known(progress), progress.sources, strict=False):
                 end: Any = source.endOffset
-                if options is None or not end:
+                if known is None or not end:
                     continue
-                group = group_of(options, progress.name, str(progress.id))
-                offsets = read(json.loads(end) if isinstance(end, str) else end)
-                survey = Survey(options)
-                try:
-                    survey.tell(group, offsets)
-                finally:
-                    survey.close()
+                group = group_of(known.options, progress.name, str(progress.id))
+                known.tell(group, read(json.loads(end) if isinstance(end, str) else end))
         # Whatever it is, the query is not to suffer from it.
         except Exception as error:
             _log.warning("the group of query %s was not told: %s", progress.name, error)
@@ -67,14 +64,32 @@ class LagListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """It has no sources any more."""
         self._queries.pop(str(event.runId), None)
-        self._sources.pop(str(event.runId), None)
+        for known in self._sources.pop(str(event.runId), ()):
+            if known is not None:
+                known.survey.close()
 
-    def _options(self, progress: Any) -> list[SourceOptions | None]:
-        """The options of each source of a query, in order; None for those of others."""
+    def _known(self, progress: Any) -> list["_Source | None"]:
+        """The sources of a query, in order; None for those of others."""
         run = str(progress.runId)
         if run not in self._sources:
-            self._sources[run] = _options_of(self._queries.get(run))
+            found = _options_of(self._queries.get(run))
+            self._sources[run] = [one and _Source(one, Survey(one)) for one in found]
         return self._sources[run]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A source of a query, and who tells its group."""
+
+    options: SourceOptions
+    survey: Survey
+
+    def tell(self, group: str, offsets: Offsets) -> None:
+        try:
+            self.survey.tell(group, offsets)
+        except Exception:
+            self.survey.close()  # it connects anew for the next micro-batch
+            raise
 
 
 def _options_of(query: Any) -> list[SourceOptions | None]:

@@ -5,24 +5,21 @@ a record (markers of transactions, aborted ones, what compaction removed) are pa
 gone before it could be read is an error, or with `skips_lost` logged and passed over.
 
 A Python worker of Spark serves one task after the other. Its connections, and what was fetched
-beyond the end of a range, are kept for the next one (`Readers`).
+beyond the end of a range, are kept for the next one (`READERS`).
 """
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ottla.client.consumer import Consumer
 from ottla.client.fetching.locator import NoPlace, Truncated
 from ottla.client.sync.portal import Portal
 from ottla.ids import TopicPartition
 from ottla.pipeline.plan import Range
+from ottla.pipeline.shelf import Shelf
 from ottla.records import Columns
 from ottla.transport.failures import TimedOut
-
-KEPT_MAX: Final = 4
-"""So many clients a worker keeps, of queries with different settings."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -64,12 +61,11 @@ class RangeReader:
     def __init__(self, settings: dict[str, object]) -> None:
         self._consumer = _Fetching(settings)
         self._portal = Portal("ottla spark", self._consumer.close)
-        self._portal.run(self._consumer.__aenter__())
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it is of this process, and not of the one that this was forked from."""
-        return self._portal.is_here
+        try:
+            self._portal.run(self._consumer.__aenter__())
+        except BaseException:
+            self._portal.close()
+            raise
 
     def close(self) -> None:
         """End it."""
@@ -117,29 +113,5 @@ class RangeReader:
         return position
 
 
-@dataclass(slots=True)
-class Readers:
-    """The readers that a worker keeps between tasks, the one that was used last at the end."""
-
-    kept: dict[tuple[tuple[str, Any], ...], RangeReader]
-
-    def of(self, settings: dict[str, object]) -> RangeReader:
-        """A reader with these settings, an old one if there is one."""
-        key = tuple(sorted(settings.items()))
-        reader = self.kept.pop(key, None)
-        if reader is None or not reader.is_here:
-            reader = RangeReader(settings)
-        self.kept[key] = reader
-        while len(self.kept) > KEPT_MAX:
-            oldest = next(iter(self.kept))
-            self.kept.pop(oldest).close()
-        return reader
-
-    def drop(self, reader: RangeReader) -> None:
-        """Keep a reader no longer: what it was reading is not read to its end."""
-        self.kept = {key: one for key, one in self.kept.items() if one is not reader}
-        reader.close()
-
-
 # Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.
-WORKER: Final = Readers({})
+READERS: Final = Shelf(RangeReader)

@@ -7,6 +7,7 @@ written, or rows without a topic, are refused before a record of theirs is sent.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -18,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from ottla.client.sync.producer import Producer
 from ottla.pipeline.options import BadOption, Use, checked, client_settings
+from ottla.pipeline.shelf import Shelf
 
 _TEXT: Final = ("binary", "string")
 _HEADERS: Final = ("array<struct<key:string,value:binary>>",)
@@ -29,6 +31,14 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "partition": ("int",),
 }
 """The columns that are written, with the types that they may have."""
+
+
+def _producer(settings: dict[str, object]) -> Producer[bytes, bytes]:
+    return Producer(settings).__enter__()
+
+
+# Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.
+PRODUCERS: Final = Shelf(_producer)
 
 
 class BadSchema(ValueError):
@@ -88,12 +98,14 @@ class Writing:
 
     def write(self, batches: Iterator[Any]) -> Done:
         """Send Arrow batches, and wait until all are acknowledged."""
+        full = (batch for batch in batches if batch.num_rows)
+        first = next(full, None)
+        if first is None:
+            return Done(0)  # nobody has to connect for it
         rows = 0
-        with Producer({**self.options.settings}) as producer:
+        with PRODUCERS.lent(self.options.settings) as producer:
             sent: list[Any] = []
-            for batch in batches:
-                if not batch.num_rows:
-                    continue
+            for batch in chain((first,), full):
                 rows += batch.num_rows
                 for topic, part in _by_topic(batch, self.options.topic):
                     sent += self._send(producer, topic, part)

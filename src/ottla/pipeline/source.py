@@ -6,9 +6,9 @@ when it is repeated, because its ranges follow from the two offsets alone.
 """
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.columns import arrow_schema, rows, source_schema
@@ -34,7 +35,7 @@ from ottla.pipeline.narrowing import Narrowing
 from ottla.pipeline.offsets import LATEST, AtTime, Offsets, Written, names, read, written
 from ottla.pipeline.options import Use
 from ottla.pipeline.plan import Range, divided, limited, ranges
-from ottla.pipeline.reading import WORKER, DataLost
+from ottla.pipeline.reading import READERS, DataLost
 from ottla.pipeline.sink import OttlaStreamWriter, OttlaWriter, writing
 from ottla.pipeline.source_options import SourceOptions, source_options
 from ottla.pipeline.survey import Survey, is_gone
@@ -75,18 +76,12 @@ class Task:
             "auto.offset.reset": "none",
             "enable.auto.commit": False,
         }
-        reader = WORKER.of(settings)
-        is_whole = False
-        try:
+        with READERS.lent(settings) as reader:
             found = reader.read(
                 wanted, options.poll_timeout_s, skips_lost=not options.fails_on_loss
             )
             for columns in found:
                 yield rows(wanted.partition, columns, wanted.end, schema)
-            is_whole = True
-        finally:
-            if not is_whole:
-                WORKER.drop(reader)
 
 
 class OttlaReader(DataSourceReader):
@@ -125,15 +120,23 @@ class OttlaReader(DataSourceReader):
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what comes, micro-batch by micro-batch."""
 
-    def __init__(self, options: SourceOptions, schema: StructType, *, commits: bool = True) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        *,
+        commits: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
         """With `commits` the group of the options, if they have one, hears from here."""
+        self._clock = clock or SystemClock()
         self._options = options
         self._commits = commits
         self._task = Task(options, schema)
         self._survey: Survey | None = None
         self._target: dict[TopicPartition, int] | None = None  # where AvailableNow ends
         self._seen: dict[TopicPartition, int] = {}  # the ends as they were last
-        self._planned_s = time.monotonic()  # the last micro-batch with something in it
+        self._planned_s = -inf  # the last micro-batch with something in it
 
     def __getstate__(self) -> dict[str, Any]:
         """What a task gets: nothing that is connected."""
@@ -197,7 +200,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         whole = ranges(begun, ends)
         if whole:
-            self._planned_s = time.monotonic()
+            self._planned_s = self._clock.elapsed_s()
         return planned(whole, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -236,7 +239,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if least is None or self._target is not None:
             return False
         waiting = sum(one.size for one in ranges(start, end))
-        waited_s = time.monotonic() - self._planned_s
+        waited_s = self._clock.elapsed_s() - self._planned_s
         return waiting < least and waited_s < self._options.batch_delay_s
 
     def _check_gone(self, gone: set[TopicPartition]) -> None:
