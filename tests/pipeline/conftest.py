@@ -50,7 +50,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
 @pytest.fixture(scope="session")
 def broker() -> Generator[OttlaBroker]:
     """Our broker, a process of its own."""
-    with ottla_broker({"num.partitions": 3, "auto.create.topics.enable": "true"}) as running:
+    settings = {
+        "num.partitions": 3,
+        "auto.create.topics.enable": "true",
+        "log.retention.ms": -1,  # records of old times stay, also where tests take minutes
+    }
+    with ottla_broker(settings) as running:
         yield running
 
 
