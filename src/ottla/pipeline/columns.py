@@ -60,8 +60,9 @@ def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> 
                 for kind, run in columns.timestamp_types
             ]
         ),
-        "headers": _headers(batch.column("headers")),
     }
+    if "headers" in schema.names:
+        arrays["headers"] = _headers(batch.column("headers"))
     assert columns.offsets is not None
     offsets = memoryview(columns.offsets).cast("B").cast("q")[:count]
     stop = count if not count or offsets[-1] < end else bisect_left(offsets, end)

@@ -42,6 +42,10 @@ from ottla.pipeline.survey import Survey, is_gone
 
 FORMAT: Final = "ottla"
 
+BULK: Final[Mapping[str, object]] = {"check.crcs": True, "max.partition.fetch.bytes": 4 << 20}
+"""What tasks fetch with unless they are told otherwise: a fetch is a batch of Arrow, and small ones
+cost more than what is in them."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -71,7 +75,7 @@ class Task:
         schema = arrow_schema(self.schema)
         options = self.options
         settings = {
-            "check.crcs": True,
+            **BULK,
             **options.settings,
             "auto.offset.reset": "none",
             "enable.auto.commit": False,

@@ -1,0 +1,203 @@
+"""Our source and sink in Spark beside Spark's own Kafka connector.
+
+Invariant: one session of Spark on two cores, one broker, the same topics; both formats have their
+defaults, do the same work, and take turns, round by round, with the order reversed every other
+round. The first round of each is not counted. Figures are medians.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from harness import write_report
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from judges.ottla_broker import ottla_broker
+from ottla.sync import Admin
+from spark_work import Taken, Work, fill, planning_ms, session
+
+QUESTION: Final = "What do reading and writing topics in Spark cost, without a jar and with it?"
+OURS, THEIRS = "ottla", "kafka"
+PARTITIONS: Final = 4
+SMALL, LARGE = 100, 1000
+READ_GOAL: Final = {SMALL: 2.0, LARGE: 1.0}
+WRITE_GOAL: Final = 1.0
+PLANNED: Final = (1, 10, 100, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done."""
+
+    rounds: int = 5
+    read: Mapping[int, int] = field(default_factory=lambda: {SMALL: 3_000_000, LARGE: 600_000})
+    written: Mapping[int, int] = field(default_factory=lambda: {SMALL: 600_000, LARGE: 150_000})
+    micro_batches: int = 15
+    trips: int = 300
+    pause_s: float = 0.025
+
+
+QUICK: Final = Effort(
+    rounds=1,
+    read={SMALL: 1_000_000, LARGE: 200_000},
+    written={SMALL: 200_000, LARGE: 50_000},
+    micro_batches=4,
+    trips=80,
+)
+
+
+class Report:
+    """What was measured, as a table and as figures."""
+
+    def __init__(self) -> None:
+        self.table = Table(title=QUESTION)
+        for heading in ("work", OURS, THEIRS, "ratio", "goal"):
+            self.table.add_column(heading, justify="left" if heading == "work" else "right")
+        self.cases: list[dict[str, object]] = []
+
+    def rates(
+        self, work: str, found: Mapping[str, Sequence[Taken]], rows: int, goal: float
+    ) -> None:
+        """Rows a second of both, and what a row costs all processors together."""
+        rates = {one: [rows / turn.seconds for turn in turns] for one, turns in found.items()}
+        costs = {one: [turn.cpu_s / rows * 1e6 for turn in turns] for one, turns in found.items()}
+        rate = {one: statistics.median(all_) for one, all_ in rates.items()}
+        cost = {one: statistics.median(all_) for one, all_ in costs.items()}
+        ratio, cheaper = rate[OURS] / rate[THEIRS], cost[THEIRS] / cost[OURS]
+        met = ratio >= goal
+        mark = f"[green]at least {goal:g}[/]" if met else f"[red]missed: at least {goal:g}[/]"
+        figures = (f"{rate[one] / 1000:,.0f} k rows/s" for one in (OURS, THEIRS))
+        self.table.add_row(work, *figures, f"{ratio:.2f}", mark)
+        figures = (f"{cost[one]:.2f} µs CPU a row" for one in (OURS, THEIRS))
+        self.table.add_row("", *figures, f"{cheaper:.2f}", "")
+        self.cases.append(
+            {"work": work, "rows_per_s": rates, "cpu_us_per_row": costs, "ratio": ratio,
+             "cpu_ratio": cheaper, "goal": goal, "met": met}
+        )  # fmt: skip
+
+    def times(self, work: str, taken_ms: Mapping[str, float]) -> None:
+        """Milliseconds of both, or of ours alone."""
+        shown = [f"{taken_ms[one]:,.1f} ms" if one in taken_ms else "" for one in (OURS, THEIRS)]
+        ratio = taken_ms[THEIRS] / taken_ms[OURS] if THEIRS in taken_ms else None
+        self.table.add_row(work, *shown, "" if ratio is None else f"{ratio:.2f}", "")
+        self.cases.append({"work": work, "ms": dict(taken_ms), "ratio": ratio})
+
+
+def in_turns(
+    works: Mapping[str, Work], rounds: int, measure: Callable[[Work, int], Any]
+) -> dict[str, list[Any]]:
+    """What is measured of each, round by round; the first one is not counted."""
+    found: dict[str, list[Any]] = {name: [] for name in works}
+    for turn in range(rounds + 1):
+        for name in works if turn % 2 == 0 else reversed([*works]):
+            one = measure(works[name], turn)
+            if turn:
+                found[name].append(one)
+    return found
+
+
+def reads(report: Report, works: Mapping[str, Work], effort: Effort, servers: str) -> None:
+    for size in (SMALL, LARGE):
+        rows, topic = effort.read[size], f"read-{size}"
+        fill(servers, topic, PARTITIONS, size, rows)
+
+        def whole(read: tuple[int, Taken], rows: int = rows) -> Taken:
+            assert read[0] == rows, read
+            return read[1]
+
+        found = in_turns(works, effort.rounds, lambda one, _, t=topic: whole(one.read_batch(t)))
+        report.rates(f"read a batch, {size} B", found, rows, READ_GOAL[size])
+        found = in_turns(
+            works,
+            effort.rounds,
+            lambda one, _, t=topic, most=rows // 3 + 1: whole(one.read_stream(t, most)),
+        )
+        report.rates(f"read a stream, {size} B", found, rows, READ_GOAL[size])
+
+
+def writes(report: Report, works: Mapping[str, Work], effort: Effort, servers: str) -> None:
+    for size in (SMALL, LARGE):
+        count = effort.written[size]
+        rows = works[OURS].rows_to_write(size, count)
+        for name in works:
+            with Admin({"bootstrap.servers": servers}) as admin:
+                admin.create_topic(f"write-{name}-{size}", PARTITIONS)
+
+        def measured(one: Work, _: int, rows: Any = rows, size: int = size) -> Taken:
+            return one.write_batch(rows, f"write-{one.format}-{size}")
+
+        found = in_turns(works, effort.rounds, measured)
+        report.rates(f"write a batch, {size} B", found, count, WRITE_GOAL)
+        rows.unpersist()
+
+
+def plans(report: Report, works: Mapping[str, Work], effort: Effort, servers: str) -> None:
+    for partitions in PLANNED:
+        topic = f"planned-{partitions}"
+        with Admin({"bootstrap.servers": servers}) as admin:
+            admin.create_topic(topic, partitions)
+        found = in_turns(
+            works, 1, lambda one, _, t=topic: one.micro_batches(t, effort.micro_batches)
+        )
+        for key, what in (
+            ("idle_ms", "trigger without records"),
+            ("busy_latest_ms", "latestOffset of a micro-batch"),
+            ("busy_ms", "micro-batch of one record"),
+        ):
+            medians = {
+                name: statistics.median(one[key] for one in all_) for name, all_ in found.items()
+            }
+            report.times(f"{what}, {partitions} partitions", medians)
+        own_ms = planning_ms(servers, topic, 20)
+        report.times(f"latestOffset and partitions, {partitions} partitions", {OURS: own_ms})
+
+
+def trips(report: Report, works: Mapping[str, Work], effort: Effort) -> None:
+    found = in_turns(works, 1, lambda one, _: one.trips(PARTITIONS, effort.trips, effort.pause_s))
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        at = {
+            one: sorted(ms for all_ in turns for ms in all_)[int(share * effort.trips * 0.75)]
+            for one, turns in found.items()
+        }
+        report.times(f"produce to result, {name}", at)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=QUESTION)
+    arguments.add_argument("--quick", action="store_true", help="fewer records, one round")
+    arguments.add_argument("--only", choices=("reads", "writes", "plans", "trips"))
+    given = arguments.parse_args()
+    quick: bool = given.quick
+    effort = QUICK if quick else Effort()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    report = Report()
+    with ottla_broker() as broker, session() as spark:
+        servers = broker.bootstrap
+        works = {name: Work(spark, servers, name) for name in (OURS, THEIRS)}
+        steps: Mapping[str, Callable[[], None]] = {
+            "reads": lambda: reads(report, works, effort, servers),
+            "writes": lambda: writes(report, works, effort, servers),
+            "plans": lambda: plans(report, works, effort, servers),
+            "trips": lambda: trips(report, works, effort),
+        }
+        for name, step in steps.items():
+            if given.only in (None, name):
+                with console.status(name):
+                    step()
+    console.print(report.table)
+    path = write_report(
+        Path(__file__), {"question": QUESTION, "quick": quick, "cases": report.cases}
+    )
+    console.print(f"figures: {path}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

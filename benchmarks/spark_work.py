@@ -1,0 +1,312 @@
+"""What a source and a sink of Spark are measured by: each function does one piece of work.
+
+Invariant: the work is the same for every format but for its name. Reads hand every row, with all of
+its columns, to something that looks at it. Times include planning, and not the start of Spark.
+"""
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from judges.java import SPARK_CONNECTOR_POM, class_path
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline import register
+from ottla.records.arrow import pyarrow_module
+from ottla.sync import Admin, Consumer, Producer
+
+PATIENCE_S: Final = 300.0
+WRITE_TASKS: Final = 4
+
+_NUMBERS: Final = count()
+
+
+class Watch:
+    """Measures from when it is made: seconds, and seconds of all processors that took part.
+
+    Those count all processes that this one has started, the broker's, too. They hardly change with
+    what else the machine does.
+    """
+
+    def __init__(self) -> None:
+        self._begun_s, self._cpu_s = time.perf_counter(), _cpu_s()
+
+    def taken(self) -> "Taken":
+        """What it took."""
+        return Taken(time.perf_counter() - self._begun_s, _cpu_s() - self._cpu_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a piece of work took."""
+
+    seconds: float
+    cpu_s: float
+
+
+def _cpu_s() -> float:
+    """What this process and all below it have used, also those that have ended."""
+    below: dict[int, list[int]] = {}
+    used: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            words = (folder / "stat").read_text().rpartition(")")[2].split()
+            below.setdefault(int(words[1]), []).append(int(folder.name))
+            used[int(folder.name)] = sum(map(int, words[11:15]))
+    ours = [os.getpid()]
+    for one in ours:
+        ours += below.get(one, ())
+    return sum(used.get(one, 0) for one in ours) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def session() -> Generator[Any]:
+    """Spark on two cores, with its Kafka connector beside ours."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    folder = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
+    builder: Any = SparkSession.builder
+    spark = (
+        builder.master("local[2]")
+        .appName("benchmark")
+        .config("spark.jars", class_path(SPARK_CONNECTOR_POM).replace(":", ","))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.driver.memory", "3g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.streaming.noDataProgressEventInterval", "0")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def fill(servers: str, topic: str, partitions: int, size: int, rows: int) -> None:
+    """Write rows to a new topic, alike to each partition."""
+    pa: Any = pyarrow_module()
+    values = pa.array([bytes(f"{n:08d}", "ascii").ljust(size, b".") for n in range(10_000)])
+    keys = pa.array([b"k%07d" % n for n in range(10_000)])
+    batch = pa.RecordBatch.from_arrays([keys, values], names=["key", "value"])
+    settings = {"bootstrap.servers": servers, "batch.size": 1 << 16, "linger.ms": 5}
+    with Admin({"bootstrap.servers": servers}) as admin:
+        admin.create_topic(topic, partitions)
+    with Producer(settings) as producer:
+        for n in range(rows // batch.num_rows):
+            producer.send_arrow(topic, batch, partition=n % partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work of one format."""
+
+    spark: Any
+    servers: str
+    format: str
+
+    # Many rows.
+
+    def read_batch(self, topic: str) -> tuple[int, Taken]:
+        """Sum up columns of all rows of a topic."""
+        watch = Watch()
+        found = (
+            self._read(self.spark.read, topic)
+            .selectExpr(
+                "count(*)", "sum(length(value) + length(key))", "max(offset)", "max(timestamp)"
+            )
+            .collect()
+        )
+        return found[0][0], watch.taken()
+
+    def read_stream(self, topic: str, rows_max: int) -> tuple[int, Taken]:
+        """All of a topic through Spark's sink that drops rows, in several micro-batches."""
+        frame = self._read(
+            self.spark.readStream, topic, startingOffsets="earliest", maxOffsetsPerTrigger=rows_max
+        )
+        with _checkpoint() as folder:
+            watch = Watch()
+            query = (
+                frame.writeStream.format("noop")
+                .option("checkpointLocation", folder)
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination(PATIENCE_S)
+            taken = watch.taken()
+        return sum(one.numInputRows for one in query.recentProgress), taken
+
+    def rows_to_write(self, size: int, rows: int) -> Any:
+        """Rows that are there already when they are written."""
+        frame = self.spark.range(0, rows, 1, WRITE_TASKS).selectExpr(
+            "cast(cast(id as string) as binary) as key",
+            f"cast(rpad(cast(id as string), {size}, '.') as binary) as value",
+        )
+        kept = frame.cache()
+        kept.count()
+        return kept
+
+    def write_batch(self, rows: Any, topic: str) -> Taken:
+        """Write rows to a topic that is there."""
+        watch = Watch()
+        (
+            rows.write.format(self.format)
+            .mode("append")
+            .option("kafka.bootstrap.servers", self.servers)
+            .option("topic", topic)
+            .save()
+        )
+        return watch.taken()
+
+    # Few rows.
+
+    def micro_batches(self, topic: str, each: int) -> dict[str, float]:
+        """Milliseconds of triggers with nothing to read, and of micro-batches of one record."""
+        frame = self._read(self.spark.readStream, topic, startingOffsets="latest")
+        with _checkpoint() as folder, Producer({"bootstrap.servers": self.servers}) as producer:
+            query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
+            try:
+                _until(lambda: _idle(query))
+                for n in range(each):
+                    producer.send(topic, b"one", partition=0).result()
+                    _until(lambda n=n: len(_busy(query)) > n)
+                at_least = len(_idle(query)) + each
+                _until(lambda: len(_idle(query)) >= at_least)
+                idle, busy = _idle(query)[-each:], _busy(query)
+            finally:
+                query.stop()
+        return {
+            "idle_ms": _median(idle, "triggerExecution"),
+            "idle_latest_ms": _median(idle, "latestOffset"),
+            "busy_ms": _median(busy[1:] or busy, "triggerExecution"),
+            "busy_latest_ms": _median(busy[1:] or busy, "latestOffset"),
+        }
+
+    def trips(self, partitions: int, records: int, pause_s: float) -> list[float]:
+        """Milliseconds from sending a record to reading what a query wrote for it."""
+        number = next(_NUMBERS)
+        there, back = f"trip-{number}", f"trip-{number}-back"
+        with Admin({"bootstrap.servers": self.servers}) as admin:
+            for topic in (there, back):
+                admin.create_topic(topic, partitions)
+        frame = self._read(self.spark.readStream, there, startingOffsets="earliest")
+        with _checkpoint() as folder:
+            query = (
+                frame.selectExpr("key", "concat(value, cast('!' as binary)) as value")
+                .writeStream.format(self.format)
+                .option("kafka.bootstrap.servers", self.servers)
+                .option("topic", back)
+                .option("checkpointLocation", folder)
+                .start()
+            )
+            try:
+                return self._trips(there, back, partitions, records, pause_s)
+            finally:
+                query.stop()
+
+    def _trips(
+        self, there: str, back: str, partitions: int, records: int, pause_s: float
+    ) -> list[float]:
+        settings = {"bootstrap.servers": self.servers, "auto.offset.reset": "earliest"}
+        sent_s: dict[bytes, float] = {}
+        uncounted = records // 4
+
+        def send() -> None:
+            with Producer({"bootstrap.servers": self.servers}) as producer:
+                for n in range(records):
+                    sent_s[b"%d!" % n] = time.perf_counter()
+                    producer.send(there, b"%d" % n, key=b"%d" % n)
+                    time.sleep(pause_s)
+
+        sending = threading.Thread(target=send)
+        taken: dict[bytes, float] = {}
+        with Consumer(settings) as consumer:
+            consumer.assign(*(TopicPartition(back, PartitionIndex(n)) for n in range(partitions)))
+            sending.start()
+            until_s = time.monotonic() + PATIENCE_S
+            while len(taken) < records and time.monotonic() < until_s:
+                for record in consumer.poll(1.0):
+                    value = record.value or b""
+                    taken[value] = 1000 * (time.perf_counter() - sent_s[value])
+            sending.join()
+        return [taken[b"%d!" % n] for n in range(uncounted, records)]
+
+    def _read(self, reader: Any, topic: str, **options: object) -> Any:
+        reader = reader.format(self.format).option("kafka.bootstrap.servers", self.servers)
+        reader = reader.option("subscribe", topic)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+
+def planning_ms(servers: str, topic: str, times: int) -> float:
+    """Milliseconds of our own planning of a micro-batch, without Spark."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from ottla.pipeline.options import Use
+    from ottla.pipeline.source import OttlaStreamReader
+    from ottla.pipeline.source_options import source_options
+
+    given = {
+        "kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest",
+    }  # fmt: skip
+    schema: Any = None  # of tasks, which do not run
+    reader = OttlaStreamReader(source_options(given, Use.STREAM), schema)
+    taken: list[float] = []
+    try:
+        start = reader.initialOffset()
+        for _ in range(times):
+            begun_s = time.perf_counter()
+            reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+            taken.append(1000 * (time.perf_counter() - begun_s))
+    finally:
+        reader.stop()
+    return statistics.median(taken)
+
+
+@contextmanager
+def _checkpoint() -> Generator[str]:
+    with tempfile.TemporaryDirectory(prefix="ottla-checkpoint-", ignore_cleanup_errors=True) as one:
+        yield one
+
+
+def _busy(query: Any) -> list[Any]:
+    return [one for one in query.recentProgress if one.numInputRows]
+
+
+def _idle(query: Any) -> list[Any]:
+    return [
+        one
+        for one in query.recentProgress
+        if not one.numInputRows and "addBatch" not in one.durationMs
+    ]
+
+
+def _median(told: list[Any], name: str) -> float:
+    return statistics.median(one.durationMs.get(name, 0) for one in told)
+
+
+def _until(holds: Callable[[], Any]) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > until_s:
+            raise SystemExit("a query of the benchmark does not go on")
+        time.sleep(0.02)
