@@ -13,13 +13,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from ottla.client.consumer import Consumer
+from ottla.client.fetching.absence import why_absent
 from ottla.client.fetching.locator import NoPlace, Truncated
 from ottla.client.sync.portal import Portal
+from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.plan import Range
 from ottla.pipeline.shelf import Shelf
 from ottla.records import Columns
 from ottla.transport.failures import TimedOut
+
+LOOK_S: Final = 2.0
+"""After so long without records it is looked whether they are still there."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -31,13 +36,20 @@ class DataLost(Exception):
 class _Fetching(Consumer[bytes, bytes]):
     """A consumer that hands out columns, with the place behind them."""
 
-    async def aim(self, partition: TopicPartition, offset: int) -> None:
-        """Read a partition from an offset on; what was fetched there already is used."""
+    async def aim(self, wanted: Range) -> None:
+        """Read a range; what was fetched of it already is used.
+
+        Nothing is asked for behind its end: that would wait at the broker until something comes
+        there, and the next range, of another partition, behind it.
+        """
+        partition = wanted.partition
         if self.assignment != frozenset({partition}):
             self.assign(partition)
-        elif await self.position(partition) == offset:
-            return
-        self.seek(partition, offset)
+            self.seek(partition, wanted.start)
+        elif await self.position(partition) != wanted.start:
+            self.seek(partition, wanted.start)
+        self._cursor(partition).fetch_end = wanted.end
+        self._started().reading.poke()
 
     async def columns(self, timeout_s: float) -> tuple[Columns, int] | None:
         """The next records, which may be none, and the offset behind; None without any in time."""
@@ -53,6 +65,17 @@ class _Fetching(Consumer[bytes, bytes]):
     async def first_offset(self, partition: TopicPartition) -> int:
         """The first offset that there is."""
         return (await self.beginning_offsets(partition))[partition]
+
+    async def why_lost(self, wanted: Range) -> str | None:
+        """Why the end of a range cannot come any more; None when it may, or nobody can be asked."""
+        absent = why_absent(wanted.partition, self._started().reading.metadata.view)
+        if absent is not None:
+            return absent
+        try:
+            [end] = (await self.end_offsets(wanted.partition, timeout_s=LOOK_S)).values()
+        except RequestError:
+            return None
+        return f"it ends at {end} now" if end < wanted.end else None
 
 
 class RangeReader:
@@ -78,20 +101,29 @@ class RangeReader:
         """The columns of a range; DataLost, or TimedOut when nothing comes for so long."""
         portal, consumer = self._portal, self._consumer
         partition, position = wanted.partition, wanted.start
-        portal.run(consumer.aim(partition, position))
+        portal.run(consumer.aim(wanted))
+        left_s = timeout_s
         while position < wanted.end:
             try:
-                found = portal.run(consumer.columns(timeout_s))
+                found = portal.run(consumer.columns(min(left_s, LOOK_S)))
             except (NoPlace, Truncated) as error:
                 position = self._skipped(wanted, position, error, skips_lost=skips_lost)
                 continue
             if found is None:
+                why = portal.run(consumer.why_lost(wanted))
+                if why is not None:
+                    _lose(partition, position, why, skips_lost=skips_lost)
+                    return
+                left_s -= LOOK_S
+                if left_s > 0:
+                    continue
                 raise TimedOut(
                     f"{partition}: nothing came from offset {position} on in {timeout_s:g} s, and "
                     f"{wanted.end} is the end of what is to be read; "
                     "kafkaConsumer.pollTimeoutMs says how long to wait"
                 )
             columns, position = found
+            left_s = timeout_s
             if columns.rows:
                 yield columns
 
@@ -99,18 +131,23 @@ class RangeReader:
         """Where to go on when a place is gone."""
         portal, consumer = self._portal, self._consumer
         first = portal.run(consumer.first_offset(wanted.partition))
-        there = f"it begins at {first} now" if first > position else f"{error}"
-        text = f"{wanted.partition}: records from offset {position} on are gone: {there}"
-        if not skips_lost:
-            raise DataLost(
-                f"{text}. They were deleted before they were read, by retention, by hand or with "
-                "their topic; with failOnDataLoss=false the query goes on with what there is"
-            ) from error
-        _log.warning("%s; going on there", text)
+        why = f"it begins at {first} now" if first > position else f"{error}"
+        _lose(wanted.partition, position, why, skips_lost=skips_lost)
         position = max(position, min(first, wanted.end)) if first > position else wanted.end
         if position < wanted.end:
             portal.call(consumer.seek, wanted.partition, position)
         return position
+
+
+def _lose(partition: TopicPartition, position: int, why: str, *, skips_lost: bool) -> None:
+    """Say that records are gone."""
+    text = f"{partition}: records from offset {position} on are gone: {why}"
+    if not skips_lost:
+        raise DataLost(
+            f"{text}. They were deleted before they were read, by retention, by hand or with "
+            "their topic; with failOnDataLoss=false the query goes on with what there is"
+        )
+    _log.warning("%s; going on with what there is", text)
 
 
 # Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.

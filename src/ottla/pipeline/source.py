@@ -6,7 +6,7 @@ when it is repeated, because its ranges follow from the two offsets alone.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
@@ -46,6 +46,8 @@ BULK: Final[Mapping[str, object]] = {"check.crcs": True, "max.partition.fetch.by
 """What tasks fetch with unless they are told otherwise: a fetch is a batch of Arrow, and small ones
 cost more than what is in them."""
 
+_GOES_ON: Final = "With failOnDataLoss=false the query goes on with what there is."
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -76,6 +78,7 @@ class Task:
         options = self.options
         settings = {
             **BULK,
+            "allow.auto.create.topics": False,  # what is gone is not to come back empty
             **options.settings,
             "auto.offset.reset": "none",
             "enable.auto.commit": False,
@@ -171,10 +174,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = read(start)
         ends = self._ends() if self._target is None else self._target
         self._seen = ends
-        reached = {one: max(end, begun.get(one, 0)) for one, end in ends.items()}
         # What has no start yet begins at its first record; how much that is has to be known.
-        new = reached.keys() - begun.keys()
-        known = {**begun, **(self._asked.earliest(new) if new else {})}
+        known = {**begun, **self._earliest(ends.keys() - begun.keys())}
+        # An end that is before the start is told as it is: that is a loss, and not nothing.
+        reached = {one: end for one, end in ends.items() if one in known}
         if isinstance(limit, ReadMaxRows):
             if not self._waits(known, reached):
                 return written(limited(known, reached, limit.max_rows))
@@ -188,19 +191,19 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Written, end: Written) -> Sequence[RangePartition]:
         """The tasks of a micro-batch."""
         begun, ends = read(start), read(end)
-        self._check_gone(begun.keys() - ends.keys())
-        new = ends.keys() - begun.keys()
-        if new:
-            first = self._asked.earliest(new)
-            for one, offset in first.items():
-                if offset > 0:
-                    self._lost(f"{one} is new and begins at offset {offset}, and not at 0")
-            begun |= first
+        if gone := begun.keys() - ends.keys():
+            self._lost(f"{names(gone)}: no longer there")
+        first = self._earliest(ends.keys() - begun.keys())
+        for one, offset in first.items():
+            if offset > 0:
+                self._lost(f"{one} is new and begins at offset {offset}, and not at 0")
+        begun |= first
         for one, offset in begun.items():
             if ends.get(one, offset) < offset:
                 self._lost(
-                    f"{one} ends at offset {ends[one]} and was read up to {offset}: its topic was "
-                    "made anew"
+                    f"{one} ends at offset {ends[one]} and was to be read from {offset} on: its "
+                    "topic was made anew, or records at its end were lost, or startingOffsets is "
+                    "behind the end"
                 )
         whole = ranges(begun, ends)
         if whole:
@@ -228,14 +231,18 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._survey.close()
 
     def _ends(self) -> dict[TopicPartition, int]:
-        survey = self._asked
+        survey, if_there = self._asked, not self._options.fails_on_loss
         try:
-            return survey.latest(survey.partitions())
+            return survey.latest(survey.partitions(if_there=if_there), if_there=if_there)
         except RequestError as error:
-            if self._options.fails_on_loss or not is_gone(error):
+            if not is_gone(error):
                 raise
-            _log.warning("%s: going on with what was there", error)
-            return self._seen
+            raise DataLost(f"{error} {_GOES_ON}") from error
+
+    def _earliest(self, partitions: Set[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        return self._asked.earliest(partitions, if_there=not self._options.fails_on_loss)
 
     def _waits(self, start: Offsets, end: Offsets) -> bool:
         """Whether a micro-batch waits for more records."""
@@ -246,13 +253,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_s = self._clock.elapsed_s() - self._planned_s
         return waiting < least and waited_s < self._options.batch_delay_s
 
-    def _check_gone(self, gone: set[TopicPartition]) -> None:
-        if gone:
-            self._lost(f"{names(gone)} are gone")
-
     def _lost(self, text: str) -> None:
         if self._options.fails_on_loss:
-            raise DataLost(f"{text}; with failOnDataLoss=false the query goes on")
+            raise DataLost(f"{text}. {_GOES_ON}")
         _log.warning("%s", text)
 
 

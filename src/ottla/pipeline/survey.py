@@ -1,14 +1,16 @@
 """A survey: which partitions a source reads, and where they begin and end now.
 
 Invariant: all partitions are asked about in one round trip to each broker, however many there are.
-What a survey says was so at one moment: a topic may be gone when it is read.
+What a survey says was so at one moment: a topic may be gone when it is read. Who asks with
+`if_there` hears nothing of what is not there; otherwise that is a RequestError.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.client.admin import FoundOffset, OffsetAt
+from ottla.client.asking.outcomes import Outcomes
 from ottla.client.sync.administrator import Admin
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
@@ -26,6 +28,9 @@ from ottla.pipeline.source_options import SourceOptions, Topics
 from ottla.settings.admin import ADMIN
 
 READ_COMMITTED: Final = "read_committed"
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Survey:
@@ -57,8 +62,8 @@ class Survey:
 
     # Which partitions.
 
-    def partitions(self) -> frozenset[TopicPartition]:
-        """Those that are read; RequestError when a topic that was named is not there."""
+    def partitions(self, *, if_there: bool = False) -> frozenset[TopicPartition]:
+        """Those that are read."""
         topics: Topics = self._options.topics
         if topics.partitions:
             return frozenset(topics.partitions)
@@ -67,7 +72,7 @@ class Survey:
             listed = self._asked.list_topics()
             counts = {one: told.partitions for one, told in listed.items() if pattern.search(one)}
         else:
-            described = self._asked.describe_topics(topics.names).or_raise()
+            described = _found(self._asked.describe_topics(topics.names), if_there=if_there)
             counts = {str(one): len(told.partitions) for one, told in described.items()}
         return frozenset(
             TopicPartition(topic, PartitionIndex(index))
@@ -77,13 +82,17 @@ class Survey:
 
     # Where.
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(
+        self, partitions: Iterable[TopicPartition], *, if_there: bool = False
+    ) -> dict[TopicPartition, int]:
         """The first offsets that there are."""
-        return self._places(dict.fromkeys(partitions, OffsetAt.EARLIEST))
+        return self._places(dict.fromkeys(partitions, OffsetAt.EARLIEST), if_there=if_there)
 
-    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(
+        self, partitions: Iterable[TopicPartition], *, if_there: bool = False
+    ) -> dict[TopicPartition, int]:
         """The offsets behind the last that can be read."""
-        return self._places(dict.fromkeys(partitions, OffsetAt.LATEST))
+        return self._places(dict.fromkeys(partitions, OffsetAt.LATEST), if_there=if_there)
 
     def resolved(
         self, limit: Limit, partitions: frozenset[TopicPartition], option: str
@@ -111,16 +120,20 @@ class Survey:
         found = {one: found.offset for one, found in told.items() if found.offset is not None}
         return {**found, **self._places({one: OffsetAt(if_none or LATEST) for one in late})}
 
-    def _places(self, wanted: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
-        return {one: found.offset or 0 for one, found in self._told(wanted).items()}
+    def _places(
+        self, wanted: Mapping[TopicPartition, OffsetAt], *, if_there: bool = False
+    ) -> dict[TopicPartition, int]:
+        told = self._told(wanted, if_there=if_there)
+        return {one: found.offset or 0 for one, found in told.items()}
 
     def _told(
-        self, wanted: Mapping[TopicPartition, OffsetAt | int]
+        self, wanted: Mapping[TopicPartition, OffsetAt | int], *, if_there: bool = False
     ) -> dict[TopicPartition, FoundOffset]:
         if not wanted:
             return {}
-        told = self._asked.list_offsets(wanted, read_committed=self._is_committed).or_raise()
-        return {one: told[one] for one in wanted}
+        told = self._asked.list_offsets(wanted, read_committed=self._is_committed)
+        found = _found(told, if_there=if_there)
+        return {one: found[one] for one in wanted if one in found}
 
     def _check_all(
         self, given: Offsets, partitions: frozenset[TopicPartition], option: str
@@ -134,6 +147,14 @@ class Survey:
         if unknown:
             said.append(f"there is no {names(unknown)}")
         raise BadOption("; ".join(said))
+
+
+def _found(told: Outcomes[K, V], *, if_there: bool) -> dict[K, V]:
+    """What there is; the first error that says anything else than that something is not there."""
+    for error in told.failed.values():
+        if not (if_there and is_gone(error)):
+            raise error
+    return told.succeeded
 
 
 def is_gone(error: RequestError) -> bool:

@@ -45,6 +45,7 @@ class Cursor:
         "chunks",
         "done_before",
         "failure",
+        "fetch_end",
         "fetched",
         "fetched_epoch",
         "hand",
@@ -73,6 +74,7 @@ class Cursor:
         self.started = False  # its first place was looked for, or given
         self.seek_ms: int | None = None  # the place to look for, as a timestamp of ListOffsets
         self.fetched = UNKNOWN  # the next offset to ask a broker for
+        self.fetch_end: int | None = None  # brokers are asked for nothing from here on
         self.fetched_epoch = UNKNOWN  # of the record before it
         self.valid_under = UNKNOWN  # the leader's epoch under which that was seen to be so
         self.moves = 0
@@ -125,6 +127,11 @@ class Cursor:
     def has_records(self) -> bool:
         """Whether something that was fetched waits to be handed out."""
         return bool(self.chunks) or self.left is not None
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether all that is wanted is here, or was."""
+        return self.fetch_end is not None and self.fetched >= self.fetch_end
 
     def is_doubtful_under(self, leader_epoch: int) -> bool:
         """Whether a leader has to say first that it has the records before the place.

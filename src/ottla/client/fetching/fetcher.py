@@ -133,6 +133,8 @@ class Fetcher:
             near = cursor.read_from
             if near is not None and now_s < cursor.read_from_until_s and near in view.brokers:
                 broker = near
+            if cursor.is_fetched:
+                continue
             if cursor.buffered_bytes >= self._rules.partition_bytes_max:
                 sated.add(broker)
             elif cursor.not_before_s > now_s:

@@ -1,0 +1,211 @@
+"""What `make run` does, as a process: without a terminal and with one, on the same data."""
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sensors.findings import Averages
+
+from ottla.pipeline.java import NoJava, check_java
+from pipeline.conftest import EXAMPLES
+
+PATIENCE_S = 600.0
+pytestmark = pytest.mark.usefixtures("java")
+
+
+@pytest.fixture(scope="module")
+def java() -> None:
+    """Spark needs it."""
+    try:
+        check_java()
+    except NoJava as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+def command(data: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "sensors", "--port", "0", "--data", str(data), *more]
+
+
+def environment(**changed: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(EXAMPLES), **changed}
+
+
+def run(data: Path, *more: str, **changed: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(data, *more),
+        env=environment(**changed),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+class Terminal:
+    """The example on a terminal of its own."""
+
+    def __init__(self, data: Path) -> None:
+        self.shown = ""
+        self.process_id, self._screen = pty.fork()
+        if self.process_id == 0:
+            os.execve(sys.executable, command(data), environment(TERM="xterm", COLUMNS="120"))
+
+    def type(self, keys: str) -> None:
+        os.write(self._screen, keys.encode())
+
+    def wait_for(self, holds: Callable[[str], Any]) -> None:
+        """Read until something holds for what was shown; the end is an empty text."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not holds(self.shown):
+            assert time.monotonic() < deadline_s, self.shown[-4000:]
+            ready, _, _ = select.select([self._screen], [], [], 1)
+            if ready:
+                self.shown += self._read()
+
+    def ended(self) -> int:
+        """Its exit code, when it has ended by itself."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                ready, _, _ = select.select([self._screen], [], [], 1)
+                self.shown += self._read() if ready else ""
+            except OSError:  # nobody has the terminal any more
+                os.close(self._screen)
+                return os.waitstatus_to_exitcode(os.waitpid(self.process_id, 0)[1])
+            assert time.monotonic() < deadline_s, self.shown[-4000:]
+
+    def _read(self) -> str:
+        text = os.read(self._screen, 65536).decode(errors="replace")
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def numbers(text: str) -> dict[str, int]:
+    """The counts of a summary."""
+    found = re.findall(r"^  ([a-z ]+?) {2,}([\d,]+) ?.*$", text.replace("\r", ""), re.MULTILINE)
+    return {name: int(count.replace(",", "")) for name, count in found}
+
+
+def averages(data: Path) -> list[tuple[Any, str]]:
+    """The window and the device of all that was committed."""
+    found: list[tuple[Any, str]] = []
+
+    class All(Averages):
+        def take(self, rows: Sequence[Mapping[str, Any]]) -> None:
+            found.extend((row["start"], row["device"]) for row in rows)
+
+    All(data / "sensors" / "averages").look()
+    return found
+
+
+def test_a_run_and_the_next_one_which_goes_on(tmp_path: Path) -> None:
+    data = tmp_path / "kept"
+    done = run(data, "--seconds", "20")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = numbers(done.stdout)
+    assert first["readings in"] >= 60_000
+    assert first["averages written"] >= 200
+    assert first["alerts"] > 0
+    assert first["dead letters"] > 0
+    assert first["lag"] == 0
+    kept = re.findall(r"^  (?:averages|checkpoints|topics) +(/.*)$", done.stdout, re.MULTILINE)
+    assert [Path(path).is_dir() for path in kept] == [True] * 3
+    assert len(averages(data)) == first["averages written"]
+
+    terminal = Terminal(data)
+    terminal.wait_for(
+        lambda shown: (
+            re.search(r"averages +[1-9]\d* +\d+\.\d s +[1-9]", shown)
+            and re.search(r"device-\d{3} +\d\d:\d\d:\d\d +\d\d:\d\d:\d\d +\d", shown)
+            and re.search(r"usually \d", shown)
+        )
+    )
+    children = processes_of(terminal.process_id)
+    assert any("java" in name for name in children.values())
+    assert any("ottla" in name for name in children.values())
+    terminal.type("\x03")
+    assert terminal.ended() == 0, terminal.shown[-4000:]
+    assert "Traceback" not in terminal.shown
+    assert "goes on from here" in terminal.shown
+    wait_until_gone(children)
+    # Nothing was averaged twice, although what the second one read began where the first had ended.
+    found = averages(data)
+    assert len(found) == len(set(found))
+    assert len(found) > first["averages written"]
+
+
+def processes_of(parent: int) -> dict[int, str]:
+    """All processes that a process and its children have started, with their commands."""
+    told = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
+    rows = [line.split(None, 2) for line in told.stdout.splitlines()]
+    found: dict[int, str] = {}
+    parents = {parent}
+    while True:
+        new = {
+            int(row[0]): row[2]
+            for row in rows
+            if int(row[1]) in parents and int(row[0]) not in found
+        }
+        if not new:
+            return found
+        found |= new
+        parents = set(new)
+
+
+def wait_until_gone(processes: dict[int, str]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    for number, name in processes.items():
+        while Path(f"/proc/{number}/cmdline").exists():
+            if Path(f"/proc/{number}/cmdline").read_bytes() == b"":
+                break  # a zombie
+            assert time.monotonic() < deadline_s, f"{name} still runs"
+            time.sleep(0.1)
+
+
+def test_without_java_one_line_says_what_to_install(tmp_path: Path) -> None:
+    done = run(tmp_path, JAVA_HOME="", PATH=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "Spark needs Java, and there is none: install" in line
+    assert "The broker alone needs none" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_said_and_by_whom(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run(tmp_path, "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    assert "pytest" in done.stderr or "python" in done.stderr
+    assert "choose another port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_signal_while_it_starts_ends_it_cleanly(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command(tmp_path),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "starting a broker" in process.stdout.readline()
+    assert "starting Spark" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    told, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    assert "goes on from here" in told
+    assert errors == ""

@@ -1,0 +1,280 @@
+"""Topics trimmed, deleted, made anew and enlarged under a stream, with failOnDataLoss both ways.
+
+Micro-batches here are run as Spark runs them, without it; test_spark_trouble_topics.py has Spark.
+"""
+
+import json
+from collections.abc import Callable, Generator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.plan import Range
+from ottla.pipeline.reading import DataLost, RangeReader
+from ottla.pipeline.source import OttlaStreamReader
+from ottla.sync import Admin, Producer
+from pipeline.micro_batches import MicroBatches
+
+_NUMBERS = count()
+FIRST = [*range(30)]  # what was read before the trouble, ten records of each partition
+
+
+class Ground:
+    """A topic of three partitions, and what can be done to it."""
+
+    def __init__(self, broker: OttlaBroker, admin: Admin) -> None:
+        self.servers = broker.bootstrap
+        self.topic = f"lost-{next(_NUMBERS)}"
+        self.admin = admin
+
+    def make(self, topic: str | None = None) -> None:
+        self.admin.create_topic(topic or self.topic, 3)
+
+    def write(self, values: range, *, partitions: int = 3, topic: str | None = None) -> None:
+        with Producer({"bootstrap.servers": self.servers}) as producer:
+            for n in values:
+                producer.send(topic or self.topic, b"%d" % n, partition=n % partitions)
+
+    def trim(self, offset: int) -> None:
+        first = TopicPartition(self.topic, PartitionIndex(0))
+        self.admin.delete_records({first: offset}).or_raise()
+
+    def delete(self) -> None:
+        self.admin.delete_topics([self.topic]).or_raise()
+
+    def query(self, **options: str) -> MicroBatches:
+        if not {"subscribePattern", "assign"} & options.keys():
+            options["subscribe"] = self.topic
+        return MicroBatches(
+            **{"kafka.bootstrap.servers": self.servers, "startingOffsets": "earliest"}, **options
+        )
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Generator[OttlaBroker]:
+    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
+        yield running
+
+
+@pytest.fixture
+def ground(own_broker: OttlaBroker) -> Generator[Ground]:
+    with Admin({"bootstrap.servers": own_broker.bootstrap}) as admin:
+        found = Ground(own_broker, admin)
+        found.make()
+        found.write(range(30))
+        yield found
+
+
+Going = Callable[[MicroBatches, OttlaStreamReader], list[int]]
+"""How a query goes on after the trouble."""
+
+
+def in_one_life(query: MicroBatches, reader: OttlaStreamReader) -> list[int]:
+    return query.taken(reader)
+
+
+def after_a_restart(query: MicroBatches, reader: OttlaStreamReader) -> list[int]:
+    return query.run()
+
+
+@pytest.fixture(params=[in_one_life, after_a_restart])
+def going(request: pytest.FixtureRequest) -> Going:
+    return request.param
+
+
+class Begun:
+    """Two queries that have read the same: one that fails on loss, and one that does not."""
+
+    def __init__(self, ground: Ground, going: Going, **options: str) -> None:
+        self._going = going
+        self._queries = {
+            fails: ground.query(failOnDataLoss=fails, **options) for fails in ("true", "false")
+        }
+        self._readers = {fails: one.reader() for fails, one in self._queries.items()}
+        for fails, query in self._queries.items():
+            assert query.taken(self._readers[fails]) == FIRST
+
+    def goes_on(self, *, fails: bool) -> list[int]:
+        key = str(fails).lower()
+        return self._going(self._queries[key], self._readers[key])
+
+    @property
+    def place(self) -> Any:
+        """Of the query that goes on."""
+        return json.loads(self._queries["false"].place or "")
+
+    def close(self) -> None:
+        for one in self._readers.values():
+            one.stop()
+
+
+@pytest.fixture
+def begun(ground: Ground, going: Going) -> Generator[Begun]:
+    found = Begun(ground, going)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def begun_by_pattern(ground: Ground, going: Going) -> Generator[Begun]:
+    found = Begun(ground, going, subscribePattern=f"^{ground.topic}(-.*)?$")
+    yield found
+    found.close()
+
+
+def test_a_topic_that_was_trimmed_ahead(ground: Ground, begun: Begun) -> None:
+    ground.write(range(30, 60))
+    ground.trim(15)
+    with pytest.raises(DataLost, match=r"from offset 10 on are gone: it begins at 15 now"):
+        begun.goes_on(fails=True)
+    assert begun.goes_on(fails=False) == [n for n in range(30, 60) if n % 3 or n >= 45]
+
+
+def test_a_topic_that_was_trimmed_to_its_end(ground: Ground, begun: Begun) -> None:
+    ground.write(range(30, 60))
+    ground.trim(20)
+    with pytest.raises(DataLost, match=r"from offset 10 on are gone: it begins at 20 now"):
+        begun.goes_on(fails=True)
+    assert begun.goes_on(fails=False) == [n for n in range(30, 60) if n % 3]
+
+
+def test_what_was_read_may_be_trimmed(ground: Ground, begun: Begun) -> None:
+    ground.trim(10)
+    ground.write(range(30, 60))
+    assert begun.goes_on(fails=True) == [*range(30, 60)]
+    assert begun.goes_on(fails=False) == [*range(30, 60)]
+
+
+def test_a_topic_that_was_deleted(ground: Ground, begun: Begun) -> None:
+    """Its place is forgotten: when it comes again, it is read from its first record."""
+    ground.delete()
+    with pytest.raises(DataLost, match=f"{ground.topic}.*no such topic.*failOnDataLoss=false"):
+        begun.goes_on(fails=True)
+    assert begun.goes_on(fails=False) == []
+    assert begun.place == {}
+    ground.make()
+    ground.write(range(100, 115))
+    assert begun.goes_on(fails=False) == [*range(100, 115)]
+    with pytest.raises(DataLost, match="ends at offset 5 and was to be read from 10 on"):
+        begun.goes_on(fails=True)
+
+
+def test_a_topic_that_was_made_anew_with_less(ground: Ground, begun: Begun) -> None:
+    """It goes on at the end of the new one, as Spark's connector does."""
+    ground.delete()
+    ground.make()
+    ground.write(range(100, 115))
+    with pytest.raises(DataLost, match="ends at offset 5 and was to be read from 10 on"):
+        begun.goes_on(fails=True)
+    assert begun.goes_on(fails=False) == []
+    ground.write(range(115, 130))
+    assert begun.goes_on(fails=False) == [*range(115, 130)]
+
+
+def test_a_topic_that_was_made_anew_with_more(ground: Ground, begun: Begun) -> None:
+    """Which offsets do not show: it goes on at its place in the new one, as the connector does."""
+    ground.delete()
+    ground.make()
+    ground.write(range(100, 160))
+    assert begun.goes_on(fails=True) == [*range(130, 160)]
+    assert begun.goes_on(fails=False) == [*range(130, 160)]
+
+
+def test_partitions_that_are_added(ground: Ground, begun: Begun) -> None:
+    ground.admin.create_partitions({ground.topic: 5}).or_raise()
+    ground.write(range(30, 60), partitions=5)
+    assert begun.goes_on(fails=True) == [*range(30, 60)]
+    assert begun.goes_on(fails=False) == [*range(30, 60)]
+
+
+def test_topics_that_come_and_go_under_a_pattern(ground: Ground, begun_by_pattern: Begun) -> None:
+    begun = begun_by_pattern
+    ground.make(f"{ground.topic}-more")
+    ground.write(range(30, 60), topic=f"{ground.topic}-more")
+    assert begun.goes_on(fails=True) == [*range(30, 60)]
+    assert begun.goes_on(fails=False) == [*range(30, 60)]
+    ground.delete()
+    ground.write(range(60, 90), topic=f"{ground.topic}-more")
+    with pytest.raises(DataLost, match=f"{ground.topic}-0, .*: no longer there"):
+        begun.goes_on(fails=True)
+    assert begun.goes_on(fails=False) == [*range(60, 90)]
+
+
+def test_one_of_two_topics_is_deleted_and_the_other_is_read_on(ground: Ground) -> None:
+    other = f"{ground.topic}-other"
+    ground.make(other)
+    query = ground.query(assign=json.dumps({ground.topic: [0, 1, 2], other: [0, 1, 2]}))
+    assert query.run() == FIRST
+    ground.delete()
+    ground.write(range(30, 60), topic=other)
+    assert query.run(failOnDataLoss="false") == [*range(30, 60)]
+
+
+# A batch that is logged is read later, or again: what is in it may be gone by then.
+
+
+def logged(ground: Ground, query: MicroBatches) -> tuple[Any, Any]:
+    """The start and the end of a batch that was begun and not finished."""
+    reader = query.reader()
+    query.taken(reader)
+    ground.write(range(30, 60))
+    start = json.loads(query.place or "")
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    reader.stop()
+    return start, end
+
+
+def rows(reader: OttlaStreamReader, start: Any, end: Any) -> int:
+    tasks = reader.partitions(start, end)
+    return sum(batch.num_rows for task in tasks for batch in reader.read(task))
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_batch_whose_topic_is_deleted_before_it_is_read(ground: Ground, *, is_new: bool) -> None:
+    """Whether it was read before, or is new to the query."""
+    start, end = logged(ground, ground.query())
+    ground.delete()
+    if is_new:
+        start = {}
+    reader = ground.query(failOnDataLoss="false").reader()
+    assert rows(reader, start, end) == 0
+    reader.stop()
+    reader = ground.query().reader()
+    with pytest.raises(Exception, match=r"there is no such topic|no such topic or partition"):
+        rows(reader, start, end)
+    reader.stop()
+
+
+def test_a_batch_whose_topic_is_made_anew_before_it_is_read(ground: Ground) -> None:
+    start, end = logged(ground, ground.query())
+    ground.delete()
+    ground.make()
+    ground.write(range(100, 145))  # up to offset 15 of 20
+    reader = ground.query(failOnDataLoss="false").reader()
+    assert rows(reader, start, end) == 15
+    reader.stop()
+    reader = ground.query().reader()
+    with pytest.raises(DataLost, match="from offset 15 on are gone"):
+        rows(reader, start, end)
+    reader.stop()
+
+
+def test_the_next_partition_does_not_wait_behind_the_end_of_the_last_one(ground: Ground) -> None:
+    """The broker may keep a fetch for longer than a task waits, when nothing is there."""
+    settings = {
+        "bootstrap.servers": ground.servers,
+        "fetch.max.wait.ms": 10 * 60 * 1000,
+        "auto.offset.reset": "none",
+    }
+    reader = RangeReader(settings)
+    try:
+        for _ in range(3):
+            for index in range(3):
+                where = TopicPartition(ground.topic, PartitionIndex(index))
+                parts = [*reader.read(Range(where, 0, 10), 60, skips_lost=False)]
+                assert sum(part.rows for part in parts) == 10
+    finally:
+        reader.close()
