@@ -264,7 +264,7 @@ def test_a_batch_whose_topic_is_made_anew_before_it_is_read(ground: Ground) -> N
 
 def test_the_next_partition_does_not_wait_behind_the_end_of_the_last_one(ground: Ground) -> None:
     """The broker may keep a fetch for longer than a task waits, when nothing is there."""
-    settings = {
+    settings: dict[str, object] = {
         "bootstrap.servers": ground.servers,
         "fetch.max.wait.ms": 10 * 60 * 1000,
         "auto.offset.reset": "none",
