@@ -34,13 +34,19 @@ from sensors.watch import Watch
 UNATTENDED_S: Final = 60.0
 """So long it runs where nobody looks."""
 
-BACKLOG_MS: Final = 60_000
+BACKLOG_MS: Final = 30_000
 """What the devices have kept for the first start, so that there is something to see at once."""
 
-CATCH_UP_S: Final = 20.0
+CATCH_UP_S: Final = 60.0
 """So long the queries may take at the end for what was sent before."""
 
+NO_TIME: Final = "Python worker failed to connect back"
+"""What Spark says when a Python process takes longer than ten seconds to start: a busy machine."""
+
+RESTARTS_MAX: Final = 5
+
 LOOK_S: Final = 0.5
+WIDTH: Final = 100
 LINE_S: Final = 10.0
 SEED: Final = 7
 
@@ -69,6 +75,8 @@ def main() -> int:
         except (Failed, BrokerFailed, OttlaError) as error:
             reason = str(error)
     screen.end()
+    if given.picture is not None:
+        screen.save(given.picture)
     if reason is not None:
         print(reason, file=sys.stderr)
         return 1
@@ -81,10 +89,13 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sensors", description="Devices, a broker and a pipeline on Spark, on this machine."
     )
-    parser.add_argument("--port", type=int, default=9092, help="where the broker listens (9092)")
+    parser.add_argument(
+        "--port", type=int, default=9092, help="where the broker listens (9092; 0: any)"
+    )
     parser.add_argument("--data", type=Path, default=".ottla", help="where all is kept (.ottla)")
     parser.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the devices ({SEED})")
+    parser.add_argument("--picture", type=Path, help="an SVG of the view as it was last")
     parser.add_argument(
         "--seconds", type=float, help=f"end after so long ({UNATTENDED_S:g} without a terminal)"
     )
@@ -106,33 +117,43 @@ def run(
         admin = ending.enter_context(Admin({"bootstrap.servers": servers}))
         topics.create(admin)
         alerts = ending.enter_context(Alerts(servers, topics.ALERTS))
-        watch = Watch(admin, alerts, folder, data)
+        watch = Watch(servers, admin, alerts, folder, data)
         backlog_ms = time.time_ns() // 1_000_000 - BACKLOG_MS
         since_ms = max((last_ms(admin, topics.READINGS) or 0) + 1, backlog_ms)
         feed = ending.enter_context(Feed(servers, given.seed, since_ms))
 
-        def is_well() -> bool:
-            """Whether it goes on; Failed when something has ended that should not have."""
-            failed = [query.exception() for query in watch.queries if not query.isActive]
-            for failure in (broker.failure, feed.failure, *failed):
-                if failure is not None:
-                    raise Failed(f"{failure}".strip().splitlines()[0])
-            return not asked.is_set()
-
         screen.show("starting Spark", watch.look())
         spark = ending.enter_context(session(given.master, folder / "spark.log"))
-        if is_well():
-            screen.show("starting the queries", watch.look())
-            watch.queries = job.start(spark, servers, folder.as_uri(), processingTime="1 second")
-            while is_well() and not (seconds and screen.sight.elapsed_s >= seconds):
-                screen.show("running", watch.look())
-                asked.wait(LOOK_S)
+        screen.show("starting the queries", watch.look())
+        wanted = job.queries(spark, servers, folder.as_uri(), processingTime="1 second")
+        queries = watch.queries = {name: writer.start() for name, writer in wanted.items()}
+        restarts = RESTARTS_MAX
+
+        def is_well() -> bool:
+            """Whether it goes on; Failed when something has ended that should not have."""
+            nonlocal restarts
+            for failure in (broker.failure, feed.failure):
+                if failure is not None:
+                    raise Failed(str(failure))
+            for name, query in queries.items():
+                failure = query.exception()
+                if failure is None:
+                    continue
+                if NO_TIME not in str(failure) or not restarts:
+                    raise Failed(f"query {name}: {str(failure).strip().splitlines()[0]}")
+                restarts -= 1
+                queries[name] = wanted[name].start()  # from its checkpoint
+            return not asked.is_set()
+
+        while is_well() and not (seconds and screen.sight.elapsed_s >= seconds):
+            screen.show("running", watch.look())
+            asked.wait(LOOK_S)
         feed.stop()
         until_s = time.monotonic() + CATCH_UP_S
         while is_well() and screen.sight.lag and time.monotonic() < until_s:
             screen.show("catching up", watch.look())
             asked.wait(LOOK_S)
-        for query in watch.queries:
+        for query in queries.values():
             query.stop()
         screen.show("ended", watch.look())
     if not asked.is_set() and not screen.sight.averages:
@@ -171,6 +192,13 @@ class Screen:
         if self.sight.places:
             self.console.print(view.summary(self.sight), soft_wrap=True)
 
+    def save(self, picture: Path) -> None:
+        """Keep what was seen as a picture."""
+        with open(os.devnull, "w") as nowhere:
+            paper = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
+            paper.print(view.picture(replace(self.sight, stage="running")))
+            paper.save_svg(str(picture), title="make run")
+
 
 @contextmanager
 def heeded() -> Generator[threading.Event]:
@@ -203,6 +231,8 @@ def session(master: str, log: Path) -> Generator[SparkSession]:
                 "spark.driver.host": "127.0.0.1",
                 "spark.ui.enabled": "false",
                 "spark.ui.showConsoleProgress": "false",
+                # Up in half the time, on machines with few cores; what is compiled here is little.
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             }
         )
     signal.signal(signal.SIGINT, heeding)  # Spark has put its own there

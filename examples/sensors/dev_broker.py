@@ -6,6 +6,7 @@ asked to stop at the end, and ends as well when this process is killed (on Linux
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ class DevBroker:
     """Runs while the `with` lasts."""
 
     def __init__(self, port: int, data: Path, log: Path) -> None:
-        self.address = f"127.0.0.1:{port}"
+        self.address = ""
         self._command = [ottla(), "dev", "--port", str(port), "--data", str(data)]
         self._log = log
         self._process: subprocess.Popen[str] | None = None
@@ -43,9 +44,11 @@ class DevBroker:
         try:
             said: IO[str] | None = process.stdout
             assert said is not None
-            if not said.readline():  # its first line says that it listens
+            found = re.search(r"listens on (\S+)\.", said.readline())  # its first line
+            if found is None:
                 process.wait()
                 raise BrokerFailed(self._last_words())
+            self.address = found[1]
         except BaseException:
             self.__exit__()
             raise

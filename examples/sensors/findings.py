@@ -6,6 +6,7 @@ Invariant: only what Spark has committed is read, each file and each alert once.
 import json
 import os
 from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlparse
@@ -24,7 +25,7 @@ class Averages:
 
     def __init__(self, folder: Path) -> None:
         self.count = 0
-        self.latest: list[dict[str, Any]] = []  # of the last ten seconds that there are
+        self.latest: list[Mapping[str, Any]] = []  # of the last ten seconds that there are
         self._log = folder / "_spark_metadata"
         self._seen: set[str] = set()
         self._next = 0
@@ -37,8 +38,16 @@ class Averages:
                 path = unquote(urlparse(address).path)
                 if path not in self._seen:
                     self._seen.add(path)
-                    self._read(path)
+                    self.take(_rows(path))
             self._next += 1
+
+    def take(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Count the rows of a file, and keep those of the last ten seconds."""
+        self.count += len(rows)
+        if rows:
+            both = [*self.latest, *rows]
+            last = max(row["end"] for row in both)
+            self.latest = [row for row in both if row["end"] == last]
 
     def _listed(self, batch: int) -> Path | None:
         """The list of a micro-batch; every tenth has all that went before."""
@@ -52,13 +61,10 @@ class Averages:
             return self._listed(self._next)
         return None
 
-    def _read(self, path: str) -> None:
-        parquet: Any = pyarrow.parquet
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-        self.count += len(rows)
-        if rows:
-            last = max([row["end"] for row in [*rows, *self.latest]])
-            self.latest = [row for row in [*self.latest, *rows] if row["end"] == last]
+
+def _rows(path: str) -> list[dict[str, Any]]:
+    parquet: Any = pyarrow.parquet
+    return parquet.read_table(path).to_pylist()
 
 
 def _names(folder: Path) -> list[str]:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ottla.pipeline import register
 from sensors.topics import ALERTS, DEAD_LETTERS, READINGS
 from sensors.transformations import alerts, averages, dead_letters, readings
 
 BATCH_READINGS_MAX: Final = 100_000
-SHUFFLE_PARTITIONS: Final = "4"
+SHUFFLE_PARTITIONS: Final = "2"
 """Each has a state of its own to keep, so that few are better for 200 devices."""
 
 AVERAGES: Final = "averages"
@@ -38,8 +38,10 @@ def session(name: str = "sensors", **settings: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def start(spark: SparkSession, servers: str, output: str, **trigger: Any) -> list[StreamingQuery]:
-    """Start the queries: averages into files, alerts and dead letters into topics."""
+def queries(
+    spark: SparkSession, servers: str, output: str, **trigger: Any
+) -> dict[str, DataStreamWriter]:
+    """What is to be started: averages into files, alerts and dead letters into topics."""
     register(spark)
     raw = (
         spark.readStream.format("ottla")
@@ -51,22 +53,20 @@ def start(spark: SparkSession, servers: str, output: str, **trigger: Any) -> lis
     )
     rows = readings(raw)
     files = averages(rows).coalesce(1).writeStream.format("parquet")
-    files = files.option("path", f"{output}/{AVERAGES}")
-    written = {
-        "averages": files,
+    found = {
+        "averages": files.option("path", f"{output}/{AVERAGES}"),
         "alerts": to_topic(alerts(rows), servers, ALERTS),
         "dead-letters": to_topic(dead_letters(raw), servers, DEAD_LETTERS),
     }
-    return [
-        writer.queryName(name)
+    return {
+        name: writer.queryName(name)
         .option("checkpointLocation", f"{output}/{CHECKPOINTS}/{name}")
         .trigger(**trigger)
-        .start()
-        for name, writer in written.items()
-    ]
+        for name, writer in found.items()
+    }
 
 
-def to_topic(rows: DataFrame, servers: str, topic: str) -> Any:
+def to_topic(rows: DataFrame, servers: str, topic: str) -> DataStreamWriter:
     """Write rows to a topic."""
     writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", servers)
     return writer.option("topic", topic)
@@ -83,10 +83,12 @@ def main() -> None:
     trigger: dict[str, Any] = (
         {"availableNow": True} if given.once else {"processingTime": "1 second"}
     )
-    queries = start(spark, given.bootstrap_server, given.output.absolute().as_uri(), **trigger)
+    output = given.output.absolute().as_uri()
+    wanted = queries(spark, given.bootstrap_server, output, **trigger)
+    running = [writer.start() for writer in wanted.values()]
     if not given.once:
         spark.streams.awaitAnyTermination()
-    for query in queries:
+    for query in running:
         query.awaitTermination() if given.once else query.stop()
     spark.stop()
 

@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -42,21 +42,27 @@ SIGNALS: Final = {"temperature": 0.1, "vibration": 0.02}
 def checked(raw: DataFrame) -> DataFrame:
     """Rows of the topic with what they say, and `reason`: why they cannot be used, or null."""
     text = f.col("value").cast("string")
-    whole = f.from_json(text, f"{READING}, broken STRING", {"columnNameOfCorruptRecord": "broken"})
-    said = raw.withColumn("said", whole)
-    key = f.col("key").cast("string")
-    missing = [
-        (f.col(f"said.{name}").isNull(), f"{name} is missing")
-        for name in ("device", "at", "temperature", "vibration")
-    ]
+    parsed = f.from_json(text, f"{READING}, broken STRING", {"columnNameOfCorruptRecord": "broken"})
+    # In a list of one: else Spark parses anew for each field that the reason looks at.
+    both = f.transform(
+        f.array(parsed),
+        lambda said: f.struct(said.alias("said"), _reason(said).alias("reason")),
+    )
+    return raw.withColumn("checked", both[0]).select(*raw.columns, "checked.*")
+
+
+def _reason(said: Column) -> Column:
+    key, value = f.col("key").cast("string"), f.col("value")
     problems = [
-        (f.col("value").isNull() | (f.length("value") == 0), "there is no value"),
-        (f.col("said").isNull() | f.col("said.broken").isNotNull(), "it is not a reading in JSON"),
-        *missing,
-        (key.isNull() | (key != f.col("said.device")), "its key is not its device"),
+        (value.isNull() | (f.length(value) == 0), "there is no value"),
+        (said.isNull() | said["broken"].isNotNull(), "it is not a reading in JSON"),
+        (said["device"].isNull(), "device is missing"),
+        (said["at"].isNull(), "at is missing"),
+        (said["temperature"].isNull(), "temperature is missing"),
+        (said["vibration"].isNull(), "vibration is missing"),
+        (key.isNull() | (key != said["device"]), "its key is not its device"),
     ]
-    reason = f.coalesce(*(f.when(wrong, f.lit(text)) for wrong, text in problems))
-    return said.withColumn("reason", reason)
+    return f.coalesce(*(f.when(wrong, f.lit(text)) for wrong, text in problems))
 
 
 def readings(raw: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ Invariant: it counts what has come since it began, and changes nothing of what i
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,9 @@ RATE_LOOKS: Final = 10
 class Watch:
     """Looks when it is asked to."""
 
-    def __init__(self, admin: Admin, alerts: Alerts, folder: Path, data: Path) -> None:
-        self.queries: Sequence[StreamingQuery] = ()
+    def __init__(self, broker: str, admin: Admin, alerts: Alerts, folder: Path, data: Path) -> None:
+        self.queries: Mapping[str, StreamingQuery] = {}
+        self._broker = broker
         self._admin = admin
         self._alerts = alerts
         self._averages = Averages(folder / AVERAGES)
@@ -52,6 +53,7 @@ class Watch:
         self._readings.append((now_s, counts[READINGS]))
         then_s, then = self._readings[0]
         return Sight(
+            broker=self._broker,
             in_topic=in_topics[READINGS],
             elapsed_s=now_s - self._begun_s,
             places=self._places,
@@ -62,5 +64,5 @@ class Watch:
             dead_letters=counts[DEAD_LETTERS],
             latest_averages=self._averages.latest,
             latest_alerts=tuple(self._alerts.latest),
-            queries=[progress_of(query.name or "", query.lastProgress) for query in self.queries],
+            queries=[progress_of(name, query.lastProgress) for name, query in self.queries.items()],
         )

@@ -40,8 +40,9 @@ def test_averages_alerts_and_dead_letters_are_those_of_plain_python(
     # A run for each piece: all but the first begin at the checkpoint.
     for number in range(PIECES):
         send(servers, piece(number))
-        for query in job.start(spark, servers, tmp_path.as_uri(), availableNow=True):
-            query.awaitTermination()
+        wanted = job.queries(spark, servers, tmp_path.as_uri(), availableNow=True)
+        for writer in wanted.values():
+            writer.start().awaitTermination()
     expected = computed(map(piece, range(PIECES)))
     assert expected.too_late > 0, "something is later than the watermark allows"
     assert len(expected.averages) > 1000

@@ -72,7 +72,10 @@ class Terminal:
             assert time.monotonic() < deadline_s, self.shown[-4000:]
             ready, _, _ = select.select([self._screen], [], [], 1)
             if ready:
-                self.shown += self._read()
+                try:
+                    self.shown += self._read()
+                except OSError:
+                    pytest.fail(f"it has ended:\n{self.shown[-4000:]}")
 
     def ended(self) -> int:
         """Its exit code, when it has ended by itself."""
@@ -114,7 +117,7 @@ def test_a_run_and_the_next_one_which_goes_on(tmp_path: Path) -> None:
     done = run(data, "--seconds", "20")
     assert done.returncode == 0, done.stdout + done.stderr
     first = numbers(done.stdout)
-    assert first["readings in"] >= 60_000
+    assert first["readings in"] >= 30_000
     assert first["averages written"] >= 200
     assert first["alerts"] > 0
     assert first["dead letters"] > 0
@@ -127,6 +130,7 @@ def test_a_run_and_the_next_one_which_goes_on(tmp_path: Path) -> None:
     terminal.wait_for(
         lambda shown: (
             re.search(r"averages +[1-9]\d* +\d+\.\d s +[1-9]", shown)
+            and re.search(r"[1-9][\d,]* averages", shown)
             and re.search(r"device-\d{3} +\d\d:\d\d:\d\d +\d\d:\d\d:\d\d +\d", shown)
             and re.search(r"usually \d", shown)
         )
@@ -136,7 +140,7 @@ def test_a_run_and_the_next_one_which_goes_on(tmp_path: Path) -> None:
     assert any("ottla" in name for name in children.values())
     terminal.type("\x03")
     assert terminal.ended() == 0, terminal.shown[-4000:]
-    assert "Traceback" not in terminal.shown
+    assert "Traceback" not in terminal.shown, terminal.shown[terminal.shown.index("Traceback") :]
     assert "goes on from here" in terminal.shown
     wait_until_gone(children)
     # Nothing was averaged twice, although what the second one read began where the first had ended.
