@@ -1,0 +1,118 @@
+"""Trouble with topics under streams of a real Spark, with Spark's own connector beside ours.
+
+What micro-batches make of each kind of loss is in test_lost_topics.py, in more detail.
+"""
+
+import shutil
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.sync import Admin, Producer
+from pipeline.queries import numbers_anywhere, source, taken
+
+FORMATS = ("ottla", "kafka")
+FIRST = range(30)
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Generator[OttlaBroker]:
+    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
+        yield running
+
+
+class Ground:
+    """Topics of three partitions, and what can be done to them."""
+
+    def __init__(self, servers: str, admin: Admin) -> None:
+        self.servers = servers
+        self.admin = admin
+
+    def make(self, topic: str, values: range) -> None:
+        self.admin.create_topic(topic, 3)
+        self.write(topic, values)
+
+    def write(self, topic: str, values: range) -> None:
+        with Producer({"bootstrap.servers": self.servers}) as producer:
+            for n in values:
+                producer.send(topic, b"%d" % n, partition=n % 3)
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic]).or_raise()
+
+
+@pytest.fixture
+def ground(own_broker: OttlaBroker) -> Generator[Ground]:
+    with Admin({"bootstrap.servers": own_broker.bootstrap}) as admin:
+        yield Ground(own_broker.bootstrap, admin)
+
+
+def trim(ground: Ground, topic: str) -> None:
+    ground.write(topic, range(30, 60))
+    first = TopicPartition(topic, PartitionIndex(0))
+    ground.admin.delete_records({first: 15}).or_raise()
+
+
+def remake_smaller(ground: Ground, topic: str) -> None:
+    ground.delete(topic)
+    ground.make(topic, range(100, 115))
+
+
+def remake_larger(ground: Ground, topic: str) -> None:
+    ground.delete(topic)
+    ground.make(topic, range(100, 160))
+
+
+def come_and_go(ground: Ground, topic: str) -> None:
+    ground.make(f"{topic}-more", range(30, 60))
+    ground.delete(topic)
+
+
+@pytest.mark.parametrize(
+    ("happens", "is_lost", "left"),
+    [
+        (trim, "begins at 15 now", [n for n in range(30, 60) if n % 3 or n >= 45]),
+        (remake_smaller, "ends at offset 5 and was to be read from 10 on", []),
+        (remake_larger, None, [*range(130, 160)]),
+        (come_and_go, "no longer there", [*range(30, 60)]),
+    ],
+    ids=["trimmed", "made anew with less", "made anew with more", "one comes and one goes"],
+)
+def test_what_is_lost_fails_a_query_or_is_passed_over_as_in_the_connector(
+    spark: Any,
+    ground: Ground,
+    topic: str,
+    tmp_path: Path,
+    happens: Callable[[Ground, str], None],
+    is_lost: str | None,
+    left: list[int],
+) -> None:
+    ground.make(topic, FIRST)
+
+    def frame(name: str, fails: str) -> Any:
+        return source(
+            spark,
+            ground.servers,
+            name,
+            subscribePattern=f"^{topic}(-more)?$",
+            failOnDataLoss=fails,
+        ).select("value")
+
+    for name in FORMATS:
+        taken(frame(name, "true"), tmp_path / name)
+        shutil.rmtree(tmp_path / name / "rows")
+    happens(ground, topic)
+    for name in FORMATS:
+        for fails in ("true", "false"):
+            folder = tmp_path / f"{name}-{fails}"
+            shutil.copytree(tmp_path / name, folder)
+            if is_lost is not None and fails == "true":
+                with pytest.raises(Exception, match=is_lost if name == "ottla" else "data"):
+                    taken(frame(name, fails), folder)
+            else:
+                taken(frame(name, fails), folder)
+                assert numbers_anywhere(spark, folder) == left, (name, fails)
