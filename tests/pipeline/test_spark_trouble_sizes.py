@@ -1,0 +1,112 @@
+"""Many partitions, large records, and micro-batches that wait or are limited, in a real Spark."""
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker
+from ottla.sync import Admin, Producer
+from pipeline.queries import done, numbers, running, source, taken
+
+MANY = 1000
+LARGE = 900 * 1024
+
+
+def test_a_thousand_partitions_are_read_by_a_batch_and_by_a_stream(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    servers = {"bootstrap.servers": broker.bootstrap}
+    with Admin(servers) as admin:
+        admin.create_topic(topic, MANY)
+    with Producer(servers) as producer:
+        for n in range(MANY):
+            producer.send(topic, b"%d" % n, partition=n)
+    batch = source(spark, broker.bootstrap, stream=False, subscribe=topic)
+    assert batch.rdd.getNumPartitions() == MANY
+    found = batch.selectExpr("count(*) as rows", "sum(cast(cast(value as string) as int)) as sum")
+    assert [(row.rows, row.sum) for row in found.collect()] == [(MANY, MANY * (MANY - 1) // 2)]
+    # A stream from the end on: what comes is in some partitions, and all have a place.
+    stream = source(spark, broker.bootstrap, subscribe=topic, startingOffsets="latest")
+    stream = stream.select("value")
+    assert taken(stream, tmp_path) == []
+    with Producer(servers) as producer:
+        for n in range(0, MANY, 50):
+            producer.send(topic, b"%d" % n, partition=n)
+    [progress] = taken(stream, tmp_path)
+    assert progress.numInputRows == MANY // 50
+    assert numbers(spark, tmp_path) == [*range(0, MANY, 50)]
+
+
+def test_large_records_are_written_and_read(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    query = f"select repeat(cast(id as string), {LARGE}) as value from range(10)"
+    writer = spark.sql(query).write.format("ottla").mode("append")
+    writer.option("kafka.bootstrap.servers", broker.bootstrap).option("topic", topic).save()
+    frame = source(spark, broker.bootstrap, subscribe=topic, maxOffsetsPerTrigger=4)
+    taken(frame.selectExpr("value", "length(value) as size"), tmp_path)
+    found = spark.read.parquet(f"{tmp_path}/rows").selectExpr(
+        "cast(substring(value, 1, 1) as string) as first", "size"
+    )
+    assert sorted((row["first"], row["size"]) for row in found.collect()) == [
+        (str(n), LARGE) for n in range(10)
+    ]
+
+
+@pytest.fixture
+def telling(spark: Any) -> Generator[None]:
+    """Queries tell of themselves when they found nothing to do, too."""
+    setting = "spark.sql.streaming.noDataProgressEventInterval"
+    spark.conf.set(setting, "100")
+    yield
+    spark.conf.unset(setting)
+
+
+def seen(query: Any) -> int:
+    """How many offsets a query saw in its topics when it last told of itself."""
+    told = query.lastProgress
+    if not told or told.sources[0].latestOffset in (None, "null"):
+        return 0
+    return sum(sum(one.values()) for one in json.loads(told.sources[0].latestOffset).values())
+
+
+@pytest.mark.usefixtures("telling")
+def test_micro_batches_wait_for_enough_records_but_not_for_ever(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    """The first does not wait. A second query has the patience of a second, and takes less."""
+
+    def write(values: range) -> None:
+        with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+            for n in values:
+                producer.send(topic, b"%d" % n, partition=n % 3)
+
+    def frame(delay: str) -> Any:
+        return source(
+            spark,
+            broker.bootstrap,
+            subscribe=topic,
+            minOffsetsPerTrigger=30,
+            maxTriggerDelay=delay,
+        ).select("value")
+
+    write(range(3))
+    with running(frame("1h"), tmp_path) as query:
+        query.until(lambda: done(tmp_path) == 3)
+        write(range(3, 30))
+        query.until(lambda: seen(query.query) == 30)
+        assert done(tmp_path) == 3
+        write(range(30, 40))
+        query.until(lambda: done(tmp_path) == 40)
+        sizes = [one.numInputRows for one in query.query.recentProgress if one.numInputRows]
+        assert sizes[0] == 3
+        assert sizes[1] >= 30
+    write(range(40, 43))
+    with running(frame("1s"), tmp_path) as query:
+        query.until(lambda: done(tmp_path) == 43)
+        write(range(43, 46))
+        query.until(lambda: done(tmp_path) == 46)
+    assert numbers(spark, tmp_path) == [*range(46)]

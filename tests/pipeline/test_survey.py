@@ -1,0 +1,53 @@
+"""Surveys of a real broker: what they find, and what they cost."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.options import Use
+from ottla.pipeline.source_options import source_options
+from ottla.pipeline.survey import Survey
+from ottla.sync import Admin, Producer
+from ottla.transport.channel import Channel
+
+MANY = 1000
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each request is sent from here on."""
+    found: Counter[str] = Counter()
+    posted: Any = Channel._post  # pyright: ignore[reportPrivateUsage]
+
+    def post(self: Channel, message: Any, *arguments: Any) -> Any:
+        found[type(message).__name__] += 1
+        return posted(self, message, *arguments)
+
+    monkeypatch.setattr(Channel, "_post", post)
+    return found
+
+
+@pytest.mark.parametrize("way", ["subscribe", "subscribePattern"])
+def test_a_thousand_partitions_are_planned_in_one_round_trip(
+    broker: OttlaBroker, topic: str, asked: Counter[str], way: str
+) -> None:
+    servers = {"bootstrap.servers": broker.bootstrap}
+    with Admin(servers) as admin:
+        admin.create_topic(topic, MANY)
+    with Producer(servers) as producer:
+        producer.send(topic, b"here", partition=7)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, way: topic}
+    survey = Survey(source_options(options, Use.STREAM))
+    try:
+        survey.latest(survey.partitions())  # connected now
+        asked.clear()
+        ends = survey.latest(survey.partitions())
+    finally:
+        survey.close()
+    assert len(ends) == MANY
+    assert {one for one, end in ends.items() if end} == {TopicPartition(topic, PartitionIndex(7))}
+    assert asked["ListOffsetsRequest"] == 1
+    assert asked.total() <= 3, asked  # which topics, who leads them, where they end
