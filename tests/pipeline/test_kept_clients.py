@@ -45,19 +45,21 @@ def schema_of(**columns: str) -> Any:
     return schema
 
 
-def write(broker: OttlaBroker, topic: str, *values: str) -> int:
+def write(broker: OttlaBroker, topic: str, *values: str, partition: int = 0) -> int:
     """A task of a sink, beside empty batches as Spark hands them over."""
     given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
     task = writing(given, schema_of(value="string", partition="integer"), overwrite=False)
-    places = pa.array([0] * len(values), pa.int32())
+    places = pa.array([partition] * len(values), pa.int32())
     batch = pa.RecordBatch.from_pydict({"value": pa.array(values, pa.utf8()), "partition": places})
     return task.write(iter((batch.slice(0, 0), batch))).rows
 
 
-def read(broker: OttlaBroker, topic: str, start: int, end: int) -> list[bytes]:
+def read(
+    broker: OttlaBroker, topic: str, start: int, end: int, partition: int = 0, **options: str
+) -> list[bytes]:
     """A task of a source."""
-    task = Task(options_of(broker, topic), schema_of(value="binary", offset="long"))
-    wanted = Range(TopicPartition(topic, PartitionIndex(0)), start, end)
+    task = Task(options_of(broker, topic, **options), schema_of(value="binary", offset="long"))
+    wanted = Range(TopicPartition(topic, PartitionIndex(partition)), start, end)
     return [value for batch in task.read(wanted) for value in batch.column("value").to_pylist()]
 
 
@@ -109,3 +111,28 @@ def test_a_read_that_is_given_up_is_not_gone_on_with(broker: OttlaBroker, topic:
     del found
     assert len(kept - running(READER)) == 1
     assert read(broker, topic, 1, 3) == [b"b", b"c"]
+
+
+def test_a_task_does_not_wait_for_records_that_nobody_wants(
+    broker: OttlaBroker, topic: str
+) -> None:
+    """At the end of a log a fetch may wait for long; the task after the one that got there not."""
+    write(broker, topic, "a", partition=0)
+    write(broker, topic, "b", partition=1)
+    patient = {"kafka.fetch.max.wait.ms": "900000", "kafkaConsumer.pollTimeoutMs": "60000"}
+    assert read(broker, topic, 0, 1, partition=0, **patient) == [b"a"]
+    assert read(broker, topic, 0, 1, partition=1, **patient) == [b"b"]
+    write(broker, topic, "c", partition=1)
+    assert read(broker, topic, 1, 2, partition=1, **patient) == [b"c"]
+
+
+def test_ranges_of_a_few_records_each_are_read_one_after_the_other(
+    broker: OttlaBroker, topic: str
+) -> None:
+    """With what is left of a fetch, and with what has to be fetched again."""
+    values = [f"{n}" for n in range(300)]
+    write(broker, topic, *values)
+    found: list[bytes] = []
+    for start in range(0, 300, 7):
+        found += read(broker, topic, start, min(start + 7, 300))
+    assert found == [value.encode() for value in values]

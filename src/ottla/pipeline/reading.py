@@ -44,8 +44,11 @@ class _Fetching(Consumer[bytes, bytes]):
         """
         partition = wanted.partition
         if self.assignment != frozenset({partition}):
+            sizes = [one.offset_bytes for one in self._started().reading.reader.cursors.values()]
             self.assign(partition)
             self.seek(partition, wanted.start)
+            if sizes:
+                self._cursor(partition).offset_bytes = sizes[0]  # those here are as large
         elif await self.position(partition) != wanted.start:
             self.seek(partition, wanted.start)
         self._cursor(partition).fetch_end = wanted.end

@@ -5,7 +5,7 @@ from itertools import islice
 
 from client.fetching.test_chunk import batch
 from ottla.client.fetching.chunk import Chunk, chunk_of
-from ottla.client.fetching.cursor import UNKNOWN, Cursor
+from ottla.client.fetching.cursor import FIRST_OFFSET_BYTES, SLACK_BYTES, UNKNOWN, Cursor
 from ottla.client.record import Record
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.records import TimestampType
@@ -127,3 +127,19 @@ def test_a_pause_ends_the_turn_and_keeps_what_is_here() -> None:
     assert cursor.position == 1
     assert cursor.moves == moves
     assert cursor.has_records
+
+
+def test_no_more_is_wanted_than_what_is_before_the_end() -> None:
+    cursor = at(10)
+    assert cursor.bytes_wanted(1 << 20) == 1 << 20
+    cursor.fetch_end = 20
+    assert cursor.bytes_wanted(1 << 20) == 10 * FIRST_OFFSET_BYTES + SLACK_BYTES
+    assert cursor.bytes_wanted(1000) == 1000
+    fetched = chunk(10, 5)
+    cursor.add(fetched)
+    assert cursor.bytes_wanted(1 << 20) == fetched.size + SLACK_BYTES  # five more, as large
+    cursor.add(chunk(15, 5))
+    assert cursor.is_fetched
+    cursor.fetch_end = None
+    assert not cursor.is_fetched
+    assert cursor.bytes_wanted(1 << 20) == 1 << 20

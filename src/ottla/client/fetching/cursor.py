@@ -20,6 +20,12 @@ from ottla.records import Batch
 
 UNKNOWN: Final = -1
 
+FIRST_OFFSET_BYTES: Final = 1024.0
+"""What an offset takes for all that is known before the first fetch."""
+
+SLACK_BYTES: Final = 64 << 10
+"""So much more is asked for than is wanted: brokers send whole batches, or cut the last one."""
+
 EARLIEST_MS: Final = -2
 LATEST_MS: Final = -1
 
@@ -58,6 +64,7 @@ class Cursor:
         "log_start",
         "moves",
         "not_before_s",
+        "offset_bytes",
         "partition",
         "position_epoch",
         "read_from",
@@ -75,6 +82,7 @@ class Cursor:
         self.seek_ms: int | None = None  # the place to look for, as a timestamp of ListOffsets
         self.fetched = UNKNOWN  # the next offset to ask a broker for
         self.fetch_end: int | None = None  # brokers are asked for nothing from here on
+        self.offset_bytes = FIRST_OFFSET_BYTES  # what an offset took in the last fetch
         self.fetched_epoch = UNKNOWN  # of the record before it
         self.valid_under = UNKNOWN  # the leader's epoch under which that was seen to be so
         self.moves = 0
@@ -133,6 +141,13 @@ class Cursor:
         """Whether all that is wanted is here, or was."""
         return self.fetch_end is not None and self.fetched >= self.fetch_end
 
+    def bytes_wanted(self, bytes_max: int) -> int:
+        """How much to ask for: no more than what is wanted takes, as far as one can tell."""
+        if self.fetch_end is None:
+            return bytes_max
+        wanted = (self.fetch_end - self.fetched) * self.offset_bytes
+        return min(bytes_max, int(wanted) + SLACK_BYTES)
+
     def is_doubtful_under(self, leader_epoch: int) -> bool:
         """Whether a leader has to say first that it has the records before the place.
 
@@ -177,6 +192,7 @@ class Cursor:
 
     def add(self, chunk: Chunk) -> None:
         """Take what a fetch from `fetched` brought."""
+        self.offset_bytes = chunk.size / max(1, chunk.next_offset - self.fetched)
         self.fetched = chunk.next_offset
         self.fetched_epoch = chunk.leader_epoch
         self.chunks.append(chunk)

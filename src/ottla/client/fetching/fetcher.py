@@ -144,7 +144,7 @@ class Fetcher:
                     view.topics[where.topic].id,
                     cursor.fetched,
                     leader.leader_epoch,
-                    self._rules.partition_bytes_max,
+                    cursor.bytes_wanted(self._rules.partition_bytes_max),
                 )
         room = self._rules.bytes_max - buffered
         room -= sum(flight.bytes_max for flight in self._flights.values())
@@ -155,7 +155,7 @@ class Fetcher:
             if when_s > now_s:
                 next_s = min(next_s, when_s)
                 continue
-            bytes_max = min(room, len(wishes) * self._rules.partition_bytes_max)
+            bytes_max = min(room, sum(wish.bytes_max for wish in wishes.values()))
             if self._send_to(view.brokers[broker], wishes, bytes_max):
                 room -= bytes_max
         return next_s
