@@ -1,5 +1,6 @@
 """The shelf: clients that are kept between tasks."""
 
+import gc
 import os
 from collections.abc import Callable
 
@@ -93,3 +94,18 @@ def test_a_forked_process_has_clients_of_its_own() -> None:
 
     assert in_child(has_own)
     assert used(shelf) is one
+
+
+def test_the_collector_of_a_worker_is_spared_what_stays() -> None:
+    """Once: what is frozen later would be garbage that nobody collects."""
+
+    def is_spared() -> bool:
+        gc.unfreeze()
+        shelf = Shelf(Client)
+        used(shelf)
+        spared = gc.get_freeze_count()
+        kept = [object() for _ in range(100)], [[n] for n in range(100)]
+        used(shelf, other=True)
+        return spared > 10_000 and gc.get_freeze_count() <= spared and len(kept) == 2
+
+    assert in_child(is_spared)
