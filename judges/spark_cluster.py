@@ -5,10 +5,11 @@ ended, and those that the workers started for jobs too. They listen on loopback 
 were free, and write nothing outside of the folder; a failure shows the end of what they logged.
 
     with SparkCluster(folder, workers=2) as cluster:
-        cluster.submit(script, "its", "arguments")
-        assert len(cluster.workers_of("a step")) == 2
+        ran = cluster.submit(script, "its", "arguments")
+        assert len(ran.workers("a job")) == 2
 
-A script names its steps with `spark.sparkContext.setLocalProperty(STEP, "a step")`.
+A job has the name that its script gave it by `spark.sparkContext.setJobDescription`, and those of a
+stream that of the query.
 """
 
 import json
@@ -27,9 +28,6 @@ from typing import Any, Final, Self, TypeVar
 
 from judges.java import NoJudge
 
-STEP: Final = "ottla.step"
-"""The local property of Spark that says of a job which step of a script it belongs to."""
-
 PATIENCE_SECONDS: Final = 900.0  # with a start, and with a script, on a machine that is busy
 
 T = TypeVar("T")
@@ -44,6 +42,43 @@ class SparkFailed(Exception):
     """The cluster did not start, or a script failed on it; the text has the end of the logs."""
 
 
+class Ran:
+    """A script that was run: what Spark has logged of its jobs."""
+
+    def __init__(self, events: Path) -> None:
+        self._events = events
+
+    def workers(self, job: str | None = None) -> set[str]:
+        """The workers that tasks of a job ended well on, or of any, by their addresses."""
+        stages: set[int] = set()
+        workers: dict[str, str] = {}
+        found: set[str] = set()
+        for event in self._logged():
+            match event["Event"]:
+                case "SparkListenerExecutorAdded":
+                    # An executor's log is shown by its worker.
+                    shown = event["Executor Info"]["Log Urls"]["stdout"]
+                    workers[event["Executor ID"]] = str(shown).split("/logPage")[0]
+                case "SparkListenerJobStart" if job in (None, _name(event["Properties"])):
+                    stages.update(event["Stage IDs"])
+                case "SparkListenerTaskEnd" if event["Stage ID"] in stages:
+                    if event["Task End Reason"]["Reason"] == "Success":
+                        found.add(workers[event["Task Info"]["Executor ID"]])
+                case _:
+                    pass
+        return found
+
+    def _logged(self) -> Iterator[Any]:  # Any: JSON
+        (path,) = self._events.iterdir()
+        with path.open() as lines:
+            yield from map(json.loads, lines)
+
+
+def _name(properties: Mapping[str, str]) -> str:
+    # The jobs of a stream have the number of their micro-batch, and more, behind the name.
+    return re.split(r"<br/>|\n", properties.get("spark.job.description", ""))[0]
+
+
 class SparkCluster:
     """Starts when its `with` begins; each worker has one core, and memory for one executor."""
 
@@ -56,8 +91,7 @@ class SparkCluster:
         self.workers = workers
         self.executor_mb = executor_mb
         self._bin = Path(found.origin).parent / "bin"
-        self._events = self.folder / "events"
-        self._events.mkdir(parents=True)
+        self._submitted = 0
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -83,8 +117,11 @@ class SparkCluster:
 
     def submit(
         self, script: Path, *arguments: str, settings: Mapping[str, object] | None = None
-    ) -> None:
+    ) -> Ran:
         """Run a script on all of the workers, as spark-submit does."""
+        self._submitted += 1
+        events = self.folder / f"events-{self._submitted}"
+        events.mkdir()
         given: dict[str, object] = {
             "spark.cores.max": self.workers,
             "spark.executor.memory": f"{self.executor_mb}m",
@@ -100,7 +137,7 @@ class SparkCluster:
             "spark.sql.shuffle.partitions": self.workers,
             "spark.sql.warehouse.dir": self.folder / "warehouse",
             "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": self._events.as_uri(),
+            "spark.eventLog.dir": events.as_uri(),
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
             **(settings or {}),
@@ -123,26 +160,7 @@ class SparkCluster:
             )
         if done.returncode:
             raise SparkFailed(f"{script.name} ended with {done.returncode}.\n{self.said()}")
-
-    def workers_of(self, step: str) -> set[str]:
-        """The workers that tasks of a step ended well on, by their addresses."""
-        stages: set[int] = set()
-        workers: dict[str, str] = {}
-        found: set[str] = set()
-        for event in self._logged_events():
-            match event["Event"]:
-                case "SparkListenerExecutorAdded":
-                    # An executor's log is shown by its worker.
-                    shown = event["Executor Info"]["Log Urls"]["stdout"]
-                    workers[event["Executor ID"]] = str(shown).split("/logPage")[0]
-                case "SparkListenerJobStart" if event["Properties"].get(STEP) == step:
-                    stages.update(event["Stage IDs"])
-                case "SparkListenerTaskEnd" if event["Stage ID"] in stages:
-                    if event["Task End Reason"]["Reason"] == "Success":
-                        found.add(workers[event["Task Info"]["Executor ID"]])
-                case _:
-                    pass
-        return found
+        return Ran(events)
 
     def close(self) -> None:
         """End all of it."""
@@ -222,8 +240,3 @@ class SparkCluster:
             "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
             "PYSPARK_PYTHON": sys.executable,
         }
-
-    def _logged_events(self) -> Iterator[Any]:  # Any: JSON
-        for path in self._events.iterdir():
-            with path.open() as lines:
-                yield from map(json.loads, lines)

@@ -14,32 +14,26 @@ from pyspark.sql import SparkSession
 
 from ottla.pipeline import register
 
-STEP = "ottla.step"  # as judges.spark_cluster has it; a script has what is installed alone
-
 
 def steps(spark: SparkSession, way: str, bootstrap: str, topic: str, folder: str) -> list[int]:
-    """A read, a write and a stream; what was read."""
-
-    def begin(step: str) -> None:
-        spark.sparkContext.setLocalProperty(STEP, f"{way} {step}")
-
+    """A read, a write and a stream, jobs with those names; what was read."""
+    name_next = spark.sparkContext.setJobDescription
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
-    begin("read")
+    name_next(f"{way}-read")
     frame = spark.read.format("ottla").options(**options).load()
     found = [int(row.value) for row in frame.select("value").collect()]
 
-    begin("write")
+    name_next(f"{way}-write")
     target = {"kafka.bootstrap.servers": bootstrap, "topic": f"{topic}-{way}-written"}
     frame.select("key", "value").write.format("ottla").options(**target).mode("append").save()
 
-    begin("stream")
     stream = spark.readStream.format("ottla").options(**options, startingOffsets="earliest").load()
     target["topic"] = f"{topic}-{way}-streamed"
     query = (
         stream.select("key", "value")
         .writeStream.format("ottla")
         .options(**target, checkpointLocation=f"{folder}/checkpoint-{way}")
-        .queryName(f"{topic}-{way}")
+        .queryName(f"{way}-stream")
         .trigger(availableNow=True)
         .start()
     )

@@ -1,19 +1,28 @@
 """Spark on a cluster: the tasks run in other processes than the plan, on two workers."""
 
 import json
+import shutil
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet
 import pytest
+from sensors import topics
+from sensors.devices import messages
 
-from judges.ottla_broker import OttlaBroker
-from judges.spark_cluster import STEP, SparkCluster, SparkFailed
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from judges.spark_cluster import SparkCluster, SparkFailed
 from kafka_java import judge_needed
 from ottla.sync import Admin, Consumer, Producer
 from pipeline import cluster_job
+from pipeline.sensors_answer import answer
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PARTITIONS = 3  # as the broker makes them
 RECORDS = 60
+
+SEED, BEGAN_MS, LASTED_MS = 7, 1_700_000_000_000, 40_000
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +35,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkCluster]
     assert not running.processes()
 
 
-def numbers(broker: OttlaBroker, topic: str) -> list[int]:
-    """The values of a topic."""
+def values(broker: OttlaBroker, topic: str) -> list[bytes]:
+    """All values of a topic."""
     settings = {"bootstrap.servers": broker.bootstrap, "auto.offset.reset": "earliest"}
-    places = [(topic, n) for n in range(PARTITIONS)]
-    found: list[int] = []
+    found: list[bytes] = []
     with Consumer(settings) as consumer:
+        places = consumer.partitions(topic)
         consumer.assign(*places)
         count = sum(consumer.end_offsets(*places).values())
         while len(found) < count:
-            found += [int(one.value or b"") for one in consumer.poll(1.0)]
-    return sorted(found)
+            found += [one.value or b"" for one in consumer.poll(1.0)]
+    return found
+
+
+def numbers(broker: OttlaBroker, topic: str) -> list[int]:
+    return sorted(map(int, values(broker, topic)))
 
 
 def told(broker: OttlaBroker, group: str) -> int:
@@ -53,19 +66,67 @@ def test_both_workers_read_write_and_stream(
         for n in range(RECORDS):
             producer.send(topic, b"%d" % n, key=b"k%d" % n, partition=n % PARTITIONS)
 
-    assert cluster_job.STEP == STEP
-    cluster.submit(Path(cluster_job.__file__), broker.bootstrap, topic, str(tmp_path))
+    ran = cluster.submit(Path(cluster_job.__file__), broker.bootstrap, topic, str(tmp_path))
     found = json.loads((tmp_path / "read.json").read_text())
     for way in ("discovered", "registered"):
         assert sorted(found[way]) == [*range(RECORDS)]
         assert numbers(broker, f"{topic}-{way}-written") == [*range(RECORDS)]
         assert numbers(broker, f"{topic}-{way}-streamed") == [*range(RECORDS)]
-        for step in ("read", "write", "stream"):
-            assert len(cluster.workers_of(f"{way} {step}")) == 2, (way, step)
+        for job in ("read", "write", "stream"):
+            assert len(ran.workers(f"{way}-{job}")) == 2, (way, job)
 
     # The driver alone tells the group, and only where it listens.
-    assert told(broker, f"ottla-pipeline.{topic}-discovered") == 0
-    assert told(broker, f"ottla-pipeline.{topic}-registered") == RECORDS
+    assert told(broker, "ottla-pipeline.discovered-stream") == 0
+    assert told(broker, "ottla-pipeline.registered-stream") == RECORDS
+
+
+def test_the_sensors_job_finds_there_what_a_plain_computation_finds(
+    cluster: SparkCluster, tmp_path: Path
+) -> None:
+    sent = [*messages(SEED, BEGAN_MS, BEGAN_MS + LASTED_MS)]
+    expected = answer(sent)
+    assert min(map(len, expected)) > 10
+
+    archive = shutil.make_archive(str(tmp_path / "sensors"), "zip", EXAMPLES, "sensors")
+    # Records of old times stay.
+    with ottla_broker({"log.retention.ms": -1}) as broker:
+        with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            topics.create(admin)
+        with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+            for one in sent:
+                producer.send(
+                    topics.READINGS, one.value, key=one.key.encode(), timestamp_ms=one.due_ms
+                )
+        ran = cluster.submit(
+            EXAMPLES / "sensors/job.py",
+            *("--bootstrap-server", broker.bootstrap),
+            *("--output", str(tmp_path / "found"), "--once"),
+            settings={"spark.submit.pyFiles": archive},
+        )
+        assert sorted(values(broker, topics.DEAD_LETTERS)) == expected.dead
+        alerts = [json.loads(one) for one in values(broker, topics.ALERTS)]
+
+    assert len(ran.workers()) == 2
+    keys = ("device", "at", "signal", "value")
+    assert len(alerts) == len(expected.alerts)
+    assert {tuple(one[key] for key in keys) for one in alerts} == expected.alerts
+    rows = averages(tmp_path / "found/averages")
+    assert len(rows) == len(expected.averages)
+    for row in rows:
+        temperature, vibration, readings = expected.averages[
+            round(row["end"].timestamp() * 1000), row["device"]
+        ]
+        assert row["temperature"] == pytest.approx(temperature)
+        assert row["vibration"] == pytest.approx(vibration)
+        assert row["readings"] == readings
+
+
+def averages(folder: Path) -> list[Any]:
+    """What the job has written to files."""
+    parquet: Any = pyarrow.parquet
+    return [
+        row for path in folder.glob("*.parquet") for row in parquet.read_table(path).to_pylist()
+    ]
 
 
 def test_a_script_that_fails_shows_what_it_said(cluster: SparkCluster, tmp_path: Path) -> None:
