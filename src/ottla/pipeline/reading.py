@@ -18,6 +18,7 @@ from ottla.client.fetching.locator import NoPlace, Truncated
 from ottla.client.sync.portal import Portal
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
+from ottla.pipeline.loss import GOES_ON, DataLost
 from ottla.pipeline.plan import Range
 from ottla.pipeline.shelf import Shelf
 from ottla.records import Columns
@@ -27,10 +28,6 @@ LOOK_S: Final = 2.0
 """After so long without records it is looked whether they are still there."""
 
 _log: Final = logging.getLogger(__name__)
-
-
-class DataLost(Exception):
-    """Records that were not read yet are gone."""
 
 
 class _Fetching(Consumer[bytes, bytes]):
@@ -148,7 +145,7 @@ def _lose(partition: TopicPartition, position: int, why: str, *, skips_lost: boo
     if not skips_lost:
         raise DataLost(
             f"{text}. They were deleted before they were read, by retention, by hand or with "
-            "their topic; with failOnDataLoss=false the query goes on with what there is"
+            f"their topic. {GOES_ON}"
         )
     _log.warning("%s; going on with what there is", text)
 

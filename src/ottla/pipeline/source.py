@@ -3,13 +3,16 @@
 Invariant: what is planned on the driver is pickled and sent to the tasks: options, schema and
 ranges, and nothing that is connected. A batch is planned once, and a micro-batch the same way again
 when it is repeated, because its ranges follow from the two offsets alone.
+
+Spark starts a Python process for each thing that it asks: clients are imported by those that use
+them, and by no others.
 """
 
 import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -31,22 +34,21 @@ from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.columns import arrow_schema, rows, source_schema
+from ottla.pipeline.loss import GOES_ON, DataLost, is_gone
 from ottla.pipeline.narrowing import Narrowing
 from ottla.pipeline.offsets import LATEST, AtTime, Offsets, Written, names, read, written
 from ottla.pipeline.options import Use
 from ottla.pipeline.plan import Range, divided, limited, ranges
-from ottla.pipeline.reading import READERS, DataLost
-from ottla.pipeline.sink import OttlaStreamWriter, OttlaWriter, writing
 from ottla.pipeline.source_options import SourceOptions, source_options
-from ottla.pipeline.survey import Survey, is_gone
+
+if TYPE_CHECKING:
+    from ottla.pipeline.survey import Survey
 
 FORMAT: Final = "ottla"
 
 BULK: Final[Mapping[str, object]] = {"check.crcs": True, "max.partition.fetch.bytes": 4 << 20}
 """What tasks fetch with unless they are told otherwise: a fetch is a batch of Arrow, and small ones
 cost more than what is in them."""
-
-_GOES_ON: Final = "With failOnDataLoss=false the query goes on with what there is."
 
 _log: Final = logging.getLogger(__name__)
 
@@ -83,12 +85,20 @@ class Task:
             "auto.offset.reset": "none",
             "enable.auto.commit": False,
         }
+        from ottla.pipeline.reading import READERS
+
         with READERS.lent(settings) as reader:
             found = reader.read(
                 wanted, options.poll_timeout_s, skips_lost=not options.fails_on_loss
             )
             for columns in found:
                 yield rows(wanted.partition, columns, wanted.end, schema)
+
+
+def _survey(options: SourceOptions) -> "Survey":
+    from ottla.pipeline.survey import Survey
+
+    return Survey(options)
 
 
 class OttlaReader(DataSourceReader):
@@ -102,7 +112,7 @@ class OttlaReader(DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """The tasks."""
         options, narrowing = self._options, self.narrowing
-        survey = Survey(options)
+        survey = _survey(options)
         try:
             wanted = survey.partitions()
             start = survey.resolved(options.start, wanted, "starting")
@@ -150,9 +160,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_survey": None}
 
     @property
-    def _asked(self) -> Survey:
+    def _asked(self) -> "Survey":
         if self._survey is None:
-            self._survey = Survey(self._options)
+            self._survey = _survey(self._options)
         return self._survey
 
     def initialOffset(self) -> Written:  # noqa: N802
@@ -237,7 +247,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except RequestError as error:
             if not is_gone(error):
                 raise
-            raise DataLost(f"{error} {_GOES_ON}") from error
+            raise DataLost(f"{error} {GOES_ON}") from error
 
     def _earliest(self, partitions: Set[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
@@ -255,7 +265,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, text: str) -> None:
         if self._options.fails_on_loss:
-            raise DataLost(f"{text}. {_GOES_ON}")
+            raise DataLost(f"{text}. {GOES_ON}")
         _log.warning("%s", text)
 
 
@@ -281,12 +291,16 @@ class OttlaSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Who writes a batch."""
+        from ottla.pipeline.sink import OttlaWriter, writing
+
         return OttlaWriter(writing(self._given, schema, overwrite=overwrite))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         """Who writes a stream; Spark says `overwrite` for output modes that are not append."""
+        from ottla.pipeline.sink import OttlaStreamWriter, writing
+
         return OttlaStreamWriter(writing(self._given, schema, overwrite=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:

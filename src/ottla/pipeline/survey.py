@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 from ottla.client.admin import FoundOffset, OffsetAt
 from ottla.client.asking.outcomes import Outcomes
 from ottla.client.sync.administrator import Admin
-from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.loss import is_gone
 from ottla.pipeline.offsets import (
     LATEST,
     AtTimes,
@@ -155,8 +155,3 @@ def _found(told: Outcomes[K, V], *, if_there: bool) -> dict[K, V]:
         if not (if_there and is_gone(error)):
             raise error
     return told.succeeded
-
-
-def is_gone(error: RequestError) -> bool:
-    """Whether an error says that a topic or partition is not there."""
-    return error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
