@@ -215,3 +215,30 @@ def test_what_ours_writes_the_connector_reads_and_the_reverse(
     first, *others = found.values()
     assert len(first) == 50
     assert all(one == first for one in others)
+
+
+def test_a_checkpoint_of_the_connector_is_one_of_ours_and_the_reverse(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    """A job that moves goes on where it was, and may move back."""
+    found = str(tmp_path / "found")
+    for turn, name in enumerate(["kafka", "ottla", "kafka", "ottla"]):
+        with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+            for n in range(10):
+                producer.send(topic, b"%d" % (10 * turn + n), partition=n % 3)
+        (
+            spark.readStream.format(name)
+            .option("kafka.bootstrap.servers", broker.bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+            .selectExpr("CAST(value AS STRING) AS value")
+            .writeStream.format("json")
+            .option("path", found)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
+        values = sorted(int(row.value) for row in spark.read.json(found).collect())
+        assert values == list(range(10 * turn + 10)), name
