@@ -53,7 +53,6 @@ class Shelf(Generic[C]):
         client = self._kept.pop(key, None)
         if client is None:
             client = self._make({**settings})
-            _spare()
         try:
             yield client
         except BaseException:
@@ -61,6 +60,7 @@ class Shelf(Generic[C]):
                 client.close()
             raise
         self._keep(key, client)
+        _spare()  # now that a task has imported all that tasks need
 
     def _keep(self, key: tuple[tuple[str, Any], ...], client: C) -> None:
         beside = self._kept.pop(key, None)  # two tasks at a time: one client is enough
