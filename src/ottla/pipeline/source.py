@@ -76,6 +76,8 @@ class Task:
 
     def read(self, wanted: Range) -> Iterator[Any]:
         """Arrow batches of a range."""
+        from ottla.pipeline.reading import READERS
+
         schema = arrow_schema(self.schema)
         options = self.options
         settings = {
@@ -85,8 +87,6 @@ class Task:
             "auto.offset.reset": "none",
             "enable.auto.commit": False,
         }
-        from ottla.pipeline.reading import READERS
-
         with READERS.lent(settings) as reader:
             found = reader.read(
                 wanted, options.poll_timeout_s, skips_lost=not options.fails_on_loss
