@@ -4,9 +4,7 @@ import json
 import shutil
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet
 import pytest
 from sensors import topics
 from sensors.devices import messages
@@ -16,7 +14,8 @@ from judges.spark_cluster import SparkCluster, SparkFailed
 from kafka_java import judge_needed
 from ottla.sync import Admin, Consumer, Producer
 from pipeline import cluster_job
-from pipeline.sensors_answer import answer
+from pipeline.sensors.judging import check, send
+from pipeline.sensors.plain import computed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PARTITIONS = 3  # as the broker makes them
@@ -84,49 +83,22 @@ def test_the_sensors_job_finds_there_what_a_plain_computation_finds(
     cluster: SparkCluster, tmp_path: Path
 ) -> None:
     sent = [*messages(SEED, BEGAN_MS, BEGAN_MS + LASTED_MS)]
-    expected = answer(sent)
-    assert min(map(len, expected)) > 10
+    expected = computed([sent])  # --once reads all of it in one micro-batch
+    assert min(map(len, (expected.averages, expected.alerts, expected.dead))) > 10
 
     archive = shutil.make_archive(str(tmp_path / "sensors"), "zip", EXAMPLES, "sensors")
-    # Records of old times stay.
-    with ottla_broker({"log.retention.ms": -1}) as broker:
+    with ottla_broker() as broker:
         with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
             topics.create(admin)
-        with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
-            for one in sent:
-                producer.send(
-                    topics.READINGS, one.value, key=one.key.encode(), timestamp_ms=one.due_ms
-                )
+        send(broker.bootstrap, sent)
         ran = cluster.submit(
             EXAMPLES / "sensors/job.py",
             *("--bootstrap-server", broker.bootstrap),
             *("--output", str(tmp_path / "found"), "--once"),
             settings={"spark.submit.pyFiles": archive},
         )
-        assert sorted(values(broker, topics.DEAD_LETTERS)) == expected.dead
-        alerts = [json.loads(one) for one in values(broker, topics.ALERTS)]
-
+        check(broker.bootstrap, tmp_path / "found", expected)
     assert len(ran.workers()) == 2
-    keys = ("device", "at", "signal", "value")
-    assert len(alerts) == len(expected.alerts)
-    assert {tuple(one[key] for key in keys) for one in alerts} == expected.alerts
-    rows = averages(tmp_path / "found/averages")
-    assert len(rows) == len(expected.averages)
-    for row in rows:
-        temperature, vibration, readings = expected.averages[
-            round(row["end"].timestamp() * 1000), row["device"]
-        ]
-        assert row["temperature"] == pytest.approx(temperature)
-        assert row["vibration"] == pytest.approx(vibration)
-        assert row["readings"] == readings
-
-
-def averages(folder: Path) -> list[Any]:
-    """What the job has written to files."""
-    parquet: Any = pyarrow.parquet
-    return [
-        row for path in folder.glob("*.parquet") for row in parquet.read_table(path).to_pylist()
-    ]
 
 
 def test_a_script_that_fails_shows_what_it_said(cluster: SparkCluster, tmp_path: Path) -> None:
