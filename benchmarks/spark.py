@@ -164,7 +164,7 @@ def trips(report: Report, works: Mapping[str, Work], effort: Effort) -> None:
     found = in_turns(works, 1, lambda one, _: one.trips(PARTITIONS, effort.trips, effort.pause_s))
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         at = {
-            one: sorted(ms for all_ in turns for ms in all_)[int(share * effort.trips * 0.75)]
+            one: sorted(ms for all_ in turns for ms in all_)[int(share * effort.trips)]
             for one, turns in found.items()
         }
         report.times(f"produce to result, {name}", at)
