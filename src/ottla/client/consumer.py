@@ -29,7 +29,8 @@ from ottla.client.home import not_running, runs_already
 from ottla.client.key_value import K, V
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember
-from ottla.client.options import connection_rules, is_modern_group
+from ottla.client.options.connection import connection_rules
+from ottla.client.options.consumer import is_modern_group
 from ottla.client.partitions import P, by_partition, partition_of
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
@@ -74,8 +75,7 @@ class Consumer(Generic[K, V]):
         gives the tokens of OAUTHBEARER. `assignors` of one's own are for classic groups.
         """
         self._config = config = client_config(CONSUMER, settings, **arguments)
-        self._network = network or TcpNetwork()
-        self._clock = clock or SystemClock()
+        self._network, self._clock = network or TcpNetwork(), clock or SystemClock()
         self._chance = chance or random.random
         self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000

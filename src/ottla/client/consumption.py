@@ -22,13 +22,8 @@ from ottla.client.membership.coordinator import GroupCoordinator
 from ottla.client.membership.entry import membership_of
 from ottla.client.membership.offsets import OffsetAndMetadata
 from ottla.client.membership.owner import GroupMember, Membership
-from ottla.client.options import (
-    fetch_rules,
-    group_rules,
-    metadata_rules,
-    participation_rules,
-    reset_ms,
-)
+from ottla.client.options.connection import metadata_rules
+from ottla.client.options.consumer import fetch_rules, group_rules, participation_rules, reset_ms
 from ottla.client.participation import Participation
 from ottla.client.partitions import P, by_partition, partition_of
 from ottla.client.subscription import Subscription

@@ -13,12 +13,8 @@ from ottla.client.connecting.connections import ConnectionRules, Connections
 from ottla.client.connecting.coordinators import Coordinators
 from ottla.client.connecting.metadata import Metadata
 from ottla.client.home import Home
-from ottla.client.options import (
-    metadata_rules,
-    outbox_rules,
-    sender_rules,
-    transaction_rules,
-)
+from ottla.client.options.connection import metadata_rules
+from ottla.client.options.producer import outbox_rules, sender_rules, transaction_rules
 from ottla.client.partitioners import Partitioner
 from ottla.client.producing.delivery import SenderRules
 from ottla.client.producing.identity import IdempotentPapers, NoPapers, Papers

@@ -20,7 +20,7 @@ from ottla.client.consignment import Consignment
 from ottla.client.counting.producer_metrics import ProducerMetrics
 from ottla.client.home import not_running, runs_already
 from ottla.client.key_value import K, V
-from ottla.client.options import connection_rules
+from ottla.client.options.connection import connection_rules
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
 from ottla.client.post_room import PostRoom, World
 from ottla.client.producing.outbox import Headers

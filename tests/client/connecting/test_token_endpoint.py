@@ -15,7 +15,7 @@ import pytest
 
 from client.connecting.test_tokens import jwt
 from ottla.client.connecting.token_endpoint import TokenEndpoint, is_safe
-from ottla.client.options import connection_rules
+from ottla.client.options.connection import connection_rules
 from ottla.errors import RequestError
 from ottla.settings.problems import InvalidSettings
 from ottla.settings.producer import PRODUCER

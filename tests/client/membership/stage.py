@@ -14,7 +14,8 @@ from ottla.client.membership.commits import Commits
 from ottla.client.membership.coordinator import GroupCoordinator
 from ottla.client.membership.entry import membership_of
 from ottla.client.membership.owner import Membership, Rebalance
-from ottla.client.options import connection_rules, group_rules, metadata_rules, retry_backoff
+from ottla.client.options.connection import connection_rules, metadata_rules, retry_backoff
+from ottla.client.options.consumer import group_rules
 from ottla.clock import Clock, SystemClock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import PartitionIndex, TopicPartition

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.client.options import sender_rules
+from ottla.client.options.producer import sender_rules
 from ottla.client.producing.identity import Identity
 from ottla.client.producing.outbox import Outbox, OutboxNews, OutboxRules
 from ottla.client.producing.partition_queue import PartitionQueue

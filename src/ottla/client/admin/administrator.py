@@ -36,7 +36,7 @@ from ottla.client.connecting.coordinators import Coordinators
 from ottla.client.connecting.metadata import Metadata
 from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.home import runs_already
-from ottla.client.options import connection_rules, metadata_rules, patience
+from ottla.client.options.connection import connection_rules, metadata_rules, patience
 from ottla.client.waiting.ending import end_all
 from ottla.clock import Clock, SystemClock
 from ottla.settings.admin import ADMIN

@@ -1,0 +1,79 @@
+"""Rules of a consumer, out of its settings.
+
+Invariant: a setting is read in this folder and nowhere else in the client, so that its unit is
+changed once: milliseconds outside, seconds inside.
+"""
+
+from collections.abc import Callable
+
+from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS
+from ottla.client.fetching.fetcher import FetchRules
+from ottla.client.membership.rules import GroupRules
+from ottla.client.options.connection import retry_backoff
+from ottla.client.participation import ParticipationRules
+from ottla.clock import Clock
+from ottla.settings import connection, consumer
+from ottla.settings.config import Config
+from ottla.settings.valid import BY_DURATION, duration_ms
+
+
+def is_modern_group(config: Config) -> bool:
+    """Whether a consumer's group has the protocol of KIP-848."""
+    return config[consumer.GROUP_PROTOCOL].lower() == "consumer"
+
+
+def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
+    """How a consumer is a member of its group; it has a group.id."""
+    group_id = config[consumer.GROUP_ID]
+    assert group_id is not None
+    return GroupRules(
+        group_id=group_id,
+        instance_id=config[consumer.GROUP_INSTANCE_ID],
+        is_modern=is_modern_group(config),
+        rack=config[consumer.CLIENT_RACK] or None,
+        session_timeout_s=config[consumer.SESSION_TIMEOUT_MS] / 1000,
+        heartbeat_interval_s=config[consumer.HEARTBEAT_INTERVAL_MS] / 1000,
+        poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        backoff=retry_backoff(config, chance),
+        assignors=tuple(config[consumer.PARTITION_ASSIGNMENT_STRATEGY]),
+        remote_assignor=config[consumer.GROUP_REMOTE_ASSIGNOR],
+    )
+
+
+def fetch_rules(config: Config, chance: Callable[[], float]) -> FetchRules:
+    """How a consumer fetches."""
+    return FetchRules(
+        backoff=retry_backoff(config, chance),
+        min_bytes=config[consumer.FETCH_MIN_BYTES],
+        max_wait_ms=config[consumer.FETCH_MAX_WAIT_MS],
+        bytes_max=config[consumer.FETCH_MAX_BYTES],
+        partition_bytes_max=config[consumer.MAX_PARTITION_FETCH_BYTES],
+        isolation_level=int(config[consumer.ISOLATION_LEVEL] == "read_committed"),
+        rack=config[consumer.CLIENT_RACK],
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        nearby_s=config[connection.METADATA_MAX_AGE_MS] / 1000,
+    )
+
+
+def reset_ms(config: Config, clock: Clock) -> Callable[[], int] | None:
+    """Where to begin without an offset, as a timestamp of ListOffsets; None: nowhere."""
+    where = config[consumer.AUTO_OFFSET_RESET].lower()
+    if where == "none":
+        return None
+    if where.startswith(BY_DURATION):
+        ago_ms = duration_ms(where.removeprefix(BY_DURATION))
+        return lambda: clock.now_ms() - ago_ms
+    fixed_ms = EARLIEST_MS if where == "earliest" else LATEST_MS
+    return lambda: fixed_ms
+
+
+def participation_rules(config: Config) -> ParticipationRules:
+    """How a consumer takes part in its group."""
+    commits = config[consumer.ENABLE_AUTO_COMMIT]
+    return ParticipationRules(
+        auto_commit_s=config[consumer.AUTO_COMMIT_INTERVAL_MS] / 1000 if commits else None,
+        poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
+        commit_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        excludes_internal=config[consumer.EXCLUDE_INTERNAL_TOPICS],
+    )

@@ -1,0 +1,75 @@
+"""Rules of a producer, out of its settings.
+
+Invariant: a setting is read in this folder and nowhere else in the client, so that its unit is
+changed once: milliseconds outside, seconds inside.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.client.options.connection import retry_backoff
+from ottla.client.producing.delivery import SenderRules
+from ottla.client.producing.outbox import OutboxRules
+from ottla.client.producing.transactions import TransactionRules
+from ottla.records import Compression
+from ottla.settings import compression, connection, producer
+from ottla.settings.config import Config
+from ottla.settings.derived import delivery_timeout_ms, idempotence
+
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
+
+
+def outbox_rules(config: Config) -> OutboxRules:
+    """How records are put together."""
+    return OutboxRules(
+        # A record that is too large for a request does not fit a batch that is open either, and
+        # one that begins a batch is measured: so no record passes unseen.
+        batch_bytes=min(
+            config[producer.BATCH_SIZE],
+            config[producer.MAX_REQUEST_SIZE],
+            config[producer.BUFFER_MEMORY],
+        ),
+        memory_bytes=config[producer.BUFFER_MEMORY],
+        compression=Compression[config[producer.COMPRESSION_TYPE].upper()],
+        level=_level(config),
+    )
+
+
+def _level(config: Config) -> int | None:
+    """The level of the codec that is used, if it was given."""
+    for setting in compression.LEVELS:
+        _, codec, _ = setting.name.split(".")
+        if codec == config[producer.COMPRESSION_TYPE] and config.is_set(setting):
+            return config[setting]
+    return None
+
+
+def transaction_rules(config: Config, chance: Callable[[], float]) -> TransactionRules | None:
+    """How transactions are made; None for a producer without them."""
+    transactional_id = config[producer.TRANSACTIONAL_ID]
+    if transactional_id is None:
+        return None
+    return TransactionRules(
+        transactional_id=transactional_id,
+        timeout_ms=config[producer.TRANSACTION_TIMEOUT_MS],
+        block_s=config[producer.MAX_BLOCK_MS] / 1000,
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        backoff=retry_backoff(config, chance),
+        is_two_phase=config[producer.TRANSACTION_TWO_PHASE_COMMIT_ENABLE],
+    )
+
+
+def sender_rules(config: Config, chance: Callable[[], float]) -> SenderRules:
+    """How records are sent."""
+    return SenderRules(
+        acks=ACKS[config[producer.ACKS]],
+        is_idempotent=idempotence(config),
+        is_transactional=config[producer.TRANSACTIONAL_ID] is not None,
+        linger_s=config[producer.LINGER_MS] / 1000,
+        in_flight_max=config[producer.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION],
+        request_bytes_max=config[producer.MAX_REQUEST_SIZE],
+        request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
+        delivery_timeout_s=delivery_timeout_ms(config) / 1000,
+        retries=config[connection.RETRIES],
+        backoff=retry_backoff(config, chance),
+    )
