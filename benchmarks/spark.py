@@ -30,16 +30,16 @@ PARTITIONS: Final = 4
 SMALL, LARGE = 100, 1000
 READ_GOAL: Final = {SMALL: 2.0, LARGE: 1.0}
 WRITE_GOAL: Final = 1.0
-PLANNED: Final = (1, 10, 100, 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is done."""
 
-    rounds: int = 5
+    rounds: int = 4
     read: Mapping[int, int] = field(default_factory=lambda: {SMALL: 3_000_000, LARGE: 600_000})
     written: Mapping[int, int] = field(default_factory=lambda: {SMALL: 600_000, LARGE: 150_000})
+    planned: tuple[int, ...] = (1, 10, 100, 1000)
     micro_batches: int = 15
     trips: int = 300
     pause_s: float = 0.025
@@ -49,6 +49,7 @@ QUICK: Final = Effort(
     rounds=1,
     read={SMALL: 1_000_000, LARGE: 200_000},
     written={SMALL: 200_000, LARGE: 50_000},
+    planned=(1, 1000),
     micro_batches=4,
     trips=80,
 )
@@ -92,14 +93,18 @@ class Report:
 
 
 def in_turns(
-    works: Mapping[str, Work], rounds: int, measure: Callable[[Work, int], Any]
+    works: Mapping[str, Work],
+    rounds: int,
+    measure: Callable[[Work], Any],
+    *,
+    uncounted: int = 1,
 ) -> dict[str, list[Any]]:
-    """What is measured of each, round by round; the first one is not counted."""
+    """What is measured of each, round by round; the first ones are not counted."""
     found: dict[str, list[Any]] = {name: [] for name in works}
-    for turn in range(rounds + 1):
+    for turn in range(uncounted + rounds):
         for name in works if turn % 2 == 0 else reversed([*works]):
-            one = measure(works[name], turn)
-            if turn:
+            one = measure(works[name])
+            if turn >= uncounted:
                 found[name].append(one)
     return found
 
@@ -113,12 +118,12 @@ def reads(report: Report, works: Mapping[str, Work], effort: Effort, servers: st
             assert read[0] == rows, read
             return read[1]
 
-        found = in_turns(works, effort.rounds, lambda one, _, t=topic: whole(one.read_batch(t)))
+        found = in_turns(works, effort.rounds, lambda one, t=topic: whole(one.read_batch(t)))
         report.rates(f"read a batch, {size} B", found, rows, READ_GOAL[size])
         found = in_turns(
             works,
             effort.rounds,
-            lambda one, _, t=topic, most=rows // 3 + 1: whole(one.read_stream(t, most)),
+            lambda one, t=topic, most=rows // 3 + 4: whole(one.read_stream(t, most)),
         )
         report.rates(f"read a stream, {size} B", found, rows, READ_GOAL[size])
 
@@ -131,7 +136,7 @@ def writes(report: Report, works: Mapping[str, Work], effort: Effort, servers: s
             with Admin({"bootstrap.servers": servers}) as admin:
                 admin.create_topic(f"write-{name}-{size}", PARTITIONS)
 
-        def measured(one: Work, _: int, rows: Any = rows, size: int = size) -> Taken:
+        def measured(one: Work, rows: Any = rows, size: int = size) -> Taken:
             return one.write_batch(rows, f"write-{one.format}-{size}")
 
         found = in_turns(works, effort.rounds, measured)
@@ -140,12 +145,15 @@ def writes(report: Report, works: Mapping[str, Work], effort: Effort, servers: s
 
 
 def plans(report: Report, works: Mapping[str, Work], effort: Effort, servers: str) -> None:
-    for partitions in PLANNED:
+    for partitions in effort.planned:
         topic = f"planned-{partitions}"
         with Admin({"bootstrap.servers": servers}) as admin:
             admin.create_topic(topic, partitions)
         found = in_turns(
-            works, 1, lambda one, _, t=topic: one.micro_batches(t, effort.micro_batches)
+            works,
+            1,
+            lambda one, t=topic: one.micro_batches(t, effort.micro_batches),
+            uncounted=1 if partitions == effort.planned[0] else 0,
         )
         for key, what in (
             ("idle_ms", "trigger without records"),
@@ -161,7 +169,7 @@ def plans(report: Report, works: Mapping[str, Work], effort: Effort, servers: st
 
 
 def trips(report: Report, works: Mapping[str, Work], effort: Effort) -> None:
-    found = in_turns(works, 1, lambda one, _: one.trips(PARTITIONS, effort.trips, effort.pause_s))
+    found = in_turns(works, 1, lambda one: one.trips(PARTITIONS, effort.trips, effort.pause_s))
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         at = {
             one: sorted(ms for all_ in turns for ms in all_)[int(share * effort.trips)]
