@@ -18,7 +18,7 @@ _POLL_S = 0.05
 
 
 def source(
-    spark: Any, servers: str, format_name: str = "ottla", *, stream: bool = True, **options: object
+    spark: Any, servers: str, format_name: str = "ottla", *, stream: bool = True, **options: Any
 ) -> Any:
     """A DataFrame of topics; a stream begins with the first record."""
     reader = (spark.readStream if stream else spark.read).format(format_name)

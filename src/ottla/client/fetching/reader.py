@@ -187,7 +187,7 @@ class Reader(Generic[K, V]):
         It sees chunks without a record, of what only moves the place, when `empty_too`.
         """
         while True:
-            cursor = await self._next(timeout_s, as_columns=True)
+            cursor = await self._next(timeout_s, as_columns=True, empty_too=empty_too)
             if cursor is None:
                 return None
             columns, until = self._columns(cursor)
@@ -214,7 +214,9 @@ class Reader(Generic[K, V]):
 
     # How it comes about.
 
-    async def _next(self, timeout_s: float | None, *, as_columns: bool = False) -> Cursor | None:
+    async def _next(
+        self, timeout_s: float | None, *, as_columns: bool = False, empty_too: bool = False
+    ) -> Cursor | None:
         """The cursor whose turn it is, with something to hand out; None when it takes too long."""
         if self.is_asked:
             raise RuntimeError("a consumer serves one task at a time, and another one waits")
@@ -225,7 +227,7 @@ class Reader(Generic[K, V]):
             await asyncio.sleep(0)
             async with asyncio.timeout(timeout_s):
                 while True:
-                    cursor = self._open_next(as_columns=as_columns)
+                    cursor = self._open_next(as_columns=as_columns, empty_too=empty_too)
                     if cursor is not None:
                         return cursor
                     self._arrival = asyncio.get_running_loop().create_future()
@@ -268,7 +270,9 @@ class Reader(Generic[K, V]):
             if not comer.done():
                 comer.set_result(None)
 
-    def _open_next(self, *, as_columns: bool = False, quiet: bool = False) -> Cursor | None:
+    def _open_next(
+        self, *, as_columns: bool = False, empty_too: bool = False, quiet: bool = False
+    ) -> Cursor | None:
         """The next cursor with records; failures are raised, or left for later when quiet."""
         if self._over is not None and not quiet:
             raise self._over
@@ -282,7 +286,7 @@ class Reader(Generic[K, V]):
             if cursor.is_paused or cursor.is_held:
                 continue
             try:
-                if self._has_more(cursor, as_columns=as_columns):
+                if (empty_too and cursor.chunks) or self._has_more(cursor, as_columns=as_columns):
                     return cursor
             except RequestError:
                 if quiet:

@@ -1,0 +1,126 @@
+"""Apache Kafka under `format("ottla")`: transactions, and that all of it works there, too."""
+
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.kafka_broker import KafkaBroker
+from kafka_java import kafka_broker
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.plan import Range
+from ottla.pipeline.reading import RangeReader
+from ottla.sync import Admin, Producer
+from pipeline.queries import numbers, source, taken
+
+FORMATS = ("ottla", "kafka")
+TOPIC = "transactions"
+COMMITTED = [*range(10), *range(20, 30)]
+ABORTED = [*range(10, 20), *range(30, 40)]
+OPEN = [*range(40, 45)]
+EVERYTHING = sorted(COMMITTED + ABORTED + OPEN)
+
+
+class Undone(Exception):
+    """What aborts a transaction."""
+
+
+def send(producer: Producer[Any, Any], values: list[int]) -> None:
+    for one in [producer.send(TOPIC, b"%d" % n, partition=n % 2) for n in values]:
+        one.result()
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Generator[KafkaBroker]:
+    """A topic whose transactions were committed, aborted, and, the last one, neither."""
+    with kafka_broker() as broker:
+        servers = {"bootstrap.servers": broker.bootstrap}
+        with Admin(servers) as admin:
+            admin.create_topic(TOPIC, 2)
+        with Producer({**servers, "transactional.id": "first"}) as producer:
+            for start in range(0, 40, 10):
+                with suppress(Undone), producer.transaction():
+                    send(producer, [*range(start, start + 10)])
+                    if start in ABORTED:
+                        raise Undone
+        # Which the broker would end by itself after a minute.
+        settings = {**servers, "transactional.id": "second", "transaction.timeout.ms": 900_000}
+        with Producer(settings) as producer, suppress(Undone), producer.transaction():
+            send(producer, OPEN)
+            yield broker
+            raise Undone
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 24), (18, 24), (19, 22), (23, 24), (5, 6), (5, 12), (7, 9), (11, 14)]
+)
+def test_a_range_ends_though_nothing_in_it_may_be_seen(
+    kafka: KafkaBroker, start: int, end: int
+) -> None:
+    """Each transaction has five records of a partition, and its marker."""
+    where = TopicPartition(TOPIC, PartitionIndex(0))
+    settings: dict[str, object] = {
+        "bootstrap.servers": kafka.bootstrap,
+        "auto.offset.reset": "none",
+        "isolation.level": "read_committed",
+    }
+    reader = RangeReader(settings)
+    try:
+        parts: list[Any] = [
+            columns.to_arrow()
+            for columns in reader.read(Range(where, start, end), 60, skips_lost=False)
+        ]
+    finally:
+        reader.close()
+    found = [one for part in parts for one in part.column("offset").to_pylist() if one < end]
+    assert found == [one for one in (*range(5), *range(12, 17)) if start <= one < end]
+
+
+def rows(frame: Any) -> list[Any]:
+    return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"), [("read_committed", COMMITTED), ("read_uncommitted", EVERYTHING)]
+)
+def test_transactions_are_read_as_the_connector_reads_them(
+    spark: Any, kafka: KafkaBroker, tmp_path: Path, level: str, expected: list[int]
+) -> None:
+    """The last that was ended was aborted: what is read of it is nothing but its markers."""
+    told: dict[str, list[Any]] = {}
+    options: dict[str, Any] = {"subscribe": TOPIC, "kafka.isolation.level": level}
+    for name in FORMATS:
+        told[name] = rows(source(spark, kafka.bootstrap, name, stream=False, **options))
+        assert sorted(int(row.value) for row in told[name]) == expected
+        stream = source(spark, kafka.bootstrap, name, **options, maxOffsetsPerTrigger=12)
+        batches = taken(stream.select("value"), tmp_path / name)
+        assert len(batches) > 1
+        assert numbers(spark, tmp_path / name) == expected
+        assert taken(stream.select("value"), tmp_path / name) == []
+    assert told["ottla"] == told["kafka"]
+
+
+def test_a_topic_is_copied_and_its_group_hears_of_it(
+    spark: Any, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {
+        "subscribe": TOPIC,
+        "maxOffsetsPerTrigger": 20,
+        "kafka.isolation.level": "read_committed",
+        "kafka.group.id": "copied",
+    }
+    frame = source(spark, kafka.bootstrap, **options)
+    writer = frame.select("key", "value").writeStream.format("ottla")
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap).option("topic", "copy")
+    with Admin({"bootstrap.servers": kafka.bootstrap}) as admin:
+        admin.create_topic("copy", 3)
+        query = (
+            writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        )
+        assert query.awaitTermination(300)
+        copied = source(spark, kafka.bootstrap, "kafka", stream=False, subscribe="copy").collect()
+        assert sorted(int(row.value) for row in copied) == COMMITTED
+        told = admin.list_group_offsets("copied")["copied"]
+    assert {one[1] for one in told} == {0, 1}
