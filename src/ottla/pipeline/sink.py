@@ -3,12 +3,15 @@
 Invariant: what a task returns for was acknowledged by the brokers; what is repeated because a task
 failed is written again (at least once, as Spark's Kafka connector does it). A schema that cannot be
 written, or rows without a topic, are refused before a record of theirs is sent.
+
+Spark starts a Python process for each micro-batch to say that it is done: the producer is imported
+by the tasks alone.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -17,9 +20,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.client.sync.producer import Producer
 from ottla.pipeline.options import BadOption, Use, checked, client_settings
 from ottla.pipeline.shelf import Shelf
+
+if TYPE_CHECKING:
+    from ottla.client.sync.producer import Producer
 
 _TEXT: Final = ("binary", "string")
 _HEADERS: Final = ("array<struct<key:string,value:binary>>",)
@@ -33,7 +38,9 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """The columns that are written, with the types that they may have."""
 
 
-def _producer(settings: dict[str, object]) -> Producer[bytes, bytes]:
+def _producer(settings: dict[str, object]) -> "Producer[bytes, bytes]":
+    from ottla.client.sync.producer import Producer
+
     return Producer(settings).__enter__()
 
 
@@ -113,7 +120,7 @@ class Writing:
                 one.result()
         return Done(rows)
 
-    def _send(self, producer: Producer[bytes, bytes], topic: str, rows: Any) -> list[Any]:
+    def _send(self, producer: "Producer[bytes, bytes]", topic: str, rows: Any) -> list[Any]:
         import pyarrow.compute
 
         compute: Any = pyarrow.compute
