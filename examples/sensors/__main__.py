@@ -7,6 +7,7 @@ second start goes on where the first one ended.
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -17,7 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.live import Live
 
@@ -44,6 +47,12 @@ NO_TIME: Final = "Python worker failed to connect back"
 """What Spark says when a Python process takes longer than ten seconds to start: a busy machine."""
 
 RESTARTS_MAX: Final = 5
+
+STARTING: Final = "Initializing sources"
+"""What Spark says of a query while the Python process of its source starts."""
+
+START_S: Final = 15.0
+STEP_S: Final = 0.1
 
 LOOK_S: Final = 0.5
 WIDTH: Final = 100
@@ -72,15 +81,19 @@ def main() -> int:
     with heeded() as asked:
         try:
             run(given, screen, seconds, asked)
-        except (Failed, BrokerFailed, OttlaError) as error:
+        except (Failed, BrokerFailed, OttlaError, OSError) as error:
             reason = str(error)
+        except Py4JError as error:  # Spark has ended: it may have got the signal, too
+            reason = None if asked.is_set() else f"Spark has ended: {error}"
     screen.end()
     if given.picture is not None:
         screen.save(given.picture)
     if reason is not None:
         print(reason, file=sys.stderr)
         return 1
-    screen.console.print(f"`make run` goes on from here; `rm -r {given.data}` begins anew.")
+    again = shlex.join(sys.argv[1:])
+    command = f"make run ARGS={shlex.quote(again)}" if again else "make run"
+    screen.console.print(f"`{command}` goes on from here; `rm -r {given.data}` begins anew.")
     return 0
 
 
@@ -90,16 +103,32 @@ def arguments() -> argparse.ArgumentParser:
         prog="sensors", description="Devices, a broker and a pipeline on Spark, on this machine."
     )
     parser.add_argument(
-        "--port", type=int, default=9092, help="where the broker listens (9092; 0: any)"
+        "--port", type=_port, default=9092, help="where the broker listens (9092; 0: any)"
     )
     parser.add_argument("--data", type=Path, default=".ottla", help="where all is kept (.ottla)")
     parser.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the devices ({SEED})")
     parser.add_argument("--picture", type=Path, help="an SVG of the view as it was last")
     parser.add_argument(
-        "--seconds", type=float, help=f"end after so long ({UNATTENDED_S:g} without a terminal)"
+        "--seconds", type=_seconds, help=f"end after so long ({UNATTENDED_S:g} without a terminal)"
     )
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: seconds, more than 0")
+    return found
 
 
 def run(
@@ -125,26 +154,39 @@ def run(
         screen.show("starting Spark", watch.look())
         spark = ending.enter_context(session(given.master, folder / "spark.log"))
         screen.show("starting the queries", watch.look())
-        wanted = job.queries(spark, servers, folder.as_uri(), processingTime="1 second")
-        queries = watch.queries = {name: writer.start() for name, writer in wanted.items()}
-        restarts = RESTARTS_MAX
+        wanted = job.queries(spark, servers, str(folder), processingTime="1 second")
+        queries: dict[str, StreamingQuery] = {}
+        watch.queries = queries
+        restarts = dict.fromkeys(wanted, RESTARTS_MAX)
+
+        def begin(name: str) -> None:
+            """Start a query; the next one waits until its Python process has started."""
+            queries[name] = query = wanted[name].start()
+            until_s = time.monotonic() + START_S
+            while query.isActive and query.status["message"] == STARTING:
+                if asked.wait(STEP_S) or time.monotonic() > until_s:
+                    break
 
         def is_well() -> bool:
             """Whether it goes on; Failed when something has ended that should not have."""
-            nonlocal restarts
             for failure in (broker.failure, feed.failure):
                 if failure is not None:
                     raise Failed(str(failure))
-            for name, query in queries.items():
+            for name, query in [*queries.items()]:
                 failure = query.exception()
                 if failure is None:
                     continue
-                if NO_TIME not in str(failure) or not restarts:
+                if NO_TIME not in str(failure):
                     raise Failed(f"query {name}: {str(failure).strip().splitlines()[0]}")
-                restarts -= 1
-                queries[name] = wanted[name].start()  # from its checkpoint
+                if not restarts[name]:
+                    raise Failed(f"{NO_TIME} in time: the machine is too busy; start it again")
+                restarts[name] -= 1
+                begin(name)  # from its checkpoint
             return not asked.is_set()
 
+        for name in wanted:
+            if not asked.is_set():
+                begin(name)
         while is_well() and not (seconds and screen.sight.elapsed_s >= seconds):
             screen.show("running", watch.look())
             asked.wait(LOOK_S)

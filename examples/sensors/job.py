@@ -7,7 +7,6 @@ alerts and dead letters are in their topics at least once.
 """
 
 import argparse
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -76,15 +75,14 @@ def main() -> None:
     """Run until a query fails or the job is ended; with --once until there is nothing more."""
     parser = argparse.ArgumentParser(description="Averages, alerts and dead letters of readings.")
     parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", metavar="HOST:PORT")
-    parser.add_argument("--output", type=Path, required=True, help="where files and places go")
+    parser.add_argument("--output", required=True, help="where files and places go")
     parser.add_argument("--once", action="store_true", help="read what there is, and end")
     given = parser.parse_args()
     spark = session()
     trigger: dict[str, Any] = (
         {"availableNow": True} if given.once else {"processingTime": "1 second"}
     )
-    output = given.output.absolute().as_uri()
-    wanted = queries(spark, given.bootstrap_server, output, **trigger)
+    wanted = queries(spark, given.bootstrap_server, given.output, **trigger)
     running = [writer.start() for writer in wanted.values()]
     if not given.once:
         spark.streams.awaitAnyTermination()

@@ -93,7 +93,7 @@ def _queries(queries: Sequence[Progress], in_topic: int) -> RenderableType:
 
 def _averages(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     if not rows:
-        return Text("none yet: the first ten seconds have to be over", style="dim")
+        return Text("none yet: they come with the first micro-batch", style="dim")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("device", "from", "to"):
         table.add_column(heading)

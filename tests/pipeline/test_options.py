@@ -4,6 +4,7 @@ import pytest
 
 from ottla.pipeline.offsets import EARLIEST, LATEST, AtTime, AtTimes, Everywhere, Specific
 from ottla.pipeline.options import TABLE, BadOption, Use, checked, client_settings
+from ottla.pipeline.sink import sink_options
 from ottla.pipeline.source_options import SourceOptions, Topics, source_options
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -32,7 +33,8 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
 
 def test_settings_of_the_client_pass_without_their_first_word() -> None:
     told = checked({**SERVERS, "kafka.fetch.max.bytes": "7", "kafka.group.id": "g"}, Use.STREAM)
-    assert client_settings(told) == {"bootstrap.servers": "127.0.0.1:9092", "fetch.max.bytes": "7"}
+    found = client_settings(told, Use.STREAM)
+    assert found == {"bootstrap.servers": "127.0.0.1:9092", "fetch.max.bytes": "7"}
     assert stream(**{"kafka.group.id": "g"}).group == "g"
 
 
@@ -51,11 +53,32 @@ def test_without_servers_it_is_said_how_to_give_them() -> None:
 
 @pytest.mark.parametrize(
     ("name", "use"),
-    [("endingOffsets", Use.STREAM), ("maxOffsetsPerTrigger", Use.BATCH), ("topic", Use.BATCH)],
+    [("maxOffsetsPerTrigger", Use.BATCH), ("topic", Use.BATCH), ("topic", Use.STREAM)],
 )
-def test_what_does_not_count_here_is_refused(name: str, use: Use) -> None:
-    with pytest.raises(BadOption, match=f"{name} is for .*, and this is {use}"):
-        source_options({**SERVERS, "subscribe": "t", name: "1"}, use)
+def test_what_counts_for_other_uses_is_left_out_and_said(
+    name: str, use: Use, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = source_options({**SERVERS, "subscribe": "t", name: "1"}, use)
+    assert found == source_options({**SERVERS, "subscribe": "t"}, use)
+    assert f"{name} is for" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    with pytest.raises(BadOption, match=f"{name} is for reading a batch, and this is"):
+        source_options({**SERVERS, "subscribe": "t", name: "1"}, Use.STREAM)
+
+
+def test_settings_of_the_client_are_checked_before_anything_is_done() -> None:
+    for name, value in (("kafka.isolation.leve", "x"), ("kafka.fetch.min.bytes", "abc")):
+        with pytest.raises(BadOption, match=name.removeprefix("kafka.")):
+            source_options({**SERVERS, "subscribe": "t", name: value}, Use.BATCH)
+    with pytest.raises(BadOption, match=r"linger\.ms"):
+        sink_options({**SERVERS, "kafka.linger.ms": "abc"})
+
+
+def test_a_sink_takes_the_options_of_a_source() -> None:
+    assert sink_options({**SERVERS, "subscribe": "t", "startingOffsets": "earliest"}).topic is None
 
 
 def test_topics_are_said_in_one_way() -> None:

@@ -1,17 +1,25 @@
 """The plan of a read."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.narrowing import Narrowing
-from ottla.pipeline.plan import Range, divided, limited, ranges
+from ottla.pipeline.options import BadOption
+from ottla.pipeline.plan import Range, check_order, divided, limited, ranges
 
 COUNTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=8)
 
 
 def place(number: int) -> TopicPartition:
     return TopicPartition("t", PartitionIndex(number))
+
+
+def test_a_batch_does_not_begin_behind_its_end() -> None:
+    check_order({place(0): 5, place(1): 3}, {place(0): 5, place(1): 4})
+    with pytest.raises(BadOption, match="t-1: the batch is to begin at offset 9 and to end at 4"):
+        check_order({place(0): 5, place(1): 9}, {place(0): 5, place(1): 4})
 
 
 def whole(sizes: list[tuple[int, int]]) -> list[Range]:

@@ -62,6 +62,7 @@ def of(topic: str, *numbers: int) -> dict[str, dict[str, int]]:
 BATCHES: Mapping[str, Mapping[str, object]] = {
     "all": {"subscribe": TOPIC},
     "headers": {"subscribe": TOPIC, "includeHeaders": "true"},
+    "options of other uses": {"subscribe": TOPIC, "maxOffsetsPerTrigger": "5", "topic": OTHER},
     "two topics": {"subscribe": f"{TOPIC},{OTHER}"},
     "a pattern": {"subscribePattern": f"^{TOPIC}(-too)?$"},
     "a pattern of a part": {"subscribePattern": "red-t"},
@@ -139,6 +140,7 @@ REFUSED: Mapping[str, Mapping[str, object]] = {
     "another reset": {"subscribe": TOPIC, "kafka.auto.offset.reset": "latest"},
     "another deserializer": {"subscribe": TOPIC, "kafka.value.deserializer": "x"},
     "commits": {"subscribe": TOPIC, "kafka.enable.auto.commit": "true"},
+    "a start behind the end": {"subscribe": TOPIC, "startingOffsets": of(TOPIC, 5000, 0, 0)},
     "gone": {"subscribe": TRIMMED, "startingOffsets": of(TRIMMED, 2, 0, 0)},
 }
 

@@ -129,6 +129,13 @@ def test_a_batch_is_divided_into_tasks(reading: Reading, broker: OttlaBroker, to
     assert numbers(frame) == [*range(90)]
 
 
+def test_a_schema_of_ones_own_is_refused(spark: Any, broker: OttlaBroker) -> None:
+    reader = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap)
+    frame = reader.option("subscribe", "t").schema("key string, value string").load()
+    with pytest.raises(Exception, match="the schema of a topic is key binary"):
+        frame.collect()
+
+
 def test_an_empty_topic_is_an_empty_batch(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from typing import Any, Final
 
 from ottla.ids import TopicPartition
+from ottla.pipeline.options import BadOption
 from ottla.records import Columns, TimestampType
 from ottla.records.arrow import pyarrow_module
 
@@ -15,7 +16,7 @@ SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"
 )
-HEADERS: Final = "headers array<struct<key: string, value: binary>>"
+HEADERS: Final = "headers array<struct<key:string,value:binary>>"
 
 _TYPES: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1}
 
@@ -23,6 +24,14 @@ _TYPES: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1}
 def source_schema(*, headers: bool) -> str:
     """The schema of a source, as Spark writes it."""
     return f"{SCHEMA}, {HEADERS}" if headers else SCHEMA
+
+
+def check_source_schema(schema: Any, *, headers: bool) -> None:
+    """BadOption for a schema that somebody has given: a topic has its own."""
+    told = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema.fields)
+    expected = source_schema(headers=headers)
+    if told != expected:
+        raise BadOption(f"the schema of a topic is {expected}: leave out .schema(...)")
 
 
 def arrow_schema(schema: Any) -> Any:

@@ -1,15 +1,22 @@
 """The options of `format("ottla")`, by the names of Spark's Kafka connector.
 
 Invariant: every option stands once in the table, with where it counts and what it does; what is not
-there is refused, with the name that is nearest; so is what does not count for its use. Nothing is
-ignored in silence.
+there is refused, with the name that is nearest. What counts for other uses alone is logged and left
+out, as one set of options often serves them all; but an end of a stream is refused, as there.
+Nothing is ignored in silence.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
+
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.producer import PRODUCER
+from ottla.settings.resolution import client_config
 
 
 class Use(StrEnum):
@@ -115,6 +122,7 @@ TABLE: Final = (
     Option("topic", SINK, "", "Where rows go; without it the column topic says so."),
 )
 
+_log: Final = logging.getLogger(__name__)
 _BY_LOWER: Final = {one.name.lower(): one for one in TABLE}
 _IGNORED: Final = frozenset({"path", "queryname", "checkpointlocation"})  # of Spark's own
 
@@ -130,10 +138,13 @@ def checked(given: Mapping[str, str], use: Use) -> dict[str, str]:
             raise BadOption(f"{name} cannot be set: {_NOT_SETTABLE[lower]}")
         known = _BY_LOWER.get(lower)
         if known is not None:
-            if use not in known.uses:
-                where = " and ".join(sorted(known.uses))
-                raise BadOption(f"{known.name} is for {where}, and this is {use}")
-            found[known.name] = value
+            if use in known.uses:
+                found[known.name] = value
+                continue
+            where = f"{known.name} is for {' and '.join(sorted(known.uses))}, and this is {use}"
+            if use is Use.STREAM and known.uses == BATCH:
+                raise BadOption(where)  # a stream that is to end would not
+            _log.warning("%s: it is left out", where)
         elif lower.startswith(CLIENT):
             found[lower] = value
         else:
@@ -145,10 +156,15 @@ def checked(given: Mapping[str, str], use: Use) -> dict[str, str]:
     return found
 
 
-def client_settings(options: Mapping[str, str]) -> dict[str, object]:
-    """The settings of the client among checked options."""
-    return {
+def client_settings(options: Mapping[str, str], use: Use) -> dict[str, object]:
+    """The settings of the client among checked options; BadOption for what it does not take."""
+    found: dict[str, object] = {
         name.removeprefix(CLIENT): value
         for name, value in options.items()
         if name.startswith(CLIENT) and name != "kafka.group.id"
     }
+    try:
+        client_config(PRODUCER if use is Use.SINK else CONSUMER, found)
+    except InvalidSettings as error:
+        raise BadOption(f"settings of the client, which begin with {CLIENT}: {error}") from error
+    return found

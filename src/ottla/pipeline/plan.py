@@ -12,6 +12,7 @@ from math import ceil, floor
 
 from ottla.ids import TopicPartition
 from ottla.pipeline.offsets import Offsets
+from ottla.pipeline.options import BadOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,15 @@ def ranges(start: Offsets, end: Offsets) -> list[Range]:
     """What is between two places, of the partitions that have something there."""
     found = [Range(one, start[one], end[one]) for one in sorted(end) if one in start]
     return [one for one in found if one.size > 0]
+
+
+def check_order(start: Offsets, end: Offsets) -> None:
+    """BadOption when a batch would begin behind its end: that is a mistake, and not nothing."""
+    for one in sorted(end):
+        if start.get(one, 0) > end[one]:
+            raise BadOption(
+                f"{one}: the batch is to begin at offset {start[one]} and to end at {end[one]}"
+            )
 
 
 def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartition, int]:

@@ -33,12 +33,12 @@ from pyspark.sql.types import StructType
 from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
-from ottla.pipeline.columns import arrow_schema, rows, source_schema
+from ottla.pipeline.columns import arrow_schema, check_source_schema, rows, source_schema
 from ottla.pipeline.loss import GOES_ON, DataLost, is_gone
 from ottla.pipeline.narrowing import Narrowing
 from ottla.pipeline.offsets import LATEST, AtTime, Offsets, Written, names, read, written
 from ottla.pipeline.options import Use
-from ottla.pipeline.plan import Range, divided, limited, ranges
+from ottla.pipeline.plan import Range, check_order, divided, limited, ranges
 from ottla.pipeline.source_options import SourceOptions, source_options
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class OttlaReader(DataSourceReader):
             wanted = survey.partitions()
             start = survey.resolved(options.start, wanted, "starting")
             end = survey.resolved(options.end, wanted, "ending")
+            check_order(start, end)
             whole = [one for one in ranges(start, end) if narrowing.has(one.partition)]
             first: Offsets = {}
             if narrowing.from_ms is not None:
@@ -305,11 +306,14 @@ class OttlaSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Who reads a batch."""
-        return OttlaReader(source_options(self._given, Use.BATCH), schema)
+        options = source_options(self._given, Use.BATCH)
+        check_source_schema(schema, headers=options.has_headers)
+        return OttlaReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Who reads a stream."""
         options = source_options(self._given, Use.STREAM)
+        check_source_schema(schema, headers=options.has_headers)
         return OttlaStreamReader(options, schema, commits=self.commits)
 
 

@@ -63,7 +63,7 @@ def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
             f"minOffsetsPerTrigger={records_min} is more than maxOffsetsPerTrigger={records_max}"
         )
     return SourceOptions(
-        settings=client_settings(options),
+        settings=client_settings(options, use),
         topics=_topics(options),
         start=_start(options, use),
         end=_end(options),

@@ -39,7 +39,7 @@ def test_averages_alerts_and_dead_letters_are_those_of_plain_python(
     # A run for each piece: all but the first begin at the checkpoint.
     for number in range(PIECES):
         send(servers, piece(number))
-        wanted = job.queries(spark, servers, tmp_path.as_uri(), availableNow=True)
+        wanted = job.queries(spark, servers, str(tmp_path), availableNow=True)
         for writer in wanted.values():
             writer.start().awaitTermination()
     expected = computed(map(piece, range(PIECES)))

@@ -113,7 +113,7 @@ def averages(data: Path) -> list[tuple[Any, str]]:
 
 
 def test_a_run_and_the_next_one_which_goes_on(tmp_path: Path) -> None:
-    data = tmp_path / "kept"
+    data = tmp_path / "kept für später"  # spaces and letters, as folders have them
     done = run(data, "--seconds", "20")
     assert done.returncode == 0, done.stdout + done.stderr
     first = numbers(done.stdout)
