@@ -48,12 +48,7 @@ NO_TIME: Final = "Python worker failed to connect back"
 
 RESTARTS_MAX: Final = 5
 
-STARTING: Final = "Initializing sources"
-"""What Spark says of a query while the Python process of its source starts."""
-
-START_S: Final = 15.0
-STEP_S: Final = 0.1
-
+FIRST_BATCH_S: Final = 20.0
 LOOK_S: Final = 0.5
 WIDTH: Final = 100
 LINE_S: Final = 10.0
@@ -159,14 +154,6 @@ def run(
         watch.queries = queries
         restarts = dict.fromkeys(wanted, RESTARTS_MAX)
 
-        def begin(name: str) -> None:
-            """Start a query; the next one waits until its Python process has started."""
-            queries[name] = query = wanted[name].start()
-            until_s = time.monotonic() + START_S
-            while query.isActive and query.status["message"] == STARTING:
-                if asked.wait(STEP_S) or time.monotonic() > until_s:
-                    break
-
         def is_well() -> bool:
             """Whether it goes on; Failed when something has ended that should not have."""
             for failure in (broker.failure, feed.failure):
@@ -181,12 +168,18 @@ def run(
                 if not restarts[name]:
                     raise Failed(f"{NO_TIME} in time: the machine is too busy; start it again")
                 restarts[name] -= 1
-                begin(name)  # from its checkpoint
+                queries[name] = wanted[name].start()  # from its checkpoint
             return not asked.is_set()
 
-        for name in wanted:
-            if not asked.is_set():
-                begin(name)
+        # Each starts several Python processes: with all at once the first results take as long as
+        # the last, so that the others wait for the first micro-batch of the first.
+        first, *others = wanted
+        queries[first] = wanted[first].start()
+        until_s = time.monotonic() + FIRST_BATCH_S
+        while is_well() and queries[first].lastProgress is None and time.monotonic() < until_s:
+            screen.show("starting the queries", watch.look())
+            asked.wait(LOOK_S)
+        queries |= {name: wanted[name].start() for name in others if not asked.is_set()}
         while is_well() and not (seconds and screen.sight.elapsed_s >= seconds):
             screen.show("running", watch.look())
             asked.wait(LOOK_S)
