@@ -88,7 +88,8 @@ def main() -> int:
         return 1
     again = shlex.join(sys.argv[1:])
     command = f"make run ARGS={shlex.quote(again)}" if again else "make run"
-    screen.console.print(f"`{command}` goes on from here; `rm -r {given.data}` begins anew.")
+    end = f"`{command}` goes on from here; `rm -r {given.data}` begins anew."
+    screen.console.print(end, soft_wrap=True)
     return 0
 
 
@@ -148,6 +149,8 @@ def run(
 
         screen.show("starting Spark", watch.look())
         spark = ending.enter_context(session(given.master, folder / "spark.log"))
+        if asked.is_set():
+            return
         screen.show("starting the queries", watch.look())
         wanted = job.queries(spark, servers, str(folder), processingTime="1 second")
         queries: dict[str, StreamingQuery] = {}
