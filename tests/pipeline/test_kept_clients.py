@@ -14,6 +14,7 @@ from ottla.pipeline.plan import Range
 from ottla.pipeline.sink import writing
 from ottla.pipeline.source import Task
 from ottla.pipeline.source_options import SourceOptions, source_options
+from ottla.records import batches
 from ottla.records.arrow import pyarrow_module
 from ottla.sync import Admin
 
@@ -45,9 +46,9 @@ def schema_of(**columns: str) -> Any:
     return schema
 
 
-def write(broker: OttlaBroker, topic: str, *values: str, partition: int = 0) -> int:
+def write(broker: OttlaBroker, topic: str, *values: str, partition: int = 0, **options: str) -> int:
     """A task of a sink, beside empty batches as Spark hands them over."""
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, **options}
     task = writing(given, schema_of(value="string", partition="integer"), overwrite=False)
     places = pa.array([partition] * len(values), pa.int32())
     batch = pa.RecordBatch.from_pydict({"value": pa.array(values, pa.utf8()), "partition": places})
@@ -99,6 +100,30 @@ def test_who_failed_to_write_is_not_asked_again(broker: OttlaBroker, topic: str)
     assert len(kept - running(PRODUCER)) == 1
     write(broker, topic, "b")
     assert read(broker, topic, 0, 2) == [b"a", b"b"]
+
+
+def test_batches_are_large_unless_their_topic_or_a_setting_says_otherwise(
+    broker: OttlaBroker, topic: str
+) -> None:
+    values = [f"{n:05d}" * 200 for n in range(100)]  # 100 KB
+    small = f"{topic}-small"
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topic(small, 1, config={"max.message.bytes": "5000"})
+    assert write(broker, topic, *values) == 100
+    assert write(broker, small, *values) == 100
+    for one in (topic, small):
+        assert read(broker, one, 0, 100) == [value.encode() for value in values]
+    assert batches_in(broker, topic) == 1
+    assert batches_in(broker, small) > 20
+    told = f"{topic}-told"
+    write(broker, told, *values, **{"kafka.batch.size": "10000"})
+    assert batches_in(broker, told) > 10
+
+
+def batches_in(broker: OttlaBroker, topic: str) -> int:
+    """How many are in the file of a topic."""
+    [file] = (broker.data / f"{topic}-0").glob("*.log")
+    return sum(1 for _ in batches(file.read_bytes()))
 
 
 def test_a_read_that_is_given_up_is_not_gone_on_with(broker: OttlaBroker, topic: str) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pyspark.sql.datasource import (
-    DataSourceReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -17,12 +16,9 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-from pyspark.sql.types import StructType
 
 from ottla.pipeline.narrowing import Narrowing
-from ottla.pipeline.options import Use
 from ottla.pipeline.source import OttlaReader, RegisteredSource
-from ottla.pipeline.source_options import source_options
 
 
 def narrowed(before: Narrowing, one: Filter) -> Narrowing:
@@ -69,6 +65,4 @@ class FilteringReader(OttlaReader):
 class FilteringSource(RegisteredSource):
     """The source that is registered: its batches take filters, which Spark has to be told."""
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Who reads a batch."""
-        return FilteringReader(source_options(self._given, Use.BATCH), schema)
+    batch_reader = FilteringReader

@@ -38,6 +38,11 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """The columns that are written, with the types that they may have."""
 
 
+BULK: Final[Mapping[str, object]] = {"batch.size": 128 << 10}
+"""What tasks write with unless they are told otherwise: their rows are there at once, and a batch
+costs much the same whatever is in it. One that is too large for its topic is sent in parts."""
+
+
 def _producer(settings: dict[str, object]) -> "Producer[bytes, bytes]":
     from ottla.client.sync.producer import Producer
 
@@ -104,7 +109,7 @@ class Writing:
         if first is None:
             return Done(0)  # nobody has to connect for it
         rows = 0
-        with PRODUCERS.lent(self.options.settings) as producer:
+        with PRODUCERS.lent({**BULK, **self.options.settings}) as producer:
             sent: list[Any] = []
             for batch in chain((first,), full):
                 rows += batch.num_rows

@@ -276,6 +276,8 @@ class OttlaSource(DataSource):
     commits = True
     """Whether its streams tell their groups; not where a listener does, which is sooner."""
 
+    batch_reader = OttlaReader
+
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given: Mapping[str, str] = dict(options)
@@ -308,7 +310,7 @@ class OttlaSource(DataSource):
         """Who reads a batch."""
         options = source_options(self._given, Use.BATCH)
         check_source_schema(schema, headers=options.has_headers)
-        return OttlaReader(options, schema)
+        return self.batch_reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Who reads a stream."""
