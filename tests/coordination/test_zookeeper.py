@@ -150,18 +150,20 @@ def test_b10_a_server_that_is_killed_and_comes_back_has_kept_sessions_and_nodes(
 ) -> None:
     with judge_needed():
         jars = class_path(ZOOKEEPER_POM)
-    with LocalServer(tmp_path, jars) as server:
+    patience_ms = 200_000  # a busy machine takes long to start a server; 20 ticks are the most
+    tick_ms = patience_ms // 20
+    with LocalServer(tmp_path, jars, tick_ms=tick_ms) as server:
 
         async def program() -> None:
             states = States()
-            zookeeper = ZooKeeper(f"{server.connect}/b10", session_timeout_ms=30_000)
+            zookeeper = ZooKeeper(f"{server.connect}/b10", session_timeout_ms=patience_ms)
             session = await zookeeper.connect(states)
             await session.create("/a", b"x")
             await session.create("/e", ephemeral=True)
             before = await session.get("/a")
             server.kill()
             await states.until(SessionState.SUSPENDED)
-            restarted = LocalServer(tmp_path, jars, port=server.port)
+            restarted = LocalServer(tmp_path, jars, port=server.port, tick_ms=tick_ms)
             await asyncio.to_thread(restarted.start)
             try:
                 await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
