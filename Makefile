@@ -22,6 +22,7 @@ $(VENV)/.installed: requirements/dev.lock
 # Without a C compiler this step still succeeds: the kernel then runs as plain Python.
 $(VENV)/.built: $(VENV)/.installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.py=.pxd)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src examples  # as pip does with what is not editable: Spark starts many processes
 	@touch $@
 
 run: setup ## readings, a broker on 127.0.0.1:9092 and a pipeline on Spark, kept in ./.ottla (ARGS="--port 9093")

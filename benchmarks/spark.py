@@ -196,11 +196,13 @@ def main() -> None:
             "plans": lambda: plans(report, works, effort, servers),
             "trips": lambda: trips(report, works, effort),
         }
-        for name, step in steps.items():
-            if given.only in (None, name):
-                with console.status(name):
-                    step()
-    console.print(report.table)
+        try:
+            for name, step in steps.items():
+                if given.only in (None, name):
+                    with console.status(name):
+                        step()
+        finally:  # what was measured is shown, whatever comes after
+            console.print(report.table)
     path = write_report(
         Path(__file__), {"question": QUESTION, "quick": quick, "cases": report.cases}
     )

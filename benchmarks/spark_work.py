@@ -4,6 +4,7 @@ Invariant: the work is the same for every format but for its name. Reads hand ev
 its columns, to something that looks at it. Times include planning, and not the start of Spark.
 """
 
+import json
 import os
 import shutil
 import statistics
@@ -25,6 +26,7 @@ from ottla.records.arrow import pyarrow_module
 from ottla.sync import Admin, Consumer, Producer
 
 PATIENCE_S: Final = 300.0
+LOOK_S: Final = 0.005
 WRITE_TASKS: Final = 4
 TRIPS_UNCOUNTED: Final = 10
 
@@ -184,14 +186,17 @@ class Work:
         frame = self._read(self.spark.readStream, topic, startingOffsets="latest")
         with _checkpoint() as folder, Producer({"bootstrap.servers": self.servers}) as producer:
             query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
+            told = _Told(query)
             try:
-                _until(lambda: _idle(query))
+                told.until(lambda: told.idle)
+                first = told.batch
                 for n in range(each):
                     producer.send(topic, b"one", partition=0).result()
-                    _until(lambda n=n: len(_busy(query)) > n)
-                at_least = len(_idle(query)) + each
-                _until(lambda: len(_idle(query)) >= at_least)
-                idle, busy = _idle(query)[-each:], _busy(query)
+                    told.until(lambda n=n: told.idle and told.batch > first + n)
+                looks = {told.began}
+                told.until(lambda: len(looks) > each or looks.add(told.began))
+                idle, busy = told.all()
+                idle = idle[-each:]
             finally:
                 query.stop()
         return {
@@ -297,25 +302,50 @@ def _checkpoint() -> Generator[str]:
         yield one
 
 
-def _busy(query: Any) -> list[Any]:
-    return [one for one in query.recentProgress if one.numInputRows]
+class _Told:
+    """What a query tells of its micro-batches.
+
+    While it runs the last one alone is asked for, and as text: all of them are megabytes where
+    there are many partitions, and to ask for each field takes longer than a micro-batch does.
+    """
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+        self._last: dict[str, Any] = {}
+
+    @property
+    def idle(self) -> bool:
+        return bool(self._last) and _is_idle(self._last)
+
+    @property
+    def batch(self) -> int:
+        """The number of the micro-batch that is to come, when it is idle."""
+        return self._last["batchId"]
+
+    @property
+    def began(self) -> str:
+        return self._last["timestamp"]
+
+    def until(self, holds: Callable[[], Any]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while not holds():
+            if (failure := self._query.exception()) is not None:
+                raise SystemExit(f"a query of the benchmark has failed: {failure}")
+            if time.monotonic() > until_s:
+                raise SystemExit("a query of the benchmark does not go on")
+            time.sleep(LOOK_S)
+            if (last := self._query._jsq.lastProgress()) is not None:  # noqa: SLF001
+                self._last = json.loads(last.json())
+
+    def all(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """All triggers that found nothing, and all micro-batches that had rows."""
+        told = [json.loads(one.json()) for one in self._query._jsq.recentProgress()]  # noqa: SLF001
+        return [one for one in told if _is_idle(one)], [one for one in told if one["numInputRows"]]
 
 
-def _idle(query: Any) -> list[Any]:
-    return [
-        one
-        for one in query.recentProgress
-        if not one.numInputRows and "addBatch" not in one.durationMs
-    ]
+def _is_idle(told: dict[str, Any]) -> bool:
+    return not told["numInputRows"] and "addBatch" not in told["durationMs"]
 
 
 def _median(told: list[Any], name: str) -> float:
-    return statistics.median(one.durationMs.get(name, 0) for one in told)
-
-
-def _until(holds: Callable[[], Any]) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > until_s:
-            raise SystemExit("a query of the benchmark does not go on")
-        time.sleep(0.02)
+    return statistics.median(one["durationMs"].get(name, 0) for one in told)
