@@ -171,18 +171,18 @@ def run(
                 if not restarts[name]:
                     raise Failed(f"{NO_TIME} in time: the machine is too busy; start it again")
                 restarts[name] -= 1
-                queries[name] = wanted[name].start()  # from its checkpoint
+                queries[name] = wanted[name]()  # from its checkpoint
             return not asked.is_set()
 
         # Each starts several Python processes: with all at once the first results take as long as
         # the last, so that the others wait for the first micro-batch of the first.
         first, *others = wanted
-        queries[first] = wanted[first].start()
+        queries[first] = wanted[first]()
         until_s = time.monotonic() + FIRST_BATCH_S
         while is_well() and queries[first].lastProgress is None and time.monotonic() < until_s:
             screen.show("starting the queries", watch.look())
             asked.wait(LOOK_S)
-        queries |= {name: wanted[name].start() for name in others if not asked.is_set()}
+        queries |= {name: wanted[name]() for name in others if not asked.is_set()}
         while is_well() and not (seconds and screen.sight.elapsed_s >= seconds):
             screen.show("running", watch.look())
             asked.wait(LOOK_S)
@@ -258,7 +258,11 @@ def heeded() -> Generator[threading.Event]:
 
 @contextmanager
 def session(master: str, log: Path) -> Generator[SparkSession]:
-    """Spark, which writes what it has to say to a file and listens on this machine alone."""
+    """Spark, which listens on this machine alone.
+
+    What it says goes to a file, until it has ended: the driver's side of it complains on stderr
+    when the other side is gone first.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     heeding = signal.getsignal(signal.SIGINT)
     with redirected(log):
@@ -273,16 +277,16 @@ def session(master: str, log: Path) -> Generator[SparkSession]:
                 "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             }
         )
-    signal.signal(signal.SIGINT, heeding)  # Spark has put its own there
-    try:
-        yield spark
-    finally:
-        spark.stop()
+        signal.signal(signal.SIGINT, heeding)  # Spark has put its own there
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 @contextmanager
 def redirected(log: Path) -> Generator[None]:
-    """Let processes that are started meanwhile write to a file."""
+    """Let this process and those that it starts meanwhile write to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -292,6 +296,8 @@ def redirected(log: Path) -> Generator[None]:
     try:
         yield
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         for number, before in enumerate(kept, start=1):
             os.dup2(before, number)
             os.close(before)

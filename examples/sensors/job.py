@@ -7,9 +7,12 @@ alerts and dead letters are in their topics at least once.
 """
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ottla.pipeline import register
@@ -39,8 +42,8 @@ def session(name: str = "sensors", **settings: str) -> SparkSession:
 
 def queries(
     spark: SparkSession, servers: str, output: str, **trigger: Any
-) -> dict[str, DataStreamWriter]:
-    """What is to be started: averages into files, alerts and dead letters into topics."""
+) -> dict[str, Callable[[], StreamingQuery]]:
+    """What starts each query: averages into files, alerts and dead letters into topics."""
     register(spark)
     raw = (
         spark.readStream.format("ottla")
@@ -51,18 +54,22 @@ def queries(
         .load()
     )
     rows = readings(raw)
-    files = averages(rows).coalesce(1).writeStream.format("parquet")
-    found = {
-        "averages": files.option("path", f"{output}/{AVERAGES}"),
-        "alerts": to_topic(alerts(rows), servers, ALERTS),
-        "dead-letters": to_topic(dead_letters(raw), servers, DEAD_LETTERS),
+
+    def averages_to_files() -> DataStreamWriter:
+        files = averages(rows).coalesce(1).writeStream.format("parquet")
+        return files.option("path", f"{output}/{AVERAGES}")
+
+    def started(name: str, written: Callable[[], DataStreamWriter]) -> StreamingQuery:
+        place = f"{output}/{CHECKPOINTS}/{name}"
+        writer = written().queryName(name).option("checkpointLocation", place)
+        return writer.trigger(**trigger).start()
+
+    wanted = {
+        "averages": averages_to_files,
+        "alerts": lambda: to_topic(alerts(rows), servers, ALERTS),
+        "dead-letters": lambda: to_topic(dead_letters(raw), servers, DEAD_LETTERS),
     }
-    return {
-        name: writer.queryName(name)
-        .option("checkpointLocation", f"{output}/{CHECKPOINTS}/{name}")
-        .trigger(**trigger)
-        for name, writer in found.items()
-    }
+    return {name: partial(started, name, written) for name, written in wanted.items()}
 
 
 def to_topic(rows: DataFrame, servers: str, topic: str) -> DataStreamWriter:
@@ -83,7 +90,7 @@ def main() -> None:
         {"availableNow": True} if given.once else {"processingTime": "1 second"}
     )
     wanted = queries(spark, given.bootstrap_server, given.output, **trigger)
-    running = [writer.start() for writer in wanted.values()]
+    running = [start() for start in wanted.values()]
     if not given.once:
         spark.streams.awaitAnyTermination()
     for query in running:

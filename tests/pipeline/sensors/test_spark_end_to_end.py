@@ -40,8 +40,8 @@ def test_averages_alerts_and_dead_letters_are_those_of_plain_python(
     for number in range(PIECES):
         send(servers, piece(number))
         wanted = job.queries(spark, servers, str(tmp_path), availableNow=True)
-        for writer in wanted.values():
-            writer.start().awaitTermination()
+        for start in wanted.values():
+            start().awaitTermination()
     expected = computed(map(piece, range(PIECES)))
     assert expected.too_late > 0, "something is later than the watermark allows"
     assert len(expected.averages) > 1000
