@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.live import Live
 
 from ottla.errors import OttlaError
+from ottla.pipeline.home import quick_home
 from ottla.pipeline.java import NoJava, check_java
 from ottla.sync import Admin
 from sensors import job, topics, view
@@ -264,6 +265,8 @@ def session(master: str, log: Path) -> Generator[SparkSession]:
     when the other side is gone first.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_HOME", str(quick_home(log.parent / "spark")))
     heeding = signal.getsignal(signal.SIGINT)
     with redirected(log):
         spark = job.session(

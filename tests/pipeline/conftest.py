@@ -12,6 +12,7 @@ import pytest
 from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
+from ottla.pipeline.home import quick_home
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 _NUMBERS = count()
@@ -24,9 +25,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
         connector = class_path(SPARK_CONNECTOR_POM)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(EXAMPLES)  # for the workers
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["SPARK_HOME"] = str(quick_home(folder / "home"))
     from pyspark.sql import SparkSession
 
-    folder = tmp_path_factory.mktemp("spark")
     builder: Any = SparkSession.builder
     session = (
         builder.master("local[2]")

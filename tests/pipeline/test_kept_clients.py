@@ -116,7 +116,7 @@ def test_batches_are_large_unless_their_topic_or_a_setting_says_otherwise(
     assert batches_in(broker, topic) == 1
     assert batches_in(broker, small) > 20
     told = f"{topic}-told"
-    write(broker, told, *values, **{"kafka.batch.size": "10000"})
+    write(broker, told, *values, batch_size="10000")
     assert batches_in(broker, told) > 10
 
 

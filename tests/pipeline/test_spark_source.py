@@ -52,6 +52,16 @@ def numbers(frame: Any) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
+def test_workers_import_what_is_installed(spark: Any) -> None:
+    """And not from an archive, in which nothing is compiled."""
+
+    def place(_: object) -> str:
+        return str(__import__("pyspark").__file__)
+
+    [file] = spark.sparkContext.parallelize([0], 1).map(place).collect()
+    assert Path(file).is_file()
+
+
 def test_a_batch_has_the_columns_of_the_connector(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:

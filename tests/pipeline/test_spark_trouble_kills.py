@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from judges.ottla_broker import OttlaBroker
+from ottla.pipeline.home import quick_home
 from ottla.sync import Admin, Consumer, Producer
 
 DRIVER = Path(__file__).with_name("mortal_driver.py")
@@ -65,7 +66,12 @@ def lived(life: Life, folder: Path, options: dict[str, str], copy: str | None) -
         "options": options,
         "copy": copy,
     }
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    env = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(quick_home(folder / "home")),
+    }
 
     def begun() -> subprocess.CompletedProcess[str]:
         counts.unlink(missing_ok=True)
