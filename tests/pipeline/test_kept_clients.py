@@ -46,9 +46,13 @@ def schema_of(**columns: str) -> Any:
     return schema
 
 
-def write(broker: OttlaBroker, topic: str, *values: str, partition: int = 0, **options: str) -> int:
+def write(
+    broker: OttlaBroker, topic: str, *values: str, partition: int = 0, batch_size: str = ""
+) -> int:
     """A task of a sink, beside empty batches as Spark hands them over."""
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, **options}
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
+    if batch_size:
+        given["kafka.batch.size"] = batch_size
     task = writing(given, schema_of(value="string", partition="integer"), overwrite=False)
     places = pa.array([partition] * len(values), pa.int32())
     batch = pa.RecordBatch.from_pydict({"value": pa.array(values, pa.utf8()), "partition": places})
