@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from ssl import SSLContext
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.connecting.cluster_view import BrokerView
-from ottla.client.connecting.login import Login, log_in
 from ottla.client.waiting.backoff import Backoff
 from ottla.clock import Clock
 from ottla.errors import RequestError
@@ -22,7 +21,9 @@ from ottla.protocol.spares import Spares
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import Connector
-from ottla.transport.tls import TlsNetwork
+
+if TYPE_CHECKING:
+    from ottla.client.connecting.login import Login
 
 CLOSED: Final = "the client is closed"
 DOUBLINGS_MAX: Final = 32
@@ -62,7 +63,7 @@ class ConnectionRules:
     idle_s: float = 540.0
     rebootstraps: bool = True
     tls: SSLContext | None = None
-    login: Login | None = None
+    login: "Login | None" = None
 
 
 @dataclass(slots=True)
@@ -97,6 +98,8 @@ class Connections:
 
     def __post_init__(self) -> None:
         if self.rules.tls is not None:
+            from ottla.transport.tls import TlsNetwork
+
             self.network = TlsNetwork(self.network, self.rules.tls)
 
     def open_to(self, broker: BrokerView) -> Channel | None:
@@ -223,7 +226,7 @@ class Connections:
         if login is None:
             return
         try:
-            session_s = await log_in(channel, login, self.rules.request_timeout_s)
+            session_s = await login.on(channel, self.rules.request_timeout_s)
         except BaseException:
             channel.close()
             raise
@@ -231,7 +234,7 @@ class Connections:
             renewing = self._renew(channel, login, session_s)
             remote.renewal = asyncio.get_running_loop().create_task(renewing)
 
-    async def _renew(self, channel: Channel, login: Login, session_s: float) -> None:
+    async def _renew(self, channel: Channel, login: "Login", session_s: float) -> None:
         """Log in anew as often as the broker wants it, while the connection lasts."""
         share, later = RENEWED_AFTER
         while session_s > 0:
@@ -241,7 +244,7 @@ class Connections:
             used_s = channel.last_used_s
             channel.hold()
             try:
-                session_s = await log_in(channel, login, self.rules.request_timeout_s)
+                session_s = await login.on(channel, self.rules.request_timeout_s)
             except RequestError as error:
                 channel.fail(error)
                 return

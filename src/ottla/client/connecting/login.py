@@ -34,6 +34,30 @@ class Login:
     exchange: Callable[[], Awaitable[Exchange]] = field(repr=False)
     """Begins a new exchange of the mechanism."""
 
+    async def on(self, channel: Channel, timeout_s: float) -> float:
+        """Log in on a connection; returns for how many seconds that counts, 0 being without end."""
+        exchange = await self.exchange()
+        await _agree(channel, self.mechanism, timeout_s)
+        lifetime_ms = 0
+        try:
+            ours = next(exchange)
+            while True:
+                answer = await channel.ask(
+                    SaslAuthenticateRequest(auth_bytes=ours), SaslAuthenticateResponse, timeout_s
+                )
+                if answer.error_code:
+                    raise _refused(channel, self.mechanism, answer)
+                lifetime_ms = answer.session_lifetime_ms
+                ours = exchange.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            return lifetime_ms / 1000
+        except LoginFailed as failed:
+            raise AuthenticationFailed(
+                f"no login at {channel.address} by {self.mechanism}: {failed}"
+            ) from None
+        finally:
+            exchange.close()
+
 
 def login_with_password(
     mechanism: str, credentials: Credentials, nonce: Callable[[], str]
@@ -56,31 +80,6 @@ def login_with_token(tokens: Tokens) -> Login:
         return oauthbearer(Secret(token.text), token.extensions)
 
     return Login("OAUTHBEARER", exchange)
-
-
-async def log_in(channel: Channel, login: Login, timeout_s: float) -> float:
-    """Log in on a connection; returns for how many seconds that counts, 0 being without end."""
-    exchange = await login.exchange()
-    await _agree(channel, login.mechanism, timeout_s)
-    lifetime_ms = 0
-    try:
-        ours = next(exchange)
-        while True:
-            answer = await channel.ask(
-                SaslAuthenticateRequest(auth_bytes=ours), SaslAuthenticateResponse, timeout_s
-            )
-            if answer.error_code:
-                raise _refused(channel, login, answer)
-            lifetime_ms = answer.session_lifetime_ms
-            ours = exchange.send(bytes(answer.auth_bytes))
-    except StopIteration:
-        return lifetime_ms / 1000
-    except LoginFailed as failed:
-        raise AuthenticationFailed(
-            f"no login at {channel.address} by {login.mechanism}: {failed}"
-        ) from None
-    finally:
-        exchange.close()
 
 
 async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
@@ -113,16 +112,16 @@ async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
 
 
 def _refused(
-    channel: Channel, login: Login, answer: SaslAuthenticateResponse
+    channel: Channel, mechanism: str, answer: SaslAuthenticateResponse
 ) -> AuthenticationFailed:
     told = f" ({answer.error_message})" if answer.error_message else ""
     hint = (
         "check the token and what the broker expects of one"
-        if login.mechanism == "OAUTHBEARER"
+        if mechanism == "OAUTHBEARER"
         else "check user and password, and that the user exists for this mechanism"
     )
     return AuthenticationFailed(
-        f"{channel.address} refused the login by {login.mechanism}{told}",
+        f"{channel.address} refused the login by {mechanism}{told}",
         hint,
         ErrorCode.of(answer.error_code),
     )

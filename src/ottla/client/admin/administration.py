@@ -1,0 +1,99 @@
+"""The life of an administrator: what it needs to ask, from its start to its end.
+
+Invariant: leaving its context leaves nothing behind; calls that are under way fail then.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from ottla.client.admin.calls import AdminAsking, Calls
+from ottla.client.connecting.connections import Connections
+from ottla.client.connecting.coordinators import Coordinators
+from ottla.client.connecting.metadata import Metadata
+from ottla.client.home import runs_already
+from ottla.client.options.connection import connection_rules, metadata_rules, patience
+from ottla.client.waiting.ending import end_all
+from ottla.clock import Clock, SystemClock
+from ottla.settings.admin import ADMIN
+from ottla.settings.config import Config
+from ottla.settings.resolution import client_config
+from ottla.transport.network import Connector, TcpNetwork
+
+if TYPE_CHECKING:
+    from ottla.client.connecting.tokens import TokenFunction
+
+
+class Administration(Calls):
+    """What calls are made on; with the calls of some nouns it is an administrator of those."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        *,
+        network: Connector | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        random_bytes: Callable[[int], bytes] | None = None,
+        token: "TokenFunction | None" = None,
+        **arguments: object,
+    ) -> None:
+        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`.
+
+        `token` gives the tokens of OAUTHBEARER.
+        """
+        self._config = config = client_config(ADMIN, settings, **arguments)
+        self._network = network or TcpNetwork()
+        self._clock = clock or SystemClock()
+        self._chance = chance or random.random
+        self._random_bytes = random_bytes or os.urandom
+        self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
+        self._running: _Running | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._running is not None:
+            raise runs_already("administrator")
+        connections = Connections(self._connecting, self._network, self._clock, self._chance)
+        self._running = _Running(self._config, connections, self._clock, self._chance)
+        self._started = self._running.asking
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End: calls that are under way fail."""
+        running, self._running, self._started = self._running, None, None
+        if running is not None:
+            await end_all(running.close())
+
+
+class _Running:
+    """The parts of an administrator that runs."""
+
+    def __init__(
+        self,
+        config: Config,
+        connections: Connections,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        limits = patience(config, chance)
+        metadata = Metadata(connections, metadata_rules(config, chance), clock, lambda: None)
+        coordinators = Coordinators(
+            metadata, connections, clock, limits.backoff, limits.request_timeout_s
+        )
+        self.asking = AdminAsking(metadata, connections, coordinators, clock, limits)
+        self._connections = connections
+        self._learning = asyncio.get_running_loop().create_task(metadata.run())
+
+    async def close(self) -> None:
+        self.asking.close()
+        self._learning.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._learning
+        await self._connections.close()

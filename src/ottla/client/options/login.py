@@ -1,0 +1,88 @@
+"""How a client tells who it is, out of the settings.
+
+Invariant: imported by clients that log in, and by no others: tokens bring HTTP with them.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+
+from ottla.client.connecting.login import Login, login_with_password, login_with_token
+from ottla.client.connecting.token_endpoint import TokenEndpoint, is_safe
+from ottla.client.connecting.tokens import RefreshRules, TokenFunction, Tokens
+from ottla.clock import Clock
+from ottla.settings import connection, security
+from ottla.settings.config import Config
+from ottla.settings.credentials import credentials
+from ottla.settings.jaas import read_jaas
+from ottla.settings.problems import InvalidSettings, Problem
+from ottla.settings.values import BadValue, Secret
+
+
+def login(
+    config: Config, chance: Callable[[], float], token: TokenFunction | None, clock: Clock
+) -> Login | None:
+    """How a client tells who it is."""
+    mechanism = config[security.SASL_MECHANISM]
+    if mechanism is None:
+        return None
+    if mechanism != "OAUTHBEARER":
+        given = credentials(config)
+        assert given is not None, "the settings are checked"
+        return login_with_password(mechanism, given, secrets.token_urlsafe)
+    if token is None:
+        token = _token_endpoint(config, clock).fetch
+    rules = RefreshRules(
+        config[security.SASL_LOGIN_REFRESH_WINDOW_FACTOR],
+        config[security.SASL_LOGIN_REFRESH_WINDOW_JITTER],
+        config[security.SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS],
+        config[security.SASL_LOGIN_REFRESH_BUFFER_SECONDS],
+    )
+    timeout_s = config[connection.REQUEST_TIMEOUT_MS] / 1000
+    return login_with_token(Tokens(token, rules, clock, chance, timeout_s))
+
+
+def _token_endpoint(config: Config, clock: Clock) -> TokenEndpoint:
+    """Where the settings say that tokens come from; InvalidSettings when they do not."""
+    url_setting = security.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL
+    url, file = config[url_setting], config[security.SASL_OAUTHBEARER_ASSERTION_FILE]
+    if url is None:
+        what = (
+            "OAUTHBEARER needs a function that gives tokens: hand it to the client as token=, "
+            f"or set {url_setting.name}"
+        )
+        raise InvalidSettings([Problem(security.SASL_MECHANISM.name, what)])
+    if not is_safe(url):
+        what = "credentials are sent over https, or by http to this machine alone"
+        raise InvalidSettings([Problem(url_setting.name, what)])
+    jaas = config[security.SASL_JAAS_CONFIG]
+    given: Mapping[str, str] = {}
+    try:
+        if jaas is not None:
+            given = read_jaas(jaas.reveal())
+    except BadValue as bad:
+        name = security.SASL_JAAS_CONFIG.name
+        raise InvalidSettings([Problem(name, f"cannot be read ({bad.note})")]) from None
+    id_setting = security.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_ID
+    secret_setting = security.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET
+    secret = config[secret_setting]
+    if secret is None and "clientSecret" in given:
+        secret = Secret(given["clientSecret"])
+    client_id = config[id_setting] or given.get("clientId")
+    if file is None and (client_id is None or secret is None):
+        what = f"needs {id_setting.name} and {secret_setting.name}, or an assertion file"
+        raise InvalidSettings([Problem(url_setting.name, what)])
+    limits_ms = (
+        config[connection.REQUEST_TIMEOUT_MS],
+        config[security.SASL_LOGIN_CONNECT_TIMEOUT_MS],
+        config[security.SASL_LOGIN_READ_TIMEOUT_MS],
+    )
+    return TokenEndpoint(
+        url=url,
+        client_id=client_id,
+        secret=secret,
+        scope=config[security.SASL_OAUTHBEARER_SCOPE] or given.get("scope"),
+        timeout_s=min(limit_ms for limit_ms in limits_ms if limit_ms) / 1000,
+        now_ms=clock.now_ms,
+        assertion_file=file,
+        is_header_encoded=config[security.SASL_OAUTHBEARER_HEADER_URLENCODE],
+    )
