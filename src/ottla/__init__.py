@@ -6,6 +6,8 @@ when somebody first asks for one: a broker starts without its client.
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.release import RELEASE
+
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, NewPartitions, NewTopic
     from ottla.client.connecting.tokens import Token
@@ -66,8 +68,7 @@ __all__ = [
     "__version__",
 ]
 
-# Here and not only in what is installed: to look that up takes longer than to start a listener.
-__version__: Final = "0.1.0.dev0"
+__version__: Final = RELEASE
 
 _MODULES: Final = {
     "Ack": "ottla.client.producing.pending_batch",

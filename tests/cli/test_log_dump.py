@@ -41,7 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dump(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["log", "dump", *map(str, arguments)])
+    return CliRunner().invoke(app(["log"]), ["log", "dump", *map(str, arguments)])
 
 
 def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:

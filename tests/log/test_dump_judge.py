@@ -101,7 +101,7 @@ def kafka_says(paths: list[Path]) -> list[str]:
 
 
 def we_say(paths: list[Path]) -> list[str]:
-    codes = [CliRunner().invoke(app, ["log", "dump", "--verify", str(p)]).exit_code for p in paths]
+    codes = [CliRunner().invoke(app(["log"]), ["log", "dump", "--verify", str(p)]).exit_code for p in paths]
     return [{0: "sound", 1: "damaged"}[code] for code in codes]
 
 

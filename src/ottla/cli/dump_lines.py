@@ -11,7 +11,8 @@ from typing import Final
 
 from ottla.cli.escapes import escaped
 from ottla.cli.forms import Form
-from ottla.cli.payloads import Json, decoded, shown
+from ottla.cli.output import Json
+from ottla.cli.payloads import decoded, shown
 from ottla.log.inspection.entries import (
     AbortedEntry,
     BatchEntry,

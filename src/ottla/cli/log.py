@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from ottla.cli.forms import Decoder, Form
-from ottla.cli.output import Output, OutputOption
+from ottla.cli.output import Output
+from ottla.cli.session import OutputOption
 
 app = typer.Typer(help="Look into the files of a log.", no_args_is_help=True)
 

@@ -26,8 +26,8 @@ from ottla.cli.dump_lines import (
 )
 from ottla.cli.escapes import escaped
 from ottla.cli.forms import Decoder, Form
-from ottla.cli.output import Output
-from ottla.cli.payloads import Json, records_of
+from ottla.cli.output import Json, Output
+from ottla.cli.payloads import records_of
 from ottla.errors import StorageFailure
 from ottla.log.disk import Disk
 from ottla.log.files import OsDisk

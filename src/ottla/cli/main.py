@@ -5,88 +5,62 @@ written (sysexits' EX_IOERR), 141 a reader that left, as if by SIGPIPE. With `-o
 carries one JSON object and nothing else, or one a line where a command shows a stream of them.
 """
 
-import errno
-import os
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import typer
 
 from ottla.broker.stop_signals import StopSignals
-from ottla.cli import broker, log, version
+from ottla.cli.answer import Failure, show_failure
+from ottla.cli.commands import add_commands
+from ottla.cli.output import Output, wanted
+from ottla.cli.output_errors import heeded
 
-# Why what a command says cannot be written: a full disk, a broken one, a limit, a reader that left,
-# no output at all.
-_OUTPUT_ERRORS: Final = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EIO,
-    errno.EFBIG,
-    errno.EPIPE,
-    errno.EBADF,
-)
-OUTPUT_FAILED: Final = 74
-READER_LEFT: Final = 141
-
-app = typer.Typer(
-    name="ottla",
-    help="Event streaming in Python, with the wire protocol and the files of Kafka.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_show_locals=False,  # locals may hold secrets
-    rich_markup_mode="markdown",
-)
-app.command("version")(version.show)
-app.command("broker")(broker.broker)
-app.command("dev")(broker.dev)
-app.add_typer(log.app, name="log")
+INTERRUPTED: Final = 130
 
 
-@app.callback()
-def ottla() -> None:
-    """Event streaming in Python, with the wire protocol and the files of Kafka."""
+def app(arguments: Sequence[str]) -> typer.Typer:
+    """The command line, with as much of it as the arguments need."""
+    found = typer.Typer(
+        name="ottla",
+        help="Event streaming in Python, with the wire protocol and the files of Kafka.",
+        no_args_is_help=True,
+        pretty_exceptions_show_locals=False,  # locals may hold secrets
+        rich_markup_mode="markdown",
+    )
+
+    @found.callback()
+    def ottla() -> None:  # pyright: ignore[reportUnusedFunction]
+        """Event streaming in Python, with the wire protocol and the files of Kafka."""
+
+    add_commands(found, arguments)
+    return found
 
 
 def run(signals: StopSignals) -> None:
     """Run the command that the arguments name; a broker stops when the signals say so."""
-    _open_closed_outputs()
-    stdout = sys.stdout
+    with heeded("ottla"):
+        _obey(sys.argv[1:], signals)
+
+
+def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
+    """Run a command; what is wrong with its arguments is one line, or one object."""
+    output = wanted(arguments)
     try:
-        try:
-            app(obj=signals)
-        except SystemExit:
-            if sys.stdout is not stdout:  # typer puts another one there when the reader left
-                sys.exit(READER_LEFT)
-            raise
-        finally:
-            sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
-            raise
-        # What is left in the buffer cannot be written either, and is not tried when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
-        if error.errno == errno.EPIPE:
-            sys.exit(READER_LEFT)
-        print(f"ottla: the output cannot be written: {error.strerror}", file=sys.stderr)
-        sys.exit(OUTPUT_FAILED)
+        sys.exit(app(arguments)(obj=signals, standalone_mode=False) or 0)
+    except typer.TyperException as error:
+        message = error.format_message().rstrip(".")
+        if output is Output.TABLE:
+            message = message and f"{message}.{_see(error)}"  # there is none after a help text
+        if message or output is not Output.TABLE:
+            show_failure(Failure(message or "which command", "USAGE"), output)
+        sys.exit(error.exit_code)
+    except typer.Abort:
+        show_failure(Failure("interrupted", "INTERRUPTED"), output)
+        sys.exit(INTERRUPTED)
 
 
-def _open_closed_outputs() -> None:
-    """Give a process that was started without stdout or stderr (`>&-`) something in their place.
-
-    Or the first file that is opened would be there. To write to such a stdout fails, as it does
-    for any command; what is for people alone is let go.
-    """
-    if sys.stdout is None:
-        _occupy(1, os.O_RDONLY)
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open to the end
-    if sys.stderr is None:
-        _occupy(2, os.O_WRONLY)
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
-
-
-def _occupy(descriptor: int, flags: int) -> None:
-    nothing = os.open(os.devnull, flags)
-    if nothing != descriptor:
-        os.dup2(nothing, descriptor)
-        os.close(nothing)
+def _see(error: typer.TyperException) -> str:
+    context: typer.Context | None = getattr(error, "ctx", None)
+    return "" if context is None else f" See `{context.command_path} --help`."

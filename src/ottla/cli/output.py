@@ -1,41 +1,32 @@
-"""How a command prints what it found: a table for people, JSON or YAML for programs.
+"""The forms of an answer: a table for people, JSON or YAML for programs.
 
 Invariant: the keys of JSON and YAML are the same and stable; only the table is free to change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from json import dumps
-from typing import Annotated
+from typing import TypeAlias
 
-import typer
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 
 
 class Output(StrEnum):
-    """The forms of an answer."""
+    """How an answer is printed."""
 
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
 
 
-OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", help="How to print the answer.", show_default=True)
-]
-
-
-def show_facts(facts: Mapping[str, str | int | bool], output: Output) -> None:
-    """Print names with their values."""
-    match output:
-        case Output.JSON:
-            typer.echo(dumps(dict(facts)))
-        case Output.YAML:
-            # A JSON scalar is a YAML scalar, whatever characters it holds.
-            for name, value in facts.items():
-                typer.echo(f"{name}: {dumps(value)}")
-        case Output.TABLE:
-            width = max(map(len, facts))
-            for name, value in facts.items():
-                shown = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-                # Not rich's table: it would cut what is wider than the terminal, paths above all.
-                typer.echo(f"{name.replace('_', ' '):{width}}  {shown}")
+def wanted(arguments: Sequence[str]) -> Output:
+    """What arguments ask for, if they are right or not."""
+    for name, value in zip(arguments, [*arguments[1:], ""], strict=False):
+        if name.startswith("--output="):
+            value = name.removeprefix("--output=")
+        elif name.startswith("-o") and not name.startswith("--") and len(name) > 2:
+            value = name[2:]
+        elif name not in ("-o", "--output"):
+            continue
+        if value in ("json", "yaml"):
+            return Output(value)
+    return Output.TABLE

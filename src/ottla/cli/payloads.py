@@ -8,9 +8,10 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from ottla.cli.forms import Decoder, Form
+from ottla.cli.output import Json
 from ottla.errors import ProtocolViolation
 from ottla.ids import Uuid
 from ottla.protocol import offsets_topic, transactions_topic
@@ -21,8 +22,6 @@ from ottla.protocol.consumer_protocol import (
 )
 from ottla.protocol.schema import Struct
 from ottla.protocol.topic_records import TopicRecords
-
-Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 
 _CONSUMER: Final = "consumer"
 

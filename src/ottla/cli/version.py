@@ -1,24 +1,38 @@
 """`ottla version`: what runs here, and whether its kernel is compiled.
 
-What it shows is imported when it is asked for: other commands start without it.
+Invariant: nothing is imported to find out, so that the answer comes at once.
 """
 
-from ottla import __version__
-from ottla.cli.output import Output, OutputOption, show_facts
+import platform
+import sys
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from pathlib import Path
+
+import ottla
+from ottla.cli.answer import Answer, facts
+from ottla.cli.session import answers
 
 
-def show(output: OutputOption = Output.TABLE) -> None:
+def found() -> dict[str, str]:
+    """What there is."""
+    loaded = sys.modules.get("ottla.records.kernel")
+    spec = loaded.__spec__ if loaded is not None else _there()
+    compiled = spec is not None and isinstance(spec.loader, ExtensionFileLoader)
+    return {
+        "ottla": ottla.__version__,
+        "python": platform.python_version(),
+        "kernel": "compiled" if compiled else "python",
+        "kernel_file": (spec and spec.origin) or "unknown",
+    }
+
+
+def _there() -> ModuleSpec | None:
+    """The kernel that would be imported."""
+    return PathFinder.find_spec("kernel", [str(Path(ottla.__file__).parent / "records")])
+
+
+@answers
+def show() -> Answer:
     """Show the versions of Ottla and Python, and which kernel runs."""
-    import platform
-
-    from ottla.records import kernel
-
-    show_facts(
-        {
-            "ottla": __version__,
-            "python": platform.python_version(),
-            "kernel": "compiled" if kernel.COMPILED else "python",
-            "kernel_file": kernel.__file__ or "unknown",
-        },
-        output,
-    )
+    value = found()
+    return Answer(value, facts(value))

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
-from ottla import __version__
 from ottla.client.connecting.connections import ConnectionRules, Place
 from ottla.client.connecting.metadata import MetadataRules
 from ottla.client.waiting.backoff import Backoff
 from ottla.client.waiting.patience import Patience
 from ottla.clock import Clock, SystemClock
+from ottla.release import RELEASE
 from ottla.settings import connection, consumer, producer, security
 from ottla.settings.config import Config
 from ottla.settings.consumer import CONSUMER
@@ -53,7 +53,7 @@ def connection_rules(
     return ConnectionRules(
         seeds=[place(text) for text in config[connection.BOOTSTRAP_SERVERS]],
         client_id=config[connection.CLIENT_ID] or "ottla",
-        software=("ottla", __version__),
+        software=("ottla", RELEASE),
         backoff=Backoff(
             config[connection.RECONNECT_BACKOFF_MS] / 1000,
             config[connection.RECONNECT_BACKOFF_MAX_MS] / 1000,

@@ -1,0 +1,150 @@
+"""The flags of Kafka's tools, as a table, and how they are read.
+
+Invariant: a table has every flag that Kafka's tool has. One that is not done yet is told from one
+that does not exist. A name may be cut short as long as one flag alone begins with it; a value is
+the next word, or stands behind `=`.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.errors import OttlaError
+
+HELP: Final = "help"
+VERSION: Final = "version"
+
+
+class BadFlags(OttlaError):
+    """What was said is no use of the tool: the message, the usage, and 1."""
+
+
+class NotDone(OttlaError):
+    """A flag that Kafka has and that is not done here yet: one line, and 2."""
+
+
+class AskedForHelp(OttlaError):
+    """The usage is what is wanted, and 0."""
+
+
+class AskedForVersion(OttlaError):
+    """The version is what is wanted, and 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag: `takes` names its value, and None means that it has none."""
+
+    name: str
+    takes: str | None = None
+    help: str = ""
+    many: bool = False
+    optional: bool = False
+    """Whether the value may be left out."""
+    done: bool = True
+
+    def __str__(self) -> str:
+        return f"--{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was said."""
+
+    values: Mapping[str, Sequence[str]]
+    rest: Sequence[str] = ()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values
+
+    def one(self, name: str) -> str | None:
+        """The value of a flag; the last, when there are several."""
+        found = self.values.get(name)
+        return found[-1] if found else None
+
+    def all(self, name: str) -> Sequence[str]:
+        """The values of a flag that may come more than once."""
+        return self.values.get(name, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A tool with its flags."""
+
+    tool: str
+    purpose: str
+    flags: Sequence[Flag]
+    by_name: Mapping[str, Flag] = field(init=False)
+
+    def __post_init__(self) -> None:
+        standard = (
+            Flag(HELP, help="Show this."),
+            Flag(VERSION, help="Show the version."),
+        )
+        named = {one.name: one for one in (*standard, *self.flags)}
+        object.__setattr__(self, "by_name", named)
+
+    def read(self, arguments: Sequence[str]) -> Given:
+        """What arguments say."""
+        values: dict[str, list[str]] = {}
+        rest: list[str] = []
+        words = deque(arguments)
+        while words:
+            word = words.popleft()
+            if word == "--":
+                rest += words
+                words.clear()
+            elif word.startswith("--"):
+                name, equals, value = word[2:].partition("=")
+                flag = self._named(name)
+                values.setdefault(flag.name, [])
+                if flag.takes is not None:
+                    values[flag.name] += _values(flag, value if equals else None, words)
+            else:
+                rest.append(word)
+        if HELP in values:
+            raise AskedForHelp
+        if VERSION in values:
+            raise AskedForVersion
+        for name in values:
+            if not self.by_name[name].done:
+                raise NotDone(f"{self.tool}: --{name} is not done here yet")
+        for name, found in values.items():
+            if len(found) > 1 and not self.by_name[name].many:
+                raise BadFlags(
+                    f"Found multiple arguments for option {name}, but you asked for only one"
+                )
+        return Given(values, rest)
+
+    def _named(self, name: str) -> Flag:
+        if name in self.by_name:
+            return self.by_name[name]
+        short = [flag for known, flag in self.by_name.items() if known.startswith(name)]
+        if len(short) != 1 or not name:
+            raise BadFlags(f"{name} is not a recognized option")
+        return short[0]
+
+    def text(self) -> str:
+        """What there is to say about it."""
+        lines = [self.purpose, ""]
+        width = max(len(_form(flag)) for flag in self.by_name.values())
+        for flag in sorted(self.by_name.values(), key=lambda one: one.name):
+            what = flag.help if flag.done else f"{flag.help} Not done here yet.".strip()
+            lines.append(f"  {_form(flag):{width}}  {what}".rstrip())
+        return "\n".join(lines)
+
+
+def _values(flag: Flag, value: str | None, words: deque[str]) -> list[str]:
+    """The value of a flag, behind it or the next word; none where it may be left out."""
+    if value is not None:
+        return [value]
+    if flag.optional and (not words or words[0].startswith("--")):
+        return []
+    if not words:
+        raise BadFlags(f"Option {flag.name} requires an argument")
+    return [words.popleft()]
+
+
+def _form(flag: Flag) -> str:
+    return str(flag) if flag.takes is None else f"{flag} <{flag.takes}>"

@@ -1,0 +1,80 @@
+"""How one of Kafka's tools is run: its arguments read, its cluster asked, its exit code given.
+
+Invariant: 0 when it did what it was asked for, 1 when it did not or was used wrongly (Kafka's
+tools do not tell these apart), 2 for a flag that is not done here yet, 130 when it was interrupted,
+and what the reader of its output did is heeded as it is by `ottla`.
+"""
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ottla import __version__
+from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
+from ottla.cli.output_errors import heeded
+from ottla.cli.target import BOOTSTRAP, DEFAULTS
+from ottla.errors import OttlaError
+from ottla.settings.problems import InvalidSettings
+
+FAILED, NOT_DONE, INTERRUPTED = 1, 2, 130
+
+
+def run_tool(usage: Usage, act: Callable[[Given], Coroutine[Any, Any, int]]) -> None:
+    """Run a tool on the arguments of this process, and end the process."""
+    with heeded(usage.tool):
+        sys.exit(conducted(usage, act, sys.argv[1:]))
+
+
+def conducted(
+    usage: Usage, act: Callable[[Given], Coroutine[Any, Any, int]], arguments: list[str]
+) -> int:
+    """Run a tool; the exit code."""
+    try:
+        given = usage.read(arguments)
+    except AskedForHelp:
+        print(usage.text())
+        return 0
+    except AskedForVersion:
+        print(f"{__version__} (Ottla)")
+        return 0
+    except BadFlags as error:
+        print(f"{error}\n{usage.text()}", file=sys.stderr)
+        return FAILED
+    except NotDone as error:
+        print(error, file=sys.stderr)
+        return NOT_DONE
+    import asyncio
+    import logging
+
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
+    try:
+        return asyncio.run(act(given))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BadFlags as error:  # what does not fit together is seen later
+        print(f"{error}\n{usage.text()}", file=sys.stderr)
+    except NotDone as error:
+        print(error, file=sys.stderr)
+        return NOT_DONE
+    except OttlaError as error:
+        print(error, file=sys.stderr)
+    return FAILED
+
+
+def settings_of(given: Given, file_flag: str = "command-config") -> dict[str, str]:
+    """The client's settings: those of the file that was named, and where the cluster is."""
+    found: dict[str, str] = dict(DEFAULTS)
+    if (path := given.one(file_flag)) is not None:
+        from ottla.settings.properties import read_properties
+
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                properties = read_properties(file.read(), path)
+        except OSError as error:
+            raise OttlaError(f"{path}: {error.strerror}") from None
+        if properties.problems:
+            raise InvalidSettings(properties.problems)
+        found |= {one.name: str(one.value) for one in properties.entries}
+    if (servers := given.one("bootstrap-server")) is not None:
+        found[BOOTSTRAP] = servers
+    return found

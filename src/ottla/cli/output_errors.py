@@ -1,0 +1,71 @@
+"""What becomes of a command whose output cannot be written.
+
+Invariant: nothing is left half said without a sign: 74 says that the output could not be written
+(sysexits' EX_IOERR), 141 that its reader left, as if by SIGPIPE.
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+# Why what a command says cannot be written: a full disk, a broken one, a limit, a reader that left,
+# no output at all.
+_OUTPUT_ERRORS: Final = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EFBIG,
+    errno.EPIPE,
+    errno.EBADF,
+)
+OUTPUT_FAILED: Final = 74
+READER_LEFT: Final = 141
+
+
+@contextmanager
+def heeded(command: str) -> Generator[None]:
+    """End the process as its output demands."""
+    _open_closed_outputs()
+    stdout = sys.stdout
+    try:
+        try:
+            yield
+        except SystemExit:
+            if sys.stdout is not stdout:  # typer puts another one there when the reader left
+                sys.exit(READER_LEFT)
+            raise
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        # What is left in the buffer cannot be written either, and is not tried when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+        if error.errno == errno.EPIPE:
+            sys.exit(READER_LEFT)
+        print(f"{command}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(OUTPUT_FAILED)
+
+
+def _open_closed_outputs() -> None:
+    """Give a process that was started without stdout or stderr (`>&-`) something in their place.
+
+    Or the first file that is opened would be there. To write to such a stdout fails, as it does
+    for any command; what is for people alone is let go.
+    """
+    if sys.stdout is None:
+        _occupy(1, os.O_RDONLY)
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open to the end
+    if sys.stderr is None:
+        _occupy(2, os.O_WRONLY)
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _occupy(descriptor: int, flags: int) -> None:
+    nothing = os.open(os.devnull, flags)
+    if nothing != descriptor:
+        os.dup2(nothing, descriptor)
+        os.close(nothing)

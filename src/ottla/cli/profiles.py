@@ -1,0 +1,124 @@
+"""Profiles: the settings of clusters by name, in a file of the user's.
+
+Invariant: the file is changed as a whole or not at all, and only its owner reads it: passwords may
+be in it. What is not ours in it, a comment above all, is lost when it is changed.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from json import dumps
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ottla.errors import OttlaError
+
+CONFIG_VARIABLE: Final = "OTTLA_CONFIG"
+PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
+
+
+class BadProfile(OttlaError):
+    """The file of profiles cannot be read, or has not the profile that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """What is in the file."""
+
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    used: str | None = None
+
+    def of(self, name: str) -> Mapping[str, str]:
+        """The settings of a profile."""
+        if name not in self.settings:
+            known = ", ".join(sorted(self.settings)) or "there are none"
+            raise BadProfile(f"there is no profile {name!r}: {known}")
+        return self.settings[name]
+
+    def with_settings(self, name: str, changes: Mapping[str, str]) -> "Profiles":
+        """With a profile changed or made; an empty value takes a setting away."""
+        before = self.settings.get(name, {})
+        after = {key: value for key, value in {**before, **changes}.items() if value}
+        return Profiles({**self.settings, name: after}, self.used)
+
+    def without(self, name: str) -> "Profiles":
+        """Without a profile."""
+        self.of(name)
+        left = {other: found for other, found in self.settings.items() if other != name}
+        return Profiles(left, None if self.used == name else self.used)
+
+    def using(self, name: str | None) -> "Profiles":
+        """With a profile that counts where none is named."""
+        if name is not None:
+            self.of(name)
+        return Profiles(self.settings, name)
+
+
+def place(environment: Mapping[str, str]) -> Path:
+    """Where the file is."""
+    if given := environment.get(CONFIG_VARIABLE):
+        return Path(given)
+    base = environment.get("XDG_CONFIG_HOME") or os.path.join(
+        environment.get("HOME") or os.path.expanduser("~"), ".config"
+    )
+    return Path(base) / "ottla" / "config.toml"
+
+
+def read(path: Path) -> Profiles:
+    """The profiles of a file; none when it is not there."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Profiles()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadProfile(f"{path} cannot be read: {error}") from None
+    used = found.get("profile")
+    profiles = found.get("profiles", {})
+    if not isinstance(profiles, dict) or not (used is None or isinstance(used, str)):
+        raise BadProfile(
+            f"{path} has no [profiles.NAME] with settings, or a `profile` that is no name"
+        )
+    settings: dict[str, Mapping[str, str]] = {}
+    for name, given in cast("dict[str, Any]", profiles).items():
+        if not isinstance(given, dict):
+            raise BadProfile(f"{path}: profile {name!r} is no table of settings")
+        settings[name] = _flat(cast("dict[str, Any]", given))
+    return Profiles(settings, used)
+
+
+def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Settings by their whole names: without quotes TOML makes tables of names with dots."""
+    flat: dict[str, str] = {}
+    for name, value in given.items():
+        if isinstance(value, dict):
+            flat |= _flat(cast("dict[str, Any]", value), f"{before}{name}.")
+        elif isinstance(value, bool):
+            flat[before + name] = "true" if value else "false"
+        else:
+            flat[before + name] = str(value)
+    return flat
+
+
+def write(path: Path, profiles: Profiles) -> None:
+    """Write all of it."""
+    lines = [] if profiles.used is None else [f"profile = {_quoted(profiles.used)}", ""]
+    for name, settings in profiles.settings.items():
+        lines.append(f"[profiles.{_quoted(name)}]")
+        lines += [f"{_quoted(key)} = {_quoted(value)}" for key, value in settings.items()]
+        lines.append("")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f"{path.name}.{os.getpid()}")
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write("\n".join(lines))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise BadProfile(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML: those of JSON are, but for one character."""
+    return dumps(text).replace("\x7f", "\\u007f")

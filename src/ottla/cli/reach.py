@@ -1,0 +1,33 @@
+"""Whether somebody listens where a cluster is said to be.
+
+Invariant: it sends nothing, and takes no longer than it may.
+"""
+
+import asyncio
+
+from ottla.client.options.connection import place
+from ottla.settings.problems import InvalidSettings
+
+
+async def reach(servers: str, timeout_s: float) -> str | None:
+    """None when one of the addresses takes connections; else why none does."""
+    whys: list[str] = []
+    for text in servers.split(","):
+        try:
+            where = place(text)
+        except InvalidSettings as error:
+            return str(error)
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, writer = await asyncio.open_connection(where.host, where.port)
+        except TimeoutError:
+            whys.append(f"{text.strip()} does not answer")
+        except OSError as error:
+            why = (
+                "nobody listens there" if isinstance(error, ConnectionRefusedError) else str(error)
+            )
+            whys.append(f"{text.strip()}: {why}")
+        else:
+            writer.close()
+            return None
+    return f"no broker: {'; '.join(whys)}. `ottla dev` starts one on this machine"

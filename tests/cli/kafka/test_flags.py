@@ -1,0 +1,103 @@
+"""How the flags of Kafka's tools are read."""
+
+import pytest
+
+from ottla.cli.kafka.flags import AskedForHelp, BadFlags, Flag, NotDone, Usage
+from ottla.cli.kafka.tool import conducted, settings_of
+from ottla.errors import OttlaError
+
+USAGE = Usage(
+    "kafka-things",
+    "Look at things.",
+    [
+        Flag("topic", "topic", "Which."),
+        Flag("topic-id", "id"),
+        Flag("config", "name=value", many=True),
+        Flag("list", help="List them."),
+        Flag("describe"),
+        Flag("members", done=False),
+        Flag("group", "group", optional=True),
+        Flag("command-config", "file"),
+        Flag("bootstrap-server", "host:port"),
+    ],
+)
+
+
+def test_values_come_next_or_behind_an_equals_sign() -> None:
+    given = USAGE.read(["--topic", "a", "--config=x=1", "--config", "y=2", "rest", "--", "--list"])
+    assert given.one("topic") == "a"
+    assert given.all("config") == ["x=1", "y=2"]
+    assert given.rest == ["rest", "--list"]
+    assert "list" not in given
+    assert given.one("group") is None
+
+
+def test_a_name_may_be_cut_short_if_it_is_clear() -> None:
+    assert "describe" in USAGE.read(["--desc"])
+    assert USAGE.read(["--topic", "x"]).one("topic") == "x"
+    with pytest.raises(BadFlags, match="top is not a recognized option"):
+        USAGE.read(["--top", "x"])
+
+
+def test_a_value_may_be_left_out_where_it_may() -> None:
+    given = USAGE.read(["--group", "--list"])
+    assert given.all("group") == []
+    assert {"group", "list"} <= given.values.keys()
+    assert USAGE.read(["--group", "g"]).one("group") == "g"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nothing"], "nothing is not a recognized option"),
+        (["--topic"], "Option topic requires an argument"),
+        (["--topic", "a", "--topic", "b"], "Found multiple arguments for option topic"),
+    ],
+)
+def test_a_wrong_use_is_told_with_1(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BadFlags, match=message):
+        USAGE.read(arguments)
+    assert conducted(USAGE, _nothing, arguments) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert message in told[0]
+    assert told[1] == "Look at things."
+
+
+async def _nothing(_: object) -> int:
+    raise AssertionError("it is not to be run")
+
+
+def test_what_is_not_done_is_one_line_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NotDone):
+        USAGE.read(["--members"])
+    assert conducted(USAGE, _nothing, ["--members"]) == 2
+    assert capsys.readouterr().err == "kafka-things: --members is not done here yet\n"
+
+
+def test_help_is_0_and_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AskedForHelp):
+        USAGE.read(["--help"])
+    assert conducted(USAGE, _nothing, ["--list", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"--{flag.name}" in told for flag in USAGE.flags)
+    assert conducted(USAGE, _nothing, ["--version"]) == 0
+
+
+def test_a_failure_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:
+    async def fails(_: object) -> int:
+        raise OttlaError("it did not work")
+
+    assert conducted(USAGE, fails, ["--list"]) == 1
+    assert capsys.readouterr().err == "it did not work\n"
+
+
+def test_settings_come_from_the_file_and_the_servers_from_the_flag(tmp_path: object) -> None:
+    path = f"{tmp_path}/client.properties"
+    with open(path, "w") as file:
+        file.write("client.id = me\nbootstrap.servers=a:1\n")
+    found = settings_of(USAGE.read(["--command-config", path, "--bootstrap-server", "b:1"]))
+    assert (found["client.id"], found["bootstrap.servers"]) == ("me", "b:1")
+    with pytest.raises(OttlaError, match="none"):
+        settings_of(USAGE.read(["--command-config", f"{tmp_path}/none"]))
