@@ -114,18 +114,26 @@ def reads(report: Report, works: Mapping[str, Work], effort: Effort, servers: st
         rows, topic = effort.read[size], f"read-{size}"
         fill(servers, topic, PARTITIONS, size, rows)
 
-        def whole(read: tuple[int, Taken], rows: int = rows) -> Taken:
-            assert read[0] == rows, read
-            return read[1]
+        def batch(one: Work, rows: int = rows, topic: str = topic) -> Taken:
+            read, taken = one.read_batch(topic)
+            assert read == rows, read
+            return taken
 
-        found = in_turns(works, effort.rounds, lambda one, t=topic: whole(one.read_batch(t)))
+        def stream(one: Work, rows: int = rows, topic: str = topic) -> tuple[Taken, float]:
+            read, taken, start_s = one.read_stream(topic, rows // 3 + 4)
+            assert read == rows, read
+            return taken, start_s
+
+        found = in_turns(works, effort.rounds, batch)
         report.rates(f"read a batch, {size} B", found, rows, READ_GOAL[size])
-        found = in_turns(
-            works,
-            effort.rounds,
-            lambda one, t=topic, most=rows // 3 + 4: whole(one.read_stream(t, most)),
-        )
-        report.rates(f"read a stream, {size} B", found, rows, READ_GOAL[size])
+        streams = in_turns(works, effort.rounds, stream)
+        taken = {name: [one for one, _ in turns] for name, turns in streams.items()}
+        report.rates(f"read a stream, {size} B", taken, rows, READ_GOAL[size])
+        starts = {
+            name: statistics.median(start_s for _, start_s in turns) * 1000
+            for name, turns in streams.items()
+        }
+        report.times(f"start of that stream, {size} B", starts)
 
 
 def writes(report: Report, works: Mapping[str, Work], effort: Effort, servers: str) -> None:

@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -140,13 +141,17 @@ class Work:
         )
         return found[0][0], watch.taken()
 
-    def read_stream(self, topic: str, rows_max: int) -> tuple[int, Taken]:
-        """All of a topic through Spark's sink that drops rows, in several micro-batches."""
+    def read_stream(self, topic: str, rows_max: int) -> tuple[int, Taken, float]:
+        """All of a topic through Spark's sink that drops rows, in several micro-batches.
+
+        The seconds are those of the micro-batches; those from the start to the first one are apart.
+        """
         frame = self._read(
             self.spark.readStream, topic, startingOffsets="earliest", maxOffsetsPerTrigger=rows_max
         )
         with _checkpoint() as folder:
             watch = Watch()
+            begun_s = time.time()
             query = (
                 frame.writeStream.format("noop")
                 .option("checkpointLocation", folder)
@@ -155,7 +160,11 @@ class Work:
             )
             query.awaitTermination(PATIENCE_S)
             taken = watch.taken()
-        return sum(one.numInputRows for one in query.recentProgress), taken
+        told = _Told(query).everything()
+        first_s = datetime.fromisoformat(told[0]["timestamp"]).timestamp()
+        seconds = sum(one["durationMs"]["triggerExecution"] for one in told) / 1000
+        rows = sum(one["numInputRows"] for one in told)
+        return rows, replace(taken, seconds=seconds), first_s - begun_s
 
     def rows_to_write(self, size: int, rows: int) -> Any:
         """Rows that are there already when they are written."""
@@ -339,8 +348,11 @@ class _Told:
 
     def all(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """All triggers that found nothing, and all micro-batches that had rows."""
-        told = [json.loads(one.json()) for one in self._query._jsq.recentProgress()]  # noqa: SLF001
+        told = self.everything()
         return [one for one in told if _is_idle(one)], [one for one in told if one["numInputRows"]]
+
+    def everything(self) -> list[dict[str, Any]]:
+        return [json.loads(one.json()) for one in self._query._jsq.recentProgress()]  # noqa: SLF001
 
 
 def _is_idle(told: dict[str, Any]) -> bool:
