@@ -49,7 +49,7 @@ NO_TIME: Final = "Python worker failed to connect back"
 
 RESTARTS_MAX: Final = 5
 
-FIRST_BATCH_S: Final = 20.0
+FIRST_RESULTS_S: Final = 30.0
 LOOK_S: Final = 0.5
 WIDTH: Final = 100
 LINE_S: Final = 10.0
@@ -176,11 +176,11 @@ def run(
             return not asked.is_set()
 
         # Each starts several Python processes: with all at once the first results take as long as
-        # the last, so that the others wait for the first micro-batch of the first.
+        # the last, so that the others wait until the first has written something.
         first, *others = wanted
         queries[first] = wanted[first]()
-        until_s = time.monotonic() + FIRST_BATCH_S
-        while is_well() and queries[first].lastProgress is None and time.monotonic() < until_s:
+        until_s = time.monotonic() + FIRST_RESULTS_S
+        while is_well() and not screen.sight.averages and time.monotonic() < until_s:
             screen.show("starting the queries", watch.look())
             asked.wait(LOOK_S)
         queries |= {name: wanted[name]() for name in others if not asked.is_set()}
