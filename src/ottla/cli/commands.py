@@ -33,6 +33,8 @@ COMMANDS: Final = (
     Command("dev", "ottla.cli.broker", "dev"),
     Command("broker", "ottla.cli.broker", "broker"),
     Command("topic", "ottla.cli.topic"),
+    Command("group", "ottla.cli.group"),
+    Command("offsets", "ottla.cli.offsets", "offsets"),
     Command("log", "ottla.cli.log"),
     Command("version", "ottla.cli.version", "show"),
 )

@@ -56,7 +56,7 @@ def conducted(
     except NotDone as error:
         print(error, file=sys.stderr)
         return NOT_DONE
-    except OttlaError as error:
+    except (OttlaError, InvalidSettings) as error:
         print(error, file=sys.stderr)
     return FAILED
 

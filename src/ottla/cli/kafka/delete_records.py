@@ -1,0 +1,123 @@
+"""`kafka-delete-records`: delete the records before offsets, which a JSON file names.
+
+Invariant: a file that is wrong anywhere deletes nothing.
+"""
+
+import sys
+from json import JSONDecodeError, loads
+from typing import Any, Final, cast
+
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
+from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
+from ottla.cli.target import BOOTSTRAP
+from ottla.errors import OttlaError
+from ottla.settings.problems import InvalidSettings
+
+_REACH_S: Final = 20.0
+_VERSION: Final = 1
+
+USAGE: Final = Usage(
+    "kafka-delete-records",
+    "Delete the records of partitions that are before an offset.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag(
+            "offset-json-file",
+            "file",
+            "The offset of each partition, -1 for its end: "
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 10}], "version": 1}. '
+            "Required.",
+        ),
+        Flag("command-config", "file", "A properties file with settings of the client."),
+    ],
+)
+
+
+class BadOffsets(OttlaError):
+    """The file does not say what to delete."""
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act)
+
+
+async def act(given: Given) -> int:
+    """Do what was asked for."""
+    for name in ("bootstrap-server", "offset-json-file"):
+        if name not in given:
+            raise BadFlags(f'Missing required argument "[{name}]"')
+    try:
+        await _deleted(given)
+    except (OttlaError, InvalidSettings) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    return 0
+
+
+async def _deleted(given: Given) -> None:
+    from ottla.cli.kafka import java_errors
+    from ottla.cli.offset_admin import OffsetAdmin
+    from ottla.cli.reach import reach
+    from ottla.client.partitions import partition
+
+    path = given.one("offset-json-file") or ""
+    settings = settings_of(given)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            before = parse_offsets(file.read())
+    except OSError as error:
+        raise BadOffsets(f"{path}: {error.strerror}") from None
+    if why := await reach(settings[BOOTSTRAP], _REACH_S):
+        raise OttlaError(why)
+    print("Executing records delete operation")
+    async with OffsetAdmin(settings) as admin:
+        told = await admin.delete_records(before)
+    print("Records delete operation completed:")
+    for where in sorted(told):
+        name = partition(*where)
+        if (error := told.failed.get(where)) is not None:
+            print(f"partition: {name}\terror: {java_errors.text(error, name)}")
+        else:
+            print(f"partition: {name}\tlow_watermark: {told[where]}")
+
+
+def parse_offsets(text: str) -> dict[tuple[str, int], int]:
+    """The offset of each partition before which records are deleted."""
+    try:
+        found: Any = loads(text)
+    except (JSONDecodeError, RecursionError):
+        raise BadOffsets("The input string is not a valid JSON") from None
+    if not isinstance(found, dict):
+        raise BadOffsets(f"Expected JSON object, received {text.strip()}")
+    whole = cast("dict[str, Any]", found)
+    version: object = whole.get("version", _VERSION)
+    if isinstance(version, bool) or version != _VERSION:
+        raise BadOffsets(f"Not supported version field value {version}")
+    if "partitions" not in whole:
+        raise BadOffsets("Missing partitions field")
+    if not isinstance(whole["partitions"], list):
+        raise BadOffsets("The partitions field is no list")
+    before: dict[tuple[str, int], int] = {}
+    twice: list[str] = []
+    for one in cast("list[Any]", whole["partitions"]):
+        topic, number, offset = _row(one)
+        if (topic, number) in before:
+            twice.append(f"{topic}-{number}")
+        before[topic, number] = offset
+    if twice:
+        names = ",".join(sorted({*twice}))
+        raise BadOffsets(f"Offset json file contains duplicate topic partitions: {names}")
+    return before
+
+
+def _row(given: Any) -> tuple[str, int, int]:
+    if not isinstance(given, dict):
+        raise BadOffsets(f"Expected JSON object, received {given!r}")
+    row = cast("dict[str, Any]", given)
+    for name, kind in (("topic", str), ("partition", int), ("offset", int)):
+        if name not in row:
+            raise BadOffsets(f"No such field exists: `{name}`")
+        if not isinstance(row[name], kind) or isinstance(row[name], bool):
+            raise BadOffsets(f"Expected `{kind.__name__}` as {name}, received {row[name]!r}")
+    return row["topic"], row["partition"], row["offset"]

@@ -1,0 +1,112 @@
+"""Which partitions `kafka-get-offsets` is asked for, and at what time.
+
+Invariant: a topic is meant when a whole name fits an expression; of a range of partitions the
+first is meant and the last is not.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.client.admin.records import OffsetAt
+from ottla.errors import OttlaError
+
+_RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
+_PLACES: Final = {one.name.lower().replace("_", "-"): one for one in OffsetAt}
+_TIME_FORMS: Final = (
+    "-1 or latest / -2 or earliest / -3 or max-timestamp / -4 or earliest-local / "
+    "-5 or latest-tiered / -6 or earliest-pending-upload, or a specified long format timestamp"
+)
+
+
+class BadFilter(OttlaError):
+    """What was said means no partitions, or no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Topics, and which of their partitions."""
+
+    topic: re.Pattern[str]
+    has_number: Callable[[int], bool]
+
+    def fits(self, topic: str, number: int) -> bool:
+        """Whether a partition is meant."""
+        return self.has_topic(topic) and self.has_number(number)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether some partitions of a topic may be meant."""
+        return self.topic.fullmatch(topic) is not None
+
+
+def rules_of(topic: str | None, partitions: str | None) -> list[Rule]:
+    """The rule of --topic and --partitions."""
+    if not partitions:
+        return [Rule(_expression(topic), lambda _: True)]
+    try:
+        numbers = {int(one) for one in partitions.split(",")}
+    except ValueError:
+        raise BadFilter(
+            "--partitions expects a comma separated list of numeric partition ids, but received: "
+            f"{partitions}"
+        ) from None
+    return [Rule(_expression(topic), numbers.__contains__)]
+
+
+def parse_rules(text: str) -> list[Rule]:
+    """The rules of --topic-partitions."""
+    return [_rule(one) for one in text.split(",")]
+
+
+def _rule(text: str) -> Rule:
+    found = _RULE.fullmatch(text)
+    if found is None:
+        raise BadFilter(
+            f"org.apache.kafka.tools.TerseException: Invalid rule specification: {text}"
+        )
+    topic, number, first, end = found.groups()
+    if number:
+        wanted = int(number)
+        return Rule(_expression(topic), lambda one: one == wanted)
+    least, limit = int(first or 0), int(end) if end else None
+    return Rule(_expression(topic), lambda one: one >= least and (limit is None or one < limit))
+
+
+def _expression(text: str | None) -> re.Pattern[str]:
+    """Topics by an expression, in which a comma stands for `|`, as in all of Kafka's tools."""
+    plain = (text or ".*").strip().replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        return re.compile(plain)
+    except re.error:
+        raise BadFilter(f"{plain} is an invalid regex.") from None
+
+
+def wanted(
+    rules: Iterable[Rule], topics: Iterable[tuple[str, Iterable[int]]]
+) -> list[tuple[str, int]]:
+    """The partitions that are meant, in the order of their names as text."""
+    ones = [*rules]
+    found = {
+        (topic, number)
+        for topic, numbers in topics
+        for number in numbers
+        if any(rule.fits(topic, number) for rule in ones)
+    }
+    return sorted(found, key=lambda one: f"{one[0]}-{one[1]}")
+
+
+def parse_place(text: str) -> OffsetAt | int:
+    """The value of --time."""
+    if text in _PLACES:
+        return _PLACES[text]
+    sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    if not (digits.isascii() and digits.isdecimal()):
+        raise BadFilter(f"Malformed time argument {text}. Please use {_TIME_FORMS}")
+    number = int(sign + digits)
+    if number >= 0:
+        return number
+    try:
+        return OffsetAt(number)
+    except ValueError:
+        raise BadFilter(f"Malformed time argument {text}. Please use {_TIME_FORMS}") from None

@@ -1,0 +1,112 @@
+"""What `kafka-consumer-groups --reset-offsets` takes besides numbers: times, spans, files.
+
+Invariant: what Java's tool takes is taken and means the same; what it refuses is refused, in the
+same words.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from ottla.client.partitions import Partition, partition
+from ottla.errors import OttlaError
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE_TIME: Final = re.compile(
+    r"(\d{1,4})-(\d{1,2})-(\d{1,2})T(\d{1,2}):(\d{1,2}):(\d{1,2})\.(\d{1,3})"
+    r"(?:(Z)|([+-])(\d{2}):?(\d{2})?)",
+    re.ASCII,
+)
+_DURATION: Final = re.compile(
+    r"([-+]?)P(?:([-+]?\d+)D)?(T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?"
+    r"(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+# Strings longer than this Java's writer puts in quotes without looking whether they need them.
+_UNQUOTED_MAX: Final = 24
+_UNQUOTED_MIN: Final = "-"  # the first character behind the comma
+
+
+class BadReset(OttlaError):
+    """What was said cannot be read; the text is what Java's tool prints of it."""
+
+
+def datetime_ms(given: str) -> int:
+    """The milliseconds since 1970 of YYYY-MM-DDTHH:mm:SS.sss, with a zone or of UTC."""
+    _, t, clock = given.partition("T")
+    if not t or not clock:
+        raise BadReset(
+            "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' "
+            "according to ISO8601 format"
+        )
+    if not set("+-Z") & set(clock.partition("T")[0]):
+        given += "Z"
+    found = _DATE_TIME.match(given)  # what follows a whole time is not looked at
+    try:
+        if found is None:
+            raise ValueError
+        year, month, day, hour, minute, second, milliseconds = map(int, found.groups()[:7])
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=_zone(found))
+    except ValueError:
+        raise BadReset(f'java.text.ParseException: Unparseable date: "{given}"') from None
+    return (moment - _EPOCH) // timedelta(milliseconds=1) + milliseconds
+
+
+def _zone(found: re.Match[str]) -> timezone:
+    z, sign, hours, minutes = found.groups()[7:]
+    if z:
+        return UTC
+    if int(hours) > 23 or int(minutes or 0) > 59:
+        raise ValueError
+    offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+    return timezone(-offset if sign == "-" else offset)
+
+
+def duration_ms(given: str) -> int:
+    """The milliseconds of PnDTnHnMnS."""
+    found = _DURATION.fullmatch(given)
+    if found is None or (found[3] or "").upper() == "T" or not any(found.group(2, 4, 5, 6)):
+        raise BadReset("Text cannot be parsed to a Duration")
+    days, hours, minutes, seconds = (int(one or 0) for one in found.group(2, 4, 5, 6))
+    fraction_ns = int((found[7] or "").ljust(9, "0"))
+    if (found[6] or "").startswith("-"):
+        fraction_ns = -fraction_ns
+    whole_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    total_ns = whole_s * 1_000_000_000 + fraction_ns
+    return (-total_ns if found[1] == "-" else total_ns) // 1_000_000
+
+
+Rows = Mapping[str, Mapping[Partition, int]]
+"""The offsets of groups."""
+
+
+def read_rows(text: str, groups: Iterable[str]) -> dict[str, dict[Partition, int]]:
+    """A plan out of a file: topic,partition,offset for one group, or with the group before it."""
+    names = [*groups]
+    lines = [row for row in csv.reader(text.splitlines()) if row]
+    is_short = len(names) == 1 and bool(lines) and len(lines[0]) == 3
+    plan: dict[str, dict[Partition, int]] = {}
+    for row in lines:
+        try:
+            group, topic, number, offset = (*names, *row) if is_short else row
+            plan.setdefault(group, {})[partition(topic, int(number))] = int(offset)
+        except ValueError:
+            raise BadReset(f"the plan has a line that is none: {','.join(row)}") from None
+    return plan
+
+
+def written_rows(plan: Rows, *, with_group: bool) -> list[str]:
+    """A plan as the lines of such a file."""
+    return [
+        ",".join((*([_quoted(group)] if with_group else []), _quoted(topic), str(number), str(at)))
+        for group, offsets in plan.items()
+        for (topic, number), at in offsets.items()
+    ]
+
+
+def _quoted(text: str) -> str:
+    if len(text) <= _UNQUOTED_MAX and all(one >= _UNQUOTED_MIN for one in text):
+        return text
+    return '"{}"'.format(text.replace('"', '""'))

@@ -1,0 +1,20 @@
+"""Times in what commands answer.
+
+Invariant: a time is UTC, as 2026-11-01T00:00:00.000Z.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(time_ms: int | None) -> str | None:
+    """A time as text; None for none, and for one that no calendar has."""
+    if time_ms is None:
+        return None
+    try:
+        found = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return None
+    return found.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,36 @@
+"""What the file of `kafka-delete-records` may say."""
+
+import pytest
+
+from ottla.cli.kafka.delete_records import BadOffsets, parse_offsets
+
+ROW = '{"topic": "t", "partition": 0, "offset": 5}'
+
+
+def test_offsets_of_partitions() -> None:
+    whole = f'{{"partitions": [{ROW}, {{"topic": "t", "partition": 1, "offset": -1}}]}}'
+    assert parse_offsets(whole) == {("t", 0): 5, ("t", 1): -1}
+    assert parse_offsets('{"partitions": [], "version": 1}') == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not a valid JSON"),
+        ("{", "not a valid JSON"),
+        ("[" * 100_000, "not a valid JSON"),
+        ("[1]", "Expected JSON object"),
+        ("{}", "Missing partitions field"),
+        ('{"version": 2, "partitions": []}', "Not supported version field value 2"),
+        ('{"version": true, "partitions": []}', "Not supported version"),
+        ('{"partitions": 5}', "is no list"),
+        ('{"partitions": [5]}', "Expected JSON object"),
+        ('{"partitions": [{"topic": "t", "partition": 0}]}', "No such field exists: `offset`"),
+        ('{"partitions": [{"topic": 1, "partition": 0, "offset": 1}]}', "as topic"),
+        ('{"partitions": [{"topic": "t", "partition": "0", "offset": 1}]}', "as partition"),
+        (f'{{"partitions": [{ROW}, {ROW}]}}', "duplicate topic partitions: t-0"),
+    ],
+)
+def test_what_says_nothing_is_refused(text: str, why: str) -> None:
+    with pytest.raises(BadOffsets, match=why):
+        parse_offsets(text)

@@ -1,0 +1,104 @@
+"""Kafka's tools on groups and offsets as processes: without a cluster, interrupted, misused."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.group_runs import PATIENCE_S, environment
+from cli.test_group import server, wait_until_connected
+from ottla.cli.kafka.consumer_groups import show
+
+BIN = Path(sys.executable).parent
+TOOLS = {
+    "kafka-consumer-groups": ["--list"],
+    "kafka-get-offsets": ["--topic", "t"],
+    "kafka-delete-records": ["--offset-json-file", "{file}"],
+    "kafka-log-dirs": ["--describe"],
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "offsets.json"
+    path.write_text('{"partitions": [{"topic": "t", "partition": 0, "offset": 1}]}')
+    return str(path)
+
+
+def command(tool: str, address: str, file: str) -> list[str]:
+    words = [one.format(file=file) for one in TOOLS[tool]]
+    return [str(BIN / tool), *words, "--bootstrap-server", address]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_without_a_broker_it_is_one_line(tool: str, file: str) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        done = subprocess.run(
+            command(tool, address, file),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+            env=environment(),
+        )
+    told = done.stdout + done.stderr
+    assert "nobody listens there" in told
+    assert len(told.strip().splitlines()) == 1
+    # Kafka's tool tells what failed, and ends with 0.
+    assert done.returncode == (0 if tool == "kafka-consumer-groups" else 1)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_an_interrupt_is_130_and_silent(tool: str, file: str) -> None:
+    with server(None) as address:
+        process = subprocess.Popen(
+            command(tool, address, file),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        wait_until_connected(process, address)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (130, "")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_help_is_0_and_a_wrong_flag_1(tool: str) -> None:
+    def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(BIN / tool), *arguments], capture_output=True, text=True, check=False
+        )
+
+    assert ran("--help").returncode == 0
+    assert "--bootstrap-server" in ran("--help").stdout
+    wrong = ran("--nonsense")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr.startswith("nonsense is not a recognized option\n")
+
+
+def test_what_is_not_done_yet_is_one_line_and_2() -> None:
+    done = subprocess.run(
+        [str(BIN / "kafka-consumer-groups"), "--validate-regex", "a.*"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kafka-consumer-groups: --validate-regex is not done here yet\n"
+
+
+def test_what_a_terminal_would_act_on_is_escaped_there_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(["a\x1b[31m\\"])
+    assert capsys.readouterr().out == "a\x1b[31m\\\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show(["a\x1b[31m\\"])
+    assert capsys.readouterr().out == "a\\x1b[31m\\\\\n"

@@ -1,0 +1,489 @@
+"""Kafka's tools on groups and offsets, Java's and ours side by side on the same cluster."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import ExitStack
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from cli.group_scene import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
+from cli.kafka.java_tools import JavaTools, Said, java_tools, ours
+from judges.ottla_broker import ottla_broker
+from kafka_java import kafka_broker
+from ottla.cli.kafka import consumer_groups, delete_records, get_offsets, log_dirs
+from ottla.cli.kafka.flags import Given, Usage
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.producer import Producer
+
+TOOLS = "org.apache.kafka.tools."
+
+
+class Tool(NamedTuple):
+    """A tool of Java's, and ours of the same name."""
+
+    java: str
+    usage: Usage
+    act: Callable[[Given], Coroutine[Any, Any, int]]
+
+
+GROUPS = Tool(
+    TOOLS + "consumer.group.ConsumerGroupCommand", consumer_groups.USAGE, consumer_groups.act
+)
+OFFSETS = Tool(TOOLS + "GetOffsetShell", get_offsets.USAGE, get_offsets.act)
+CUT = Tool(TOOLS + "DeleteRecordsCommand", delete_records.USAGE, delete_records.act)
+DIRS = Tool(TOOLS + "LogDirsCommand", log_dirs.USAGE, log_dirs.act)
+
+
+class Cluster(NamedTuple):
+    """A cluster with the scene, and whose it is."""
+
+    bootstrap: str
+    owner: str
+    java: JavaTools
+    folder: Path
+
+    def both(self, tool: Tool, *arguments: str) -> tuple[Said, Said]:
+        """The same said to Java's tool and to ours."""
+        return self.javas(tool, *arguments), self.ours(tool, *arguments)
+
+    def javas(self, tool: Tool, *arguments: str) -> Said:
+        return self.java.run(tool.java, "--bootstrap-server", self.bootstrap, *arguments)
+
+    def ours(self, tool: Tool, *arguments: str) -> Said:
+        return ours(tool.usage, tool.act, "--bootstrap-server", self.bootstrap, *arguments)
+
+
+@pytest.fixture(scope="module")
+def java() -> Generator[JavaTools]:
+    with java_tools() as tools:
+        yield tools
+
+
+@pytest.fixture(scope="module", params=["ottla", "kafka"])
+def cluster(
+    request: pytest.FixtureRequest, java: JavaTools, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Cluster]:
+    owner: str = request.param
+    folder = tmp_path_factory.mktemp(owner)
+    with ExitStack() as stack:
+        broker = stack.enter_context(ottla_broker() if owner == "ottla" else kafka_broker())
+        asyncio.run(fill(broker.bootstrap))
+        asyncio.run(idle_groups(broker.bootstrap, "idle"))
+        stack.enter_context(busy_group(broker.bootstrap, "busy"))
+        if owner == "kafka":
+            stack.enter_context(busy_group(broker.bootstrap, "modern", "consumer"))
+        yield Cluster(broker.bootstrap, owner, java, folder)
+
+
+def lines(text: str) -> list[str]:
+    """Java prints what is in its hash tables in their order, which is none."""
+    return sorted(text.splitlines())
+
+
+def same(java: Said, own: Said) -> None:
+    """Both said and did the same."""
+    assert own.status == java.status, (java, own)
+    assert lines(own.out) == lines(java.out)
+    assert first_line(own.err) == first_line(java.err)
+
+
+def first_line(err: str) -> str:
+    """What is said before a usage, or before the trace of an exception; a log says nothing."""
+    said = [one for one in err.splitlines() if not re.match(r"\tat |\[.*\] ERROR ", one)]
+    first = next((one for one in said if one), "")
+    thrown = re.fullmatch(r"(?:Exception in thread .*? )?[a-z]\w*(?:\.\w+)+: (.*)", first)
+    return thrown[1] if thrown else first
+
+
+READING = [
+    "--list",
+    "--list --state",
+    "--list --type",
+    "--list --state --type",
+    "--list --state Stable",
+    "--list --state empty,STABLE",
+    "--list --type classic",
+    "--describe --group idle",
+    "--describe --group idle --verbose",
+    "--describe --group idle --offsets",
+    "--describe --group idle --members",
+    "--describe --group idle --members --verbose",
+    "--describe --group idle --state",
+    "--describe --group idle --state --verbose",
+    "--describe --group busy",
+    "--describe --group busy --verbose",
+    "--describe --group busy --members",
+    "--describe --group busy --members --verbose",
+    "--describe --group busy --state",
+    "--describe --group busy --state --verbose",
+    "--describe --all-groups",
+    "--describe --all-groups --state",
+    "--describe --group idle --group busy --members",
+]
+
+
+@pytest.mark.parametrize("words", READING)
+def test_groups_are_shown_alike(cluster: Cluster, words: str) -> None:
+    java, own = cluster.both(GROUPS, *words.split())
+    same(java, own)
+    assert own.status == 0
+    assert own.out
+
+
+# Our broker has classic groups alone.
+@pytest.mark.parametrize("cluster", ["kafka"], indirect=True)
+@pytest.mark.parametrize("view", ["", "--verbose", "--members --verbose", "--state --verbose"])
+def test_groups_of_the_new_protocol_are_shown_alike(cluster: Cluster, view: str) -> None:
+    java, own = cluster.both(GROUPS, *f"--describe --group modern {view}".split())
+    same(java, own)
+    assert "modern" in own.out
+
+
+WRONG = [
+    "--list --state nonsense",
+    "--list --type nonsense",
+    "--list --group idle",
+    "--list --describe --group idle",
+    "--list --members",
+    "--list --nonsense",
+    "--describe",
+    "--describe --group",
+    "--describe --group idle --all-groups",
+    "--describe --group idle --state Stable",
+    "--describe --group idle --topic orders",
+    "--delete",
+    "--delete --group idle --topic orders",
+    "--delete-offsets --group idle",
+    "--reset-offsets --to-earliest --topic orders",
+    "--reset-offsets --group idle --to-earliest",
+    "--reset-offsets --group idle --topic orders --dry-run",
+    "--reset-offsets --group idle --topic orders --to-earliest --to-latest",
+    "--reset-offsets --group idle --topic orders --to-earliest --dry-run --execute",
+    "--reset-offsets --group idle --topic orders:x --to-earliest --dry-run",
+    "--reset-offsets --group idle --topic a:b:c --to-earliest --dry-run",
+    "--reset-offsets --group idle --topic void --shift-by 1 --dry-run",
+    "",
+]
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_use_of_groups_ends_alike(cluster: Cluster, words: str) -> None:
+    before = committed(cluster.bootstrap, "idle")
+    java, own = cluster.both(GROUPS, *words.split())
+    assert own.status == java.status == 1, (java, own)
+    assert own.out == java.out
+    # What follows is a list without an order.
+    head, _, _ = first_line(own.err).partition(": ")
+    assert first_line(java.err).startswith(head)
+    assert committed(cluster.bootstrap, "idle") == before
+
+
+TROUBLE = [
+    "--describe --group absent",
+    "--describe --group absent --members",
+    "--describe --group absent --state",
+    "--delete --group absent",
+    "--delete --group busy",
+    "--delete-offsets --group absent --topic orders",
+    "--delete-offsets --group idle --topic absent",
+    "--delete-offsets --group idle --topic absent:0",
+    "--delete-offsets --group busy --topic orders:0,1",
+]
+
+
+@pytest.mark.parametrize("words", TROUBLE)
+def test_what_cannot_be_done_to_groups_is_told_alike(cluster: Cluster, words: str) -> None:
+    java, own = cluster.both(GROUPS, *words.split())
+    assert lines(own.out) == lines(java.out)
+    assert own.status == java.status
+    assert "Error: " in own.out
+
+
+RESETS = [
+    "--topic orders --to-earliest",
+    "--topic orders --to-latest",
+    "--topic orders --to-current",
+    "--topic orders --to-offset 3",
+    "--topic orders --to-offset 99",
+    "--topic orders --to-offset -1",
+    "--topic orders:0,1 --shift-by 2",
+    "--topic orders:0,1 --shift-by -100",
+    "--topic orders:0 --topic orders:1 --to-earliest",
+    "--topic orders --to-datetime 2020-09-13T12:26:43.000",
+    "--topic orders --to-datetime 2020-09-13T14:26:43.000+02:00",
+    "--topic orders --to-datetime 2020-09-13T12:26:43",
+    "--topic orders --to-datetime yesterday",
+    "--topic orders --by-duration PT0S",
+    "--topic orders --by-duration P2000D",
+    "--topic orders --by-duration 1h",
+    "--topic orders:9 --to-earliest",
+    "--topic absent --to-earliest",
+    "--topic absent:0 --to-earliest",
+    "--topic orders --to-offset x",
+    "--all-topics --to-earliest",
+    "--all-topics --to-latest --export",
+    "--topic orders --to-earliest --export",
+    "--from-file {plan}",
+    "--from-file {groups}",
+    "--from-file {plan} --export",
+    "--from-file {others}",
+    "--from-file {absent}",
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Plans in files."""
+    folder = tmp_path_factory.mktemp("plans")
+    texts = {
+        "plan": f"orders,0,7\norders,1,99\n{LONG},0,2\n",
+        "groups": "idle,orders,0,7\nidle,orders,1,1\n",
+        "others": "other,orders,0,7\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return {name: str(folder / name) for name in (*texts, "absent")}
+
+
+@pytest.mark.parametrize("words", RESETS)
+def test_a_reset_is_planned_alike(cluster: Cluster, words: str, files: dict[str, str]) -> None:
+    arguments = f"--reset-offsets --group idle --dry-run {words}".format(**files).split()
+    java, own = cluster.both(GROUPS, *arguments)
+    assert own.status == java.status, (java, own)
+    assert lines(own.out) == lines(java.out)
+    assert committed(cluster.bootstrap, "idle") == IDLE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--group busy --topic orders --to-earliest --execute",
+        "--group busy --all-topics --to-latest --export",
+        "--group idle --group busy --topic orders:0 --to-latest --export --dry-run",
+        "--all-groups --topic orders:0 --to-latest --dry-run",
+        "--group nobody --topic orders --to-latest --dry-run",
+        "--group idle --topic orders --to-latest",
+    ],
+)
+def test_resets_of_groups_that_are_read_or_not_there_are_told_alike(
+    cluster: Cluster, words: str
+) -> None:
+    java, own = cluster.both(GROUPS, "--reset-offsets", *words.split())
+    same(java, own)
+    assert committed(cluster.bootstrap, "busy") == {(ORDERS, 0): 3}
+
+
+class Change(NamedTuple):
+    """What is done to two groups alike, by Java's tool and by ours."""
+
+    words: str
+    after: dict[tuple[str, int], int]
+
+
+CHANGES = [
+    Change("--reset-offsets --topic orders --to-earliest", {(ORDERS, 0): 0, (ORDERS, 1): 0}),
+    Change("--reset-offsets --topic orders --to-latest", {(ORDERS, 0): 10, (ORDERS, 2): 0}),
+    Change("--reset-offsets --topic orders:0 --shift-by 3", {(ORDERS, 0): 7}),
+    Change("--reset-offsets --all-topics --shift-by -1", {(ORDERS, 1): 4, (LONG, 0): 0}),
+    Change("--reset-offsets --from-file {plan}", {(ORDERS, 0): 7, (ORDERS, 1): 5}),
+    Change(
+        "--reset-offsets --topic orders:0 --to-datetime 2020-09-13T12:26:42.500", {(ORDERS, 0): 3}
+    ),
+    Change("--delete-offsets --topic orders:0", {}),
+    Change("--delete-offsets --topic orders", {}),
+    Change("--delete", {}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.words)
+def test_groups_are_changed_alike(cluster: Cluster, change: Change, files: dict[str, str]) -> None:
+    number = CHANGES.index(change)
+    names = f"alike-{number}-java", f"alike-{number}-ours"
+    asyncio.run(idle_groups(cluster.bootstrap, *names))
+    words = change.words.format(**files).split()
+    execute = ["--execute"] if "--reset-offsets" in words else []
+    java = cluster.javas(GROUPS, *words, *execute, "--group", names[0])
+    own = cluster.ours(GROUPS, *words, *execute, "--group", names[1])
+    assert own.status == java.status == 0
+    assert lines(own.out.replace(names[1], names[0])) == lines(java.out)
+    after = [committed(cluster.bootstrap, name) for name in names]
+    assert after[0] == after[1]
+    assert change.after.items() <= after[1].items()
+    assert after[1] != IDLE
+
+
+# Offsets.
+
+AT = [
+    "",
+    "--topic orders",
+    "--topic or.*,void",
+    "--topic orders --partitions 0,2",
+    "--topic orders --partitions x",
+    "--topic absent",
+    "--topic-partitions orders:0-2,void",
+    "--topic-partitions :0",
+    "--topic-partitions orders:-1,a-.*",
+    "--topic-partitions a:b",
+    "--topic-partitions orders --topic orders",
+    "--topic orders --time earliest",
+    "--topic orders --time -2",
+    "--topic orders --time max-timestamp",
+    "--topic orders --time 1600000003000",
+    "--topic orders --time 1600000003001",
+    "--topic orders --time 9999999999999",
+    "--topic orders --time latest-tiered",
+    "--topic orders --time soon",
+    "--exclude-internal-topics",
+    "--nonsense",
+    "--topic",
+]
+
+
+@pytest.mark.parametrize("words", AT)
+def test_offsets_are_shown_alike(cluster: Cluster, words: str) -> None:
+    java, own = cluster.both(OFFSETS, *words.split())
+    assert own.status == java.status, (java, own)
+    # The group with members commits, or not, between the two.
+    assert shown(own.out) == shown(java.out)
+    if "Error" in java.err and own.err.startswith("Error"):
+        assert first_line(own.err) == first_line(java.err)
+    assert bool(own.err) == bool(java.err)
+
+
+def shown(out: str) -> list[str]:
+    return [line for line in out.splitlines() if not line.startswith("__consumer_offsets")]
+
+
+def test_offsets_without_a_cluster_are_a_wrong_use(cluster: Cluster) -> None:
+    java = cluster.java.run(OFFSETS.java, "--topic", "orders")
+    own = ours(OFFSETS.usage, OFFSETS.act, "--topic", "orders")
+    assert (own.status, own.out, first_line(own.err)) == (1, "", first_line(java.err))
+    assert java.status == 1
+
+
+# Directories.
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--describe",
+        "--describe --topic-list orders,void",
+        "--describe --topic-list absent",
+        "--describe --broker-list 1",
+        "--describe --broker-list 1,8,9",
+        "--describe --broker-list x",
+        "--topic-list orders",
+        "--describe --nonsense",
+    ],
+)
+def test_directories_are_shown_alike(cluster: Cluster, words: str) -> None:
+    java, own = cluster.both(DIRS, *words.split())
+    assert own.status == java.status, (java, own)
+    assert own.out.splitlines()[:2] == java.out.splitlines()[:2]
+    assert first_line(own.err) == first_line(java.err)
+    if own.status == 0:
+        assert "--topic-list" not in words or directories(own) == directories(java)
+        assert keys(own) == keys(java)
+
+
+def directories(said: Said) -> object:
+    told = json.loads(said.out.splitlines()[2])
+    for broker in told["brokers"]:
+        for one in broker["logDirs"]:
+            one["partitions"].sort(key=itemgetter("partition"))
+    return told
+
+
+def keys(said: Said) -> list[str]:
+    """The names of what is told, in their order."""
+    return [*dict.fromkeys(re.findall(r'"(\w+)":', said.out))]
+
+
+# Records.
+
+
+class Cut(NamedTuple):
+    """A file, and before which offset it deletes."""
+
+    text: str
+    offset: int
+
+
+ROW = '{"topic": "TOPIC", "partition": 1, "offset": OFFSET}'
+CUTS = {
+    "some": Cut('{"partitions": [ROW], "version": 1}', 4),
+    "all": Cut('{"partitions": [ROW]}', -1),
+    "too many": Cut('{"partitions": [ROW]}', 11),
+    "twice": Cut('{"partitions": [ROW, ROW]}', 4),
+    "another version": Cut('{"partitions": [], "version": 2}', 4),
+    "none": Cut("{}", 4),
+    "no JSON": Cut("{", 4),
+}
+LEFT = {"some": 4, "all": 10}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_records_are_deleted_alike(cluster: Cluster, name: str) -> None:
+    number = [*CUTS].index(name)
+    topics = f"cut-{number}-java", f"cut-{number}-ours"
+    asyncio.run(_write(cluster.bootstrap, topics))
+    said: list[Said] = []
+    for topic, run in zip(topics, (cluster.javas, cluster.ours), strict=True):
+        path = cluster.folder / f"{topic}.json"
+        text, offset = CUTS[name]
+        row = ROW.replace("TOPIC", topic).replace("OFFSET", str(offset))
+        path.write_text(text.replace("ROW", row))
+        one = run(CUT, "--offset-json-file", str(path))
+        said.append(Said(one.status, one.out.replace(topic, "cut"), one.err.replace(topic, "cut")))
+    same(*said)
+    left = asyncio.run(_starts(cluster.bootstrap, topics))
+    assert left == dict.fromkeys(topics, LEFT.get(name, 0))
+
+
+def test_a_partition_that_is_not_there_is_told(cluster: Cluster) -> None:
+    """Java's tool says so after a minute, as a timeout."""
+    path = cluster.folder / "absent.json"
+    path.write_text('{"partitions": [{"topic": "orders", "partition": 7, "offset": 1}]}')
+    own = cluster.ours(CUT, "--offset-json-file", str(path))
+    assert own.status == 0
+    assert own.out.splitlines()[2] == (
+        "partition: orders-7\terror: org.apache.kafka.common.errors."
+        "UnknownTopicOrPartitionException: This server does not host this topic-partition."
+    )
+
+
+@pytest.mark.parametrize("words", ["", "--offset-json-file", "--offset-json-file {absent}"])
+def test_a_wrong_use_of_records_ends_alike(
+    cluster: Cluster, words: str, files: dict[str, str]
+) -> None:
+    java, own = cluster.both(CUT, *words.format(**files).split())
+    assert own.status == java.status == 1
+    assert own.out == java.out
+    if "absent" not in words:
+        assert first_line(own.err) == first_line(java.err)
+
+
+async def _write(bootstrap: str, topics: tuple[str, str]) -> None:
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        (await admin.create_topics([NewTopic(one, 2) for one in topics])).or_raise()
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        for topic in topics:
+            for _ in range(10):
+                await producer.send(topic, b"v", partition=1)
+
+
+async def _starts(bootstrap: str, topics: tuple[str, str]) -> dict[str, int | None]:
+    from ottla.client.admin import OffsetAt
+
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        told = await admin.list_offsets(
+            dict.fromkeys([(one, 1) for one in topics], OffsetAt.EARLIEST)
+        )
+        return {topic: one.offset for (topic, _), one in told.or_raise().items()}

@@ -1,0 +1,92 @@
+"""Which partitions and which time `kafka-get-offsets` is asked for."""
+
+import pytest
+
+from ottla.cli.kafka.offset_filters import (
+    BadFilter,
+    parse_place,
+    parse_rules,
+    rules_of,
+    wanted,
+)
+from ottla.client.admin.records import OffsetAt
+
+TOPICS = [("orders", range(12)), ("order", range(2)), ("bills", range(2))]
+
+
+def texts(found: list[tuple[str, int]]) -> list[str]:
+    return [f"{topic}:{number}" for topic, number in found]
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "found"),
+    [
+        ("order", None, ["order:0", "order:1"]),
+        ("ord.*", "1", ["order:1", "orders:1"]),
+        ("order,bills", "0", ["bills:0", "order:0"]),
+        ('"bills"', "", ["bills:0", "bills:1"]),
+        (None, "11,99", ["orders:11"]),
+        ("none", None, []),
+    ],
+)
+def test_a_topic_and_partitions(
+    topic: str | None, partitions: str | None, found: list[str]
+) -> None:
+    assert texts(wanted(rules_of(topic, partitions), TOPICS)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("order", ["order:0", "order:1"]),
+        ("order:1", ["order:1"]),
+        ("orders:0-2,bills", ["bills:0", "bills:1", "orders:0", "orders:1"]),
+        ("orders:10-", ["orders:10", "orders:11"]),
+        (":-1", ["bills:0", "order:0", "orders:0"]),
+        ("order:,b.*:1", ["bills:1", "order:0", "order:1"]),
+    ],
+)
+def test_rules(text: str, found: list[str]) -> None:
+    assert texts(wanted(parse_rules(text), TOPICS)) == found
+
+
+def test_partitions_are_in_the_order_of_their_text() -> None:
+    assert texts(wanted(parse_rules("orders:1-"), TOPICS))[:4] == [
+        "orders:1",
+        "orders:10",
+        "orders:11",
+        "orders:2",
+    ]
+
+
+def test_what_means_nothing_is_refused() -> None:
+    with pytest.raises(BadFilter, match="Invalid rule specification: a:b"):
+        parse_rules("t,a:b")
+    with pytest.raises(BadFilter, match="numeric partition ids, but received: 1,x"):
+        rules_of("t", "1,x")
+    with pytest.raises(BadFilter, match="is an invalid regex"):
+        rules_of("a(", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("latest", OffsetAt.LATEST),
+        ("-1", OffsetAt.LATEST),
+        ("earliest", OffsetAt.EARLIEST),
+        ("max-timestamp", OffsetAt.MAX_TIMESTAMP),
+        ("earliest-local", OffsetAt.EARLIEST_LOCAL),
+        ("-5", OffsetAt.LATEST_TIERED),
+        ("earliest-pending-upload", OffsetAt.EARLIEST_PENDING_UPLOAD),
+        ("0", 0),
+        ("1793491200000", 1_793_491_200_000),
+    ],
+)
+def test_a_time(text: str, place: int) -> None:
+    assert parse_place(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1.5", "-", "LATEST", "-7"])
+def test_no_time(text: str) -> None:
+    with pytest.raises(BadFilter, match="Malformed time argument"):
+        parse_place(text)

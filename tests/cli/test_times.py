@@ -1,0 +1,19 @@
+"""Times in what commands answer."""
+
+import pytest
+
+from ottla.cli.times import time_text
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_793_577_600_007, "2026-11-02T00:00:00.007Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (None, None),
+        (2**63 - 1, None),  # a record may say so, and no calendar has it
+    ],
+)
+def test_a_time_is_text(time_ms: int | None, text: str | None) -> None:
+    assert time_text(time_ms) == text
