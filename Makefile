@@ -68,6 +68,7 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/compaction.py
 	$(BIN)/python benchmarks/bystanders.py
 	$(BIN)/python benchmarks/clients.py
+	$(BIN)/python benchmarks/cli.py
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/broker_vs_kafka
 

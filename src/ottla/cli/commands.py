@@ -35,6 +35,9 @@ COMMANDS: Final = (
     Command("topic", "ottla.cli.topic"),
     Command("group", "ottla.cli.group"),
     Command("offsets", "ottla.cli.offsets", "offsets"),
+    Command("consume", "ottla.cli.consume", "consume"),
+    Command("produce", "ottla.cli.produce", "produce"),
+    Command("perf", "ottla.cli.perf"),
     Command("log", "ottla.cli.log"),
     Command("version", "ottla.cli.version", "show"),
 )

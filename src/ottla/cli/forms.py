@@ -18,3 +18,15 @@ class Decoder(StrEnum):
     AUTO = "auto"
     OFFSETS = "offsets"
     TRANSACTIONS = "transactions"
+
+
+class Seen(StrEnum):
+    """What the bytes of a key or a value are, for who shows them."""
+
+    TEXT = "text"
+    JSON = "json"
+    AVRO = "avro"
+    INT = "int"
+    FLOAT = "float"
+    HEX = "hex"
+    BASE64 = "base64"

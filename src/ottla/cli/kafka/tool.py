@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ottla import __version__
+from ottla.cli.event_loop import run_asking
 from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
 from ottla.cli.output_errors import heeded
 from ottla.cli.target import BOOTSTRAP, DEFAULTS
@@ -19,14 +20,23 @@ from ottla.settings.problems import InvalidSettings
 FAILED, NOT_DONE, INTERRUPTED = 1, 2, 130
 
 
-def run_tool(usage: Usage, act: Callable[[Given], Coroutine[Any, Any, int]]) -> None:
-    """Run a tool on the arguments of this process, and end the process."""
+def run_tool(
+    usage: Usage, act: Callable[[Given], Coroutine[Any, Any, int]], *, is_fast: bool = False
+) -> None:
+    """Run a tool on the arguments of this process, and end the process.
+
+    `is_fast` is for one that moves many records: on the faster event loop.
+    """
     with heeded(usage.tool):
-        sys.exit(conducted(usage, act, sys.argv[1:]))
+        sys.exit(conducted(usage, act, sys.argv[1:], is_fast=is_fast))
 
 
 def conducted(
-    usage: Usage, act: Callable[[Given], Coroutine[Any, Any, int]], arguments: list[str]
+    usage: Usage,
+    act: Callable[[Given], Coroutine[Any, Any, int]],
+    arguments: list[str],
+    *,
+    is_fast: bool = False,
 ) -> int:
     """Run a tool; the exit code."""
     try:
@@ -43,12 +53,8 @@ def conducted(
     except NotDone as error:
         print(error, file=sys.stderr)
         return NOT_DONE
-    import asyncio
-    import logging
-
-    logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
-        return asyncio.run(act(given))
+        return run_asking(act(given), is_fast=is_fast)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BadFlags as error:  # what does not fit together is seen later

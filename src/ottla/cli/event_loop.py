@@ -1,0 +1,28 @@
+"""The event loop in which a command asks a cluster.
+
+Invariant: nothing is imported before it is needed. A command that says what is wrong with its
+arguments needs no loop, and one that asks a few questions not the fastest.
+"""
+
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_asking(asked: Coroutine[Any, Any, T], *, is_fast: bool = False) -> T:
+    """Run it to its end; `is_fast` is for one that moves many records."""
+    import asyncio
+    import logging
+
+    # What the client has to say is said by its errors.
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
+    factory = None
+    if is_fast:
+        with suppress(ImportError):  # there is none for Windows
+            import uvloop
+
+            factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(asked)

@@ -1,0 +1,62 @@
+"""The words of those of Kafka's tools that read their arguments as Python's argparse does.
+
+Invariant: what is wrong with the arguments is told in these words, with 1; without any the usage is
+what is wanted, with 0. A flag of several values takes the words up to the next flag.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.cli.kafka.flags import AskedForHelp, BadFlags, Given, Usage
+
+_UNKNOWN: Final = re.compile(r"(.*) is not a recognized option")
+_NO_VALUE: Final = re.compile(r"Option (.*) requires an argument")
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentUsage(Usage):
+    """A tool with its flags, in these words."""
+
+    spoken: str = ""
+    """What the tool calls itself."""
+
+    def read(self, arguments: Sequence[str]) -> Given:
+        """What arguments say."""
+        if not arguments:
+            raise AskedForHelp
+        words = ["--help" if one == "-h" else one for one in arguments]
+        try:
+            return Usage.read(self, words)
+        except BadFlags as error:
+            text = str(error)
+            if found := _UNKNOWN.fullmatch(text):
+                text = f"unrecognized arguments: '--{found[1]}'"
+            elif found := _NO_VALUE.fullmatch(text):
+                text = f"argument --{found[1]}: expected one argument"
+            raise self.refused(text) from None
+
+    def refused(self, text: str) -> BadFlags:
+        """The error that says what is wrong."""
+        return BadFlags(f"{self.spoken or self.tool}: error: {text}")
+
+    def text_of(self, given: Given, name: str) -> str:
+        """What a flag says that has to be there."""
+        if (found := given.one(name)) is None:
+            raise self.refused(f"argument --{name} is required")
+        return found
+
+    def number_of(self, given: Given, name: str, default: int | None = None) -> int:
+        """The number of a flag; without a default it has to be there."""
+        text = given.one(name)
+        if text is None and default is not None:
+            return default
+        text = self.text_of(given, name)
+        try:
+            return int(text)
+        except ValueError:
+            raise self.refused(
+                f"argument --{name}: could not convert '{text}' to Integer "
+                f'(For input string: "{text}")'
+            ) from None

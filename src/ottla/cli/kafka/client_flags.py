@@ -1,0 +1,74 @@
+"""Flags that several of Kafka's tools share: numbers, properties, files of them, old names.
+
+Invariant: what Java's tools print of a wrong one is printed here.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.cli.kafka.flags import BadFlags, Given
+from ottla.errors import OttlaError
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.properties import read_properties
+
+REACH_S: Final = 5.0
+PATIENCE: Final[Mapping[str, str]] = {"default.api.timeout.ms": "20000"}
+"""A person waits: for a program it is a minute."""
+
+
+async def reached(settings: Mapping[str, str]) -> None:
+    """OttlaError when nobody listens where brokers are said to be."""
+    from ottla.cli.reach import reach
+
+    if why := await reach(settings.get("bootstrap.servers", ""), REACH_S):
+        raise OttlaError(why)
+
+
+def integer(given: Given, name: str, default: int | None = None) -> int | None:
+    """The number that a flag has."""
+    if (text := given.one(name)) is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise BadFlags(f"Cannot parse argument '{text}' of option {name}") from None
+
+
+def required(given: Given, *names: str) -> None:
+    """BadFlags for a flag that is missing."""
+    for name in names:
+        if name not in given:
+            raise BadFlags(f'Missing required argument "[{name}]"')
+
+
+def renamed(given: Given, old: str, new: str, told: str) -> str:
+    """Of a flag with two names the one that is said; of the old one it is told, if it is said."""
+    if old not in given:
+        return new
+    print(told.format(old=old, new=new))
+    return old
+
+
+def properties_of(texts: Iterable[str]) -> dict[str, str]:
+    """Properties out of key=value; without an = the value is empty."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise OttlaError(f"Missing value for key {key}}}")  # Java's words
+        found[key] = value
+    return found
+
+
+def file_properties(path: str | None) -> dict[str, str]:
+    """The properties of a file; none without one."""
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found = read_properties(file.read(), path)
+    except OSError as error:
+        raise OttlaError(f"{path}: {error.strerror}") from None
+    if found.problems:
+        raise InvalidSettings(found.problems)
+    return {one.name: str(one.value) for one in found.entries}

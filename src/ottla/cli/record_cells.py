@@ -1,0 +1,175 @@
+"""The parts of records, each part as a list, out of columns.
+
+Invariant: a list has one entry for each record, in the order of the log. The bytes of a part are
+copied once as a whole, and cut where a record ends.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final
+
+from ottla.ids import TopicPartition
+from ottla.protocol.primitives import Buffer
+from ottla.records import Column, Columns, TimestampType
+
+STRETCH_BYTES: Final = 4 << 20
+"""So much of keys and values is made into lists at once."""
+
+STRETCH_ROWS: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Records of one partition that came together."""
+
+    partition: TopicPartition
+    columns: Columns
+    next_offset: int
+    """Behind them, and behind what is no record."""
+
+    epochs: Sequence[tuple[int, int]] = ()
+    """The leader's epoch from each offset on; -1 where that is not known."""
+
+    @property
+    def rows(self) -> int:
+        """How many they are."""
+        return self.columns.rows
+
+    @property
+    def size(self) -> int:
+        """The bytes of their keys and values."""
+        return _size(self.columns.keys) + _size(self.columns.values)
+
+    def before(self, offset: int) -> int:
+        """How many of them are before an offset."""
+        return bisect_left(_numbers(self.columns.offsets), offset, hi=self.rows)
+
+    def offset_of(self, row: int) -> int:
+        """The offset of one of them."""
+        return _numbers(self.columns.offsets)[row]
+
+    def stretches(self, rows: int) -> Iterator["Cells"]:
+        """The first so many of them, in stretches that fit into memory."""
+        start = 0
+        while start < rows:
+            stop = min(
+                rows,
+                start + STRETCH_ROWS,
+                _stop(self.columns.keys, start),
+                _stop(self.columns.values, start),
+            )
+            yield Cells(self, start, stop)
+            start = stop
+
+
+def _stop(column: Column | None, start: int) -> int:
+    """The row before which a stretch has become long enough."""
+    if column is None:
+        return start + STRETCH_ROWS
+    edges, first = _edges(column), column.start + start
+    end = column.start + column.length + 1
+    stop = bisect_right(edges, edges[first] + STRETCH_BYTES, first + 1, end) - 1 - column.start
+    return max(stop, start + 1)
+
+
+class Cells:
+    """The rows from start to stop of what was taken, part by part."""
+
+    __slots__ = ("_taken", "count", "start", "stop")
+
+    def __init__(self, taken: Taken, start: int, stop: int) -> None:
+        self._taken = taken
+        self.start: Final = start
+        self.stop: Final = stop
+        self.count: Final = stop - start
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Where all of them are."""
+        return self._taken.partition
+
+    def offsets(self) -> list[int]:
+        """Their offsets."""
+        return _numbers(self._taken.columns.offsets)[self.start : self.stop].tolist()
+
+    def timestamps(self) -> list[int]:
+        """Milliseconds since 1970; -1 where there is no time."""
+        return _numbers(self._taken.columns.timestamps)[self.start : self.stop].tolist()
+
+    def timestamp_types(self) -> list[TimestampType]:
+        """Whose those times are."""
+        found: list[TimestampType] = []
+        for kind, rows in self._taken.columns.timestamp_types:
+            found += [kind] * rows
+        return found[self.start : self.stop]
+
+    def epochs(self) -> list[int]:
+        """The epochs of the leaders that appended them."""
+        since = [offset for offset, _ in self._taken.epochs]
+        return [
+            self._taken.epochs[bisect_right(since, offset) - 1][1] if since else -1
+            for offset in self.offsets()
+        ]
+
+    def keys(self) -> list[bytes | None]:
+        """Their keys."""
+        return cut(self._taken.columns.keys, self.start, self.stop)
+
+    def values(self) -> list[bytes | None]:
+        """Their values."""
+        return cut(self._taken.columns.values, self.start, self.stop)
+
+    def headers(self) -> list[list[tuple[bytes, bytes | None]]]:
+        """Their headers, the names as they are in UTF-8."""
+        headers = self._taken.columns.headers
+        if headers is None or not headers.keys.length:
+            return [[] for _ in range(self.count)]
+        edges = memoryview(headers.offsets).cast("B").cast("q" if headers.wide else "i")
+        first, last = edges[headers.start + self.start], edges[headers.start + self.stop]
+        pairs = zip(
+            (name or b"" for name in cut(headers.keys, first, last)),
+            cut(headers.values, first, last),
+            strict=True,
+        )
+        counts = edges[headers.start + self.start : headers.start + self.stop + 1].tolist()
+        return [[*islice(pairs, stop - start)] for start, stop in pairwise(counts)]
+
+
+def cut(column: Column | None, start: int, stop: int) -> list[bytes | None]:
+    """The rows from start to stop of a column."""
+    if column is None:
+        return [None] * (stop - start)
+    if start == stop:
+        return []
+    first = column.start + start
+    edges = _edges(column)[first : column.start + stop + 1]
+    begin, end = edges[0], edges[-1]
+    data = bytes(memoryview(column.data)[begin:end])
+    at = edges.tolist()
+    if begin:
+        at = [edge - begin for edge in at]
+    if column.validity is None:
+        return [data[a:b] for a, b in pairwise(at)]
+    valid = column.validity
+    return [
+        data[a:b] if valid[row >> 3] >> (row & 7) & 1 else None
+        for row, (a, b) in enumerate(pairwise(at), first)
+    ]
+
+
+def _size(column: Column | None) -> int:
+    if column is None:
+        return 0
+    edges = _edges(column)
+    return edges[column.start + column.length] - edges[column.start]
+
+
+def _edges(column: Column) -> "memoryview[int]":
+    return memoryview(column.offsets).cast("B").cast("q" if column.wide else "i")
+
+
+def _numbers(buffer: Buffer | None) -> "memoryview[int]":
+    assert buffer is not None
+    return memoryview(buffer).cast("B").cast("q")

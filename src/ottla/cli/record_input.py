@@ -1,0 +1,158 @@
+"""Records out of what somebody wrote: lines of text, or lines of JSON.
+
+Invariant: a line becomes one record or BadLine, which says what is wrong with it. What `ottla
+consume -o json` prints is taken as the records that it tells of.
+"""
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from ottla.errors import OttlaError
+
+HeaderPairs: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+TIMESTAMP_MAX: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_KNOWN: Final = frozenset({"key", "value", "headers", "partition", "timestamp", "topic", "offset"})
+
+
+class BadLine(OttlaError):
+    """A line that is no record."""
+
+
+class Draft(NamedTuple):
+    """A record that is to be written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineForm:
+    """What a line is, and what all records have."""
+
+    json: bool = False
+    key: bytes | None = None
+    key_separator: bytes | None = None
+    headers: HeaderPairs = ()
+    partition: int | None = None
+    null: bytes | None = None
+    """What stands for null."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a line is a value and nothing else."""
+        no_parts = self.key_separator is None and not self.headers and self.null is None
+        return no_parts and not self.json
+
+    def draft(self, line: bytes) -> Draft:
+        """The record that a line says."""
+        if self.json:
+            return self._said(line)
+        key, value = self.key, line
+        if self.key_separator is not None:
+            key, found, value = line.partition(self.key_separator)
+            if not found:
+                separator = self.key_separator.decode("utf-8", "backslashreplace")
+                raise BadLine(f"there is no {separator!r} behind a key")
+        return Draft(self._null(key), self._null(value), self.headers, self.partition)
+
+    def _null(self, data: bytes | None) -> bytes | None:
+        return None if data == self.null else data
+
+    def _said(self, line: bytes) -> Draft:
+        try:
+            said = msgspec.json.decode(line)
+        except msgspec.DecodeError as error:
+            raise BadLine(f"this is no JSON: {error}") from None
+        if not isinstance(said, dict):
+            raise BadLine("this is no object with key, value, headers, partition and timestamp")
+        fields = cast("dict[str, Any]", said)
+        if unknown := fields.keys() - _KNOWN:
+            raise BadLine(f"a record has no {', '.join(sorted(unknown))}")
+        return Draft(
+            _bytes(fields["key"]) if "key" in fields else self.key,
+            _bytes(fields.get("value")),
+            (*self.headers, *_headers(fields.get("headers"))),
+            self.partition if self.partition is not None else _partition(fields.get("partition")),
+            timestamp_of(fields.get("timestamp")),
+        )
+
+
+def header_of(text: str) -> tuple[str, bytes | None]:
+    """A header out of name=value; a name alone has null for a value."""
+    name, equals, value = text.partition("=")
+    if not name:
+        raise BadLine(f"{text!r} is no header: name=value")
+    return name, value.encode("utf-8", "surrogateescape") if equals else None
+
+
+def _bytes(said: Any) -> bytes | None:
+    """Text as UTF-8, {"base64": …} as what it stands for, anything else as its JSON."""
+    match said:
+        case None:
+            return None
+        case str():
+            return said.encode()
+        case {"base64": str(text), **rest} if not rest:
+            try:
+                return b64decode(text, validate=True)
+            except ValueError:
+                raise BadLine(f"this is no base64: {text!r:.40}") from None
+        case _:
+            return msgspec.json.encode(said)
+
+
+def _headers(said: Any) -> HeaderPairs:
+    match said:
+        case None:
+            return ()
+        case Mapping():
+            pairs = cast("Mapping[str, Any]", said)
+            return tuple((name, _bytes(value)) for name, value in pairs.items())
+        case Sequence() if not isinstance(said, str):
+            return tuple(map(_header, cast("Sequence[Any]", said)))
+        case _:
+            raise BadLine('headers are {"name": "value"}, or a list of {"key": …, "value": …}')
+
+
+def _header(said: Any) -> tuple[str, bytes | None]:
+    match said:
+        case {"key": str(name), "value": value}:
+            return name, _bytes(value)
+        case [str(name), value]:
+            return name, _bytes(value)
+        case _:
+            raise BadLine('a header is {"key": "name", "value": "value"}')
+
+
+def _partition(said: Any) -> int | None:
+    if said is None or (type(said) is int and 0 <= said < 2**31):
+        return said
+    raise BadLine(f"{said!r} is no partition")
+
+
+def timestamp_of(said: Any) -> int | None:
+    """Milliseconds since 1970, out of themselves or of a date as 2026-11-01T00:00:00Z."""
+    if said is None:
+        return None
+    if type(said) is int and 0 <= said <= TIMESTAMP_MAX:
+        return said
+    if isinstance(said, str):
+        try:
+            found = datetime.fromisoformat(said)
+        except ValueError:
+            pass
+        else:
+            found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+            if found >= _EPOCH:
+                return (found - _EPOCH) // timedelta(milliseconds=1)
+    raise BadLine(f"{said!r} is no time: milliseconds since 1970, or 2026-11-01T00:00:00Z")

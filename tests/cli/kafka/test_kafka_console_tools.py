@@ -1,0 +1,365 @@
+"""Kafka's tools that write and read records, ours beside Java's, on our broker and on a real Kafka.
+
+Java's run in one virtual machine for each cluster. What is written goes to a topic of its own for
+each of the two and is compared record by record; what is printed is compared as it is, but for
+numbers that are measured.
+"""
+
+import asyncio
+import re
+import struct
+import subprocess
+from base64 import b64decode
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cli.record_scene import BIN, PATIENCE_S, environment
+from judges.java import source_command
+from judges.ottla_broker import ottla_broker
+from kafka_java import judge_needed, kafka_broker
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.consumer import Consumer
+from ottla.client.producer import Producer
+from ottla.client.record import RecordHeaders
+
+JUDGE = Path(__file__).parents[2] / "compat" / "ToolJudge.java"
+TOOLS = "org.apache.kafka.tools."
+CLASSES = {
+    "kafka-console-consumer": TOOLS + "consumer.ConsoleConsumer",
+    "kafka-console-producer": TOOLS + "ConsoleProducer",
+    "kafka-producer-perf-test": TOOLS + "ProducerPerformance",
+    "kafka-consumer-perf-test": TOOLS + "ConsumerPerformance",
+}
+SERDE = "org.apache.kafka.common.serialization."
+
+
+class Case(NamedTuple):
+    """A tool with its arguments; {who} is java or ours, {topic} a topic of its own."""
+
+    tool: str
+    arguments: str
+    stdin: str = ""
+    like: str = "same"
+    """How the outputs compare: the same, only measured otherwise, or a line that is in both."""
+
+    server: bool = True
+
+
+READ = "kafka-console-consumer"
+WRITE = "kafka-console-producer"
+WRITE_PERF = "kafka-producer-perf-test"
+READ_PERF = "kafka-consumer-perf-test"
+EVERY = " ".join(
+    f"--formatter-property print.{one}=true"
+    for one in ("timestamp", "key", "offset", "epoch", "partition", "headers", "delivery")
+)
+ALL = "--from-beginning --max-messages 4 --timeout-ms 20000"
+HUNDRED = "--topic {topic} --num-records 100 --throughput -1"
+
+CASES = {
+    "read": Case(READ, f"--topic filled {ALL}"),
+    "read all parts": Case(READ, f"--topic filled {ALL} {EVERY}"),
+    "read a partition": Case(READ, "--topic filled --partition 0 --offset 1 --max-messages 2"),
+    "read a partition from the start": Case(
+        READ, "--topic filled --partition 0 --from-beginning --max-messages 3"
+    ),
+    "read until nothing comes": Case(
+        READ, "--topic filled --partition 0 --offset EARLIEST --timeout-ms 2000"
+    ),
+    "read nothing": Case(READ, "--topic filled --partition 0 --timeout-ms 1000"),
+    "read by a pattern": Case(READ, f"--include fill.d {ALL}"),
+    "read as a group": Case(
+        READ, "--topic filled --group {who} --from-beginning --max-messages 3 --timeout-ms 20000"
+    ),
+    "read on as a group": Case(
+        READ, "--topic filled --group {who} --max-messages 1 --timeout-ms 20000"
+    ),
+    "read committed": Case(READ, f"--topic filled {ALL} --isolation-level read_committed"),
+    "read with separators": Case(
+        READ,
+        f"--topic filled {ALL} --formatter-property print.key=true --formatter-property "
+        "key.separator=| --formatter-property null.literal=- --formatter-property "
+        "print.headers=true --formatter-property headers.separator=;",
+    ),
+    "read with the old flags": Case(
+        READ,
+        f"--topic filled {ALL} --property print.key=true --consumer-property client.id=x",
+    ),
+    "read longs": Case(
+        READ,
+        f"--topic longs --from-beginning --max-messages 2 --value-deserializer {SERDE}"
+        f"LongDeserializer --key-deserializer {SERDE}DoubleDeserializer "
+        "--formatter-property print.key=true",
+    ),
+    "read no longs": Case(
+        READ, f"--topic filled {ALL} --value-deserializer {SERDE}LongDeserializer", like="code"
+    ),
+    "skip what is no long": Case(
+        READ,
+        f"--topic mixed --from-beginning --max-messages 3 --skip-message-on-error "
+        f"--value-deserializer {SERDE}LongDeserializer --formatter-property print.offset=true",
+        like="records",
+    ),
+    "read silently": Case(
+        READ, f"--topic filled {ALL} --formatter {TOOLS}consumer.NoOpMessageFormatter"
+    ),
+    "read no topic": Case(READ, "--from-beginning", like="line"),
+    "read two things": Case(READ, "--topic a --include b", like="line"),
+    "read an offset of no partition": Case(READ, "--topic a --offset 3", like="line"),
+    "read a pattern's partition": Case(READ, "--include a --partition 3", like="line"),
+    "read no partition": Case(READ, "--topic a --partition x", like="code"),
+    "read no offset": Case(READ, "--topic a --partition 0 --offset -4", like="line"),
+    "read two beginnings": Case(
+        READ, "--topic a --partition 0 --offset 1 --from-beginning", like="line"
+    ),
+    "read a group's partition": Case(READ, "--topic a --partition 0 --group g", like="line"),
+    "read as two groups": Case(
+        READ, "--topic a --group g --command-property group.id=h", like="line"
+    ),
+    "read two resets": Case(
+        READ, "--topic a --from-beginning --command-property auto.offset.reset=latest", like="line"
+    ),
+    "read from nowhere": Case(READ, "--topic a", like="line", server=False),
+    "read with an unknown flag": Case(READ, "--topic a --nothing", like="line"),
+    "read with two names of a flag": Case(
+        READ, "--topic a --property a=b --formatter-property c=d", like="line"
+    ),
+    "write": Case(WRITE, "--topic {topic}", "a\\nb\\n\\nlast"),
+    "write keys": Case(
+        WRITE,
+        "--topic {topic} --reader-property parse.key=true --reader-property key.separator=:",
+        "k1:v1\\nk2:v:2\\n:\\n",
+    ),
+    "write headers": Case(
+        WRITE,
+        "--topic {topic} --reader-property parse.key=true --reader-property parse.headers=true "
+        "--reader-property null.marker=NULL --compression-codec zstd",
+        "h1:1,h2:NULL\\tk\\tv\\nNULL\\tNULL\\tNULL\\n",
+    ),
+    "write one by one": Case(WRITE, "--topic {topic} --sync --compression-codec", "a\\nb\\n"),
+    "write what has no key": Case(
+        WRITE,
+        "--topic {topic} --reader-property parse.key=true --reader-property key.separator=:",
+        "k1:v1\\nno key\\nk2:v2\\n",
+        like="code",
+    ),
+    "write and ignore errors": Case(
+        WRITE,
+        "--topic {topic} --property parse.key=true --property ignore.error=true "
+        "--property key.separator=: --request-required-acks 1 --batch-size 100 --timeout 0",
+        "k1:v1\\nno key\\n",
+    ),
+    "write nowhere": Case(WRITE, "", "a\\n", like="line"),
+    "write to nobody": Case(WRITE, "--topic a", "a\\n", like="line", server=False),
+    "write with two names of a flag": Case(
+        WRITE, "--topic a --property a=b --reader-property c=d", like="line"
+    ),
+    "write no number": Case(WRITE, "--topic a --batch-size x", like="line"),
+    "write fast": Case(WRITE_PERF, f"{HUNDRED} --record-size 10", like="measured"),
+    "write numbers": Case(WRITE_PERF, f"{HUNDRED} --payload-monotonic", like="measured"),
+    "write at a rate": Case(
+        WRITE_PERF,
+        "--topic {topic} --num-records 20 --throughput 100 --payload-monotonic "
+        "--warmup-records 5 --command-property acks=1 linger.ms=0",
+        like="measured",
+    ),
+    "write fast with old flags": Case(
+        WRITE_PERF, f"{HUNDRED} --record-size 10 --producer-props acks=all", like="measured"
+    ),
+    "write none fast": Case(
+        WRITE_PERF, "--topic a --num-records 0 --throughput -1 --record-size 1", like="line"
+    ),
+    "write two kinds fast": Case(
+        WRITE_PERF, f"{HUNDRED} --record-size 1 --payload-monotonic", like="code"
+    ),
+    "write nowhere fast": Case(
+        WRITE_PERF, "--num-records 1 --throughput -1 --record-size 1", like="line"
+    ),
+    "write fast after a long warm-up": Case(
+        WRITE_PERF, f"{HUNDRED} --record-size 1 --warmup-records 100", like="line"
+    ),
+    "write fast with an unknown flag": Case(
+        WRITE_PERF, f"{HUNDRED} --record-size 1 --nothing 1", like="code"
+    ),
+    "read fast": Case(READ_PERF, "--topic filled --num-records 4 --timeout 20000", like="measured"),
+    "read fast without headings": Case(
+        READ_PERF, "--topic filled --num-records 4 --timeout 20000 --hide-header", like="measured"
+    ),
+    "read too few": Case(
+        READ_PERF, "--include fille. --messages 10 --timeout 1500", like="measured"
+    ),
+    "read none fast": Case(READ_PERF, "--topic filled", like="line"),
+    "read fast from nowhere": Case(READ_PERF, "--num-records 1", like="line"),
+    "read fast and tell never": Case(
+        READ_PERF, "--topic a --num-records 1 --reporting-interval 0", like="line"
+    ),
+}
+WRITING = [
+    name
+    for name, case in CASES.items()
+    if "{topic}" in case.arguments and case.like in ("same", "measured", "code")
+    and name not in ("write two kinds fast", "write fast with an unknown flag")
+]  # fmt: skip
+
+
+Content = tuple[bytes | None, bytes | None, RecordHeaders]
+FILLED: list[Content] = [
+    (b"k1", b"first", (("a", b"1"), ("b", None))),
+    (None, b"", ()),
+    (b"", None, (("c", b"x"),)),
+    (b"k4", "\u00e9\u00e9".encode(), ()),
+]
+
+
+class Said(NamedTuple):
+    """The exit code, and all that was printed."""
+
+    code: int
+    text: str
+
+
+class Outcome(NamedTuple):
+    """What both said, and what both wrote."""
+
+    java: dict[str, Said]
+    ours: dict[str, Said]
+    written: Callable[[str], list[Content]]
+
+
+def topic_of(who: str, name: str) -> str:
+    return f"{who}-{name.replace(' ', '-')}"
+
+
+def words(case: Case, who: str, name: str, server: str) -> list[str]:
+    said = case.arguments.replace("{who}", who).replace("{topic}", topic_of(who, name))
+    return [*said.split(), *(["--bootstrap-server", server] if case.server else [])]
+
+
+@pytest.fixture(scope="module", params=["ottla", "kafka"])
+def outcome(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Outcome]:
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    with (ottla_broker if request.param == "ottla" else kafka_broker)(settings) as broker:
+        server = broker.bootstrap
+        asyncio.run(_fill(server))
+        java = _run_java(server, tmp_path_factory.mktemp("tools"))
+        ours = {name: _run_ours(case, name, server) for name, case in CASES.items()}
+
+        def written(topic: str) -> list[Content]:
+            return asyncio.run(_written(server, topic))
+
+        yield Outcome(java, ours, written)
+
+
+async def _fill(server: str) -> None:
+    names = [topic_of(who, name) for name in WRITING for who in ("java", "ours")]
+    async with Admin({"bootstrap.servers": server}) as admin:
+        kept = {"retention.ms": "-1"}  # whose records are of any time
+        topics = ("filled", "longs", "mixed", *names)
+        new = [NewTopic(one, partitions=1, config=kept) for one in topics]
+        (await admin.create_topics(new)).or_raise()
+    async with Producer({"bootstrap.servers": server}) as producer:
+        for at, (key, value, headers) in enumerate(FILLED):
+            await producer.send(
+                "filled", value, key=key, headers=headers, timestamp_ms=1_700_000_000_000 + at
+            )
+        for number in (1, -(2**40)):
+            key = struct.pack(">d", number * 1.5)
+            await producer.send("longs", struct.pack(">q", number), key=key)
+        for value in (struct.pack(">q", 5), b"no long", struct.pack(">q", 6)):
+            await producer.send("mixed", value)
+
+
+def _run_java(server: str, folder: Path) -> dict[str, Said]:
+    script = folder / "script"
+    script.write_text(
+        "".join(
+            "\t".join((CLASSES[case.tool], case.stdin, *words(case, "java", name, server))) + "\n"
+            for name, case in CASES.items()
+        )
+    )
+    with judge_needed():
+        command = source_command(JUDGE, str(script))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    answers = [line.split(" ") for line in done.stdout.splitlines()]
+    assert len(answers) == len(CASES), done.stderr
+    return {
+        name: Said(int(code), b64decode(text).decode())
+        for name, (code, text) in zip(CASES, answers, strict=True)
+    }
+
+
+def _run_ours(case: Case, name: str, server: str) -> Said:
+    done = subprocess.run(
+        [str(BIN / case.tool), *words(case, "ours", name, server)],
+        input=case.stdin.replace("\\n", "\n").replace("\\t", "\t").encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=PATIENCE_S,
+        env=environment(),
+    )
+    return Said(done.returncode, done.stdout.decode())
+
+
+async def _written(server: str, topic: str) -> list[Content]:
+    async with Consumer({"bootstrap.servers": server}) as consumer:
+        consumer.assign((topic, 0))
+        consumer.seek_to_beginning((topic, 0))
+        end = (await consumer.end_offsets((topic, 0))).popitem()[1]
+        found: list[Content] = []
+        while await consumer.position((topic, 0)) < end:
+            records = await consumer.poll(1.0)
+            found += [(one.key, one.value, one.headers) for one in records]
+    return found
+
+
+def measured(text: str) -> list[str]:
+    """The lines without what differs each time: numbers with a point, times, latencies."""
+    text = re.sub(r"\d+ ms (50th|95th|99th|99\.9th)", r"<ms> \1", text).replace("99.9th", "last")
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", "<time>", text)
+    text = re.sub(r"-?\d+\.\d+|NaN|Infinity", "<number>", text)
+    # How long joining and fetching took.
+    last = r", \d+, \d+, <number>, <number>$"
+    return re.sub(last, ", <ms>, <ms>, <rates>", text, flags=re.MULTILINE).splitlines()
+
+
+def printed(text: str) -> list[str]:
+    """The lines without what Java logs, and without its advice on another protocol."""
+    logged = ("[main] ERROR", "org.apache.kafka.common.errors", "The consumer rebalance protocol (")
+    return [one for one in text.splitlines() if not one.startswith(logged)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ours_says_what_javas_says(outcome: Outcome, name: str) -> None:
+    java, ours = outcome.java[name], outcome.ours[name]
+    assert ours.code == java.code, (java, ours)
+    assert "Traceback" not in ours.text
+    match CASES[name].like:
+        case "same":
+            assert printed(ours.text) == printed(java.text)
+        case "measured":
+            assert measured(ours.text) == measured(java.text)
+        case "line":
+            # Long lines are broken, with more spaces between the words.
+            assert ours.text.splitlines()[0] in " ".join(java.text.split()), java.text
+        case "records":
+            kept = re.compile(r"Offset:\d+(?:\t\d+)?|Processed.*")
+            assert kept.findall(ours.text) == kept.findall(java.text)
+        case _:
+            pass
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_ours_writes_what_javas_writes(outcome: Outcome, name: str) -> None:
+    java = outcome.written(topic_of("java", name))
+    ours = outcome.written(topic_of("ours", name))
+    if "--record-size" in CASES[name].arguments:  # letters by chance
+        assert [len(one[1] or b"") for one in ours] == [len(one[1] or b"") for one in java]
+    else:
+        assert ours == java
+    assert ours
