@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference/ from Ottla's tables, or says which of them are stale.
+"""Writes docs/reference/ and docs/cli.md from Ottla's tables, or says which pages are stale.
 
 Invariant: a page holds nothing that is not in a table, so writing twice changes nothing. A new
 page is one more entry in PAGES.
@@ -8,12 +8,18 @@ page is one more entry in PAGES.
 """
 
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from difflib import unified_diff
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import typer.main
+
 from ottla.broker.dispatch import served
+from ottla.cli.kafka.flags import Usage
+from ottla.cli.main import app
 from ottla.errors import ErrorCode
 from ottla.metrics import LATENCY_SECONDS, METRICS
 from ottla.pipeline.options import TABLE as OPTIONS
@@ -294,6 +300,132 @@ def spark_page() -> Iterator[str]:
     )
 
 
+def commands_page() -> Iterator[str]:
+    """Every command with its options, ours and Kafka's."""
+    yield "# The command line"
+    yield ""
+    yield "`ottla` has a command for everything that one does with a cluster. Kafka's tools are"
+    yield "here too, under their names: [from each of them to ours](cli-from-kafka.md)."
+    yield ""
+    yield "Every command takes `--help`. Those that ask a cluster take these options:"
+    yield ""
+    leaves = [*leaf_commands(typer.main.get_command(app([])), ("ottla",))]
+    common = next(
+        [one for one in command.params if is_common(one)]
+        for _, command in leaves
+        if any(one.name == "bootstrap_server" for one in command.params)
+    )
+    yield from option_grid(common)
+    yield ""
+    yield "Where nobody says whom to ask, it is the profile in use (`ottla profile use`) or"
+    yield "`OTTLA_PROFILE`, and else a broker on this machine. Exit codes are 0 when all was done,"
+    yield "1 when something was not, 2 for a wrong use, 130 after Ctrl-C, 74 when the output cannot"
+    yield "be written and 141 when its reader left. With `-o json` and `-o yaml` stdout carries one"
+    yield "object, also when something failed, or one after the other where records stream; what"
+    yield "is for people is on stderr. `NO_COLOR` turns colours off."
+    for words, command in leaves:
+        yield from command_section(words, command)
+    yield ""
+    yield "## Kafka's tools"
+    scripts = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())["project"][
+        "scripts"
+    ]
+    for name, place in sorted(scripts.items()):
+        if name.startswith("kafka-"):
+            yield from tool_section(import_module(place.partition(":")[0]).USAGE)
+
+
+# Any: Typer's own classes have no public types.
+def leaf_commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The commands below a group, in the order in which `--help` has them."""
+    for name, found in group.commands.items():
+        if hasattr(found, "commands"):
+            yield from leaf_commands(found, (*words, name))
+        else:
+            yield (*words, name), found
+
+
+def is_common(parameter: Any) -> bool:
+    """Whether it is one of those that all commands have."""
+    return parameter.name in ("bootstrap_server", "profile", "settings", "output") and (
+        parameter.param_type_name == "option"
+    )
+
+
+def command_section(words: tuple[str, ...], command: Any) -> Iterator[str]:
+    """One command: what it is for, its arguments, its options."""
+    own = [one for one in command.params if one.name != "help" and not is_common(one)]
+    arguments = [one for one in own if one.param_type_name == "argument"]
+    options = [one for one in own if one.param_type_name == "option"]
+    yield ""
+    yield f"## `{' '.join((*words, *(argument_form(one) for one in arguments)))}`"
+    yield ""
+    yield from ((command.help or "").strip() or "No help.").splitlines()
+    asks = any(one.name == "bootstrap_server" for one in command.params)
+    output = any(one.name == "output" for one in command.params)
+    told = [one for one in arguments if one.help]
+    if told:
+        yield ""
+        yield from grid(
+            ("argument", "what it is"), ((argument_form(one), one.help) for one in told)
+        )
+    if options:
+        yield ""
+        yield from option_grid(options)
+    if asks or output:
+        yield ""
+        yield "It takes the options of all that ask a cluster." if asks else "It takes `-o`."
+
+
+def argument_form(argument: Any) -> str:
+    """An argument as it stands in a use."""
+    return str(argument.metavar or argument.name.upper())
+
+
+def option_grid(options: Iterable[Any]) -> Iterator[str]:
+    """Options with what they do."""
+    yield from grid(
+        ("option", "default", "what it does"),
+        ((option_form(one), option_default(one), (one.help or "").strip()) for one in options),
+    )
+
+
+def option_form(option: Any) -> str:
+    """The names of an option, with the form of its value."""
+    names = ", ".join(code(name) for name in (*option.opts, *option.secondary_opts))
+    if option.is_flag:
+        return names
+    choices = getattr(option.type, "choices", None)
+    value = option.metavar or ("|".join(map(str, choices)) if choices else option.type.name.upper())
+    return f"{names} {value}"
+
+
+def option_default(option: Any) -> str:
+    """What holds without it."""
+    if option.is_flag or option.default is None:
+        return "required" if option.required else ""
+    return code(str(getattr(option.default, "value", option.default)))
+
+
+def tool_section(usage: Usage) -> Iterator[str]:
+    """One of Kafka's tools, from its table."""
+    yield ""
+    yield f"### `{usage.tool}`"
+    yield ""
+    yield usage.purpose
+    yield ""
+    yield from grid(
+        ("flag", "what it does"),
+        (
+            (
+                code(str(flag)) + (f" {flag.takes}" if flag.takes else ""),
+                flag.help if flag.done else f"{flag.help} Not done here yet.".strip(),
+            )
+            for flag in sorted(usage.by_name.values(), key=lambda one: one.name)
+        ),
+    )
+
+
 PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("settings-broker.md", broker_page),
     ("settings-topic.md", topic_page),
@@ -304,6 +436,7 @@ PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("metrics.md", metrics_page),
     ("differences.md", differences_page),
     ("spark-options.md", spark_page),
+    ("../cli.md", commands_page),
 )
 
 

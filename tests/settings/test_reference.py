@@ -26,6 +26,8 @@ def test_the_pages_are_fresh(generate: ModuleType, capsys: pytest.CaptureFixture
 def test_a_stale_a_missing_and_a_left_over_page_are_named(
     generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    tmp_path = tmp_path / "reference"  # one page is beside the folder
+    tmp_path.mkdir()
     generate.write(tmp_path)
     assert generate.check(tmp_path) == 0
     page = tmp_path / "settings-broker.md"

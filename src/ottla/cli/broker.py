@@ -45,7 +45,10 @@ def broker(
 ) -> None:
     """Run a broker in the foreground until it is asked to stop."""
     text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
-    _run(text, str(config), override or [], lambda node: None, log_format, log_level, context.obj)
+    code = served(
+        text, str(config), override or [], lambda node: None, log_format, log_level, context.obj
+    )
+    raise typer.Exit(code)
 
 
 def dev(
@@ -87,7 +90,7 @@ def dev(
             f"There is no authentication yet: use it on trusted networks only."
         )
 
-    _run(None, "", settings, explain, log_format, log_level, context.obj)
+    raise typer.Exit(served(None, "", settings, explain, log_format, log_level, context.obj))
 
 
 def _metrics(node: "Node") -> str:
@@ -107,7 +110,7 @@ def _command() -> str:
     return "ottla" if which("ottla") else shlex.quote(os.path.abspath(sys.argv[0]))
 
 
-def _run(
+def served(
     text: str | None,
     source: str,
     overrides: Sequence[str],
@@ -115,7 +118,8 @@ def _run(
     log_format: str,
     log_level: str,
     signals: StopSignals,
-) -> None:
+) -> int:
+    """Serve until asked to stop; the exit code, with the reason on stderr when it is not 0."""
     from ottla.broker.event_lines import LineFormat
     from ottla.broker.service import log_to_stderr, run
     from ottla.coordination.errors import StoreInUse
@@ -131,19 +135,20 @@ def _run(
         )
     except InvalidSettings as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
+        return 2
     log_to_stderr(LineFormat(log_format), log_level)
     try:
         run(config, started, signals)
     except AddressTaken as error:
         typer.echo(f"{error}: {_whose(error.port)}", err=True)
-        raise typer.Exit(1) from None
+        return 1
     except StoreInUse as error:
         typer.echo(f"{error}: `ottla dev --data DIR --port N`, `--override log.dirs=DIR`", err=True)
-        raise typer.Exit(1) from None
+        return 1
     except OttlaError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        return 1
+    return 0
 
 
 def _whose(port: int) -> str:

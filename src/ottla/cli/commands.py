@@ -39,7 +39,11 @@ COMMANDS: Final = (
     Command("produce", "ottla.cli.produce", "produce"),
     Command("perf", "ottla.cli.perf"),
     Command("log", "ottla.cli.log"),
-    Command("version", "ottla.cli.version", "show"),
+    Command("cluster", "ottla.cli.cluster"),
+    Command("api-versions", "ottla.cli.api_versions", "api_versions"),
+    Command("doctor", "ottla.cli.doctor", "doctor"),
+    Command("profile", "ottla.cli.profile"),
+    Command("version", "ottla.cli.version_command", "show"),
 )
 
 

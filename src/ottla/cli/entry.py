@@ -11,8 +11,14 @@ from ottla.broker.stop_signals import StopSignals
 
 def run() -> None:
     """The console script."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["version"]:
+        from ottla.cli.version import answered
+
+        if answered(arguments):
+            return
     signals = StopSignals()
-    if sys.argv[1:2] in (["broker"], ["dev"]):
+    if arguments[:1] in (["broker"], ["dev"]):
         signals.heed()
 
     from ottla.cli import main

@@ -1,38 +1,36 @@
 """`ottla version`: what runs here, and whether its kernel is compiled.
 
-Invariant: nothing is imported to find out, so that the answer comes at once.
+Without a terminal's help or a wrong use to explain it is answered before the command line is
+imported, which takes longer than the answer.
 """
 
-import platform
-import sys
-from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
-from pathlib import Path
+from typing import Final
 
-import ottla
-from ottla.cli.answer import Answer, facts
-from ottla.cli.session import answers
+from ottla.cli.answer import Answer, facts, show
+from ottla.cli.installation import found
+from ottla.cli.output import Output
+from ottla.cli.output_errors import heeded
 
-
-def found() -> dict[str, str]:
-    """What there is."""
-    loaded = sys.modules.get("ottla.records.kernel")
-    spec = loaded.__spec__ if loaded is not None else _there()
-    compiled = spec is not None and isinstance(spec.loader, ExtensionFileLoader)
-    return {
-        "ottla": ottla.__version__,
-        "python": platform.python_version(),
-        "kernel": "compiled" if compiled else "python",
-        "kernel_file": (spec and spec.origin) or "unknown",
-    }
+PLAIN: Final[dict[tuple[str, ...], Output]] = {
+    ("version",): Output.TABLE,
+    ("version", "-o", "table"): Output.TABLE,
+    ("version", "-o", "json"): Output.JSON,
+    ("version", "-o", "yaml"): Output.YAML,
+}
+"""The arguments that need nobody to explain them."""
 
 
-def _there() -> ModuleSpec | None:
-    """The kernel that would be imported."""
-    return PathFinder.find_spec("kernel", [str(Path(ottla.__file__).parent / "records")])
-
-
-@answers
-def show() -> Answer:
+def answer() -> Answer:
     """Show the versions of Ottla and Python, and which kernel runs."""
     value = found()
     return Answer(value, facts(value))
+
+
+def answered(arguments: list[str]) -> bool:
+    """Answer if the arguments are as plain as can be."""
+    output = PLAIN.get(tuple(arguments))
+    if output is None:
+        return False
+    with heeded("ottla"):
+        show(answer(), output)
+    return True

@@ -43,6 +43,8 @@ class Flag:
     optional: bool = False
     """Whether the value may be left out."""
     done: bool = True
+    short: str | None = None
+    """One letter, where the tool has it: `-b`."""
 
     def __str__(self) -> str:
         return f"--{self.name}"
@@ -76,6 +78,7 @@ class Usage:
     purpose: str
     flags: Sequence[Flag]
     by_name: Mapping[str, Flag] = field(init=False)
+    _shorts: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         standard = (
@@ -84,6 +87,8 @@ class Usage:
         )
         named = {one.name: one for one in (*standard, *self.flags)}
         object.__setattr__(self, "by_name", named)
+        shorts = {f"-{one.short}": one.name for one in self.flags if one.short is not None}
+        object.__setattr__(self, "_shorts", shorts)
 
     def read(self, arguments: Sequence[str]) -> Given:
         """What arguments say."""
@@ -95,8 +100,8 @@ class Usage:
             if word == "--":
                 rest += words
                 words.clear()
-            elif word.startswith("--"):
-                name, equals, value = word[2:].partition("=")
+            elif word.startswith("--") or word in self._shorts:
+                name, equals, value = self._shorts.get(word, word[2:]).partition("=")
                 flag = self._named(name)
                 values.setdefault(flag.name, [])
                 if flag.takes is not None:
@@ -147,4 +152,5 @@ def _values(flag: Flag, value: str | None, words: deque[str]) -> list[str]:
 
 
 def _form(flag: Flag) -> str:
-    return str(flag) if flag.takes is None else f"{flag} <{flag.takes}>"
+    names = str(flag) if flag.short is None else f"{flag}, -{flag.short}"
+    return names if flag.takes is None else f"{names} <{flag.takes}>"

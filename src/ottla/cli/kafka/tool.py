@@ -6,8 +6,8 @@ and what the reader of its output did is heeded as it is by `ottla`.
 """
 
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla import __version__
 from ottla.cli.event_loop import run_asking
@@ -17,7 +17,13 @@ from ottla.cli.target import BOOTSTRAP, DEFAULTS
 from ottla.errors import OttlaError
 from ottla.settings.problems import InvalidSettings
 
+if TYPE_CHECKING:
+    from ottla.client.admin.administration import Administration
+
+A = TypeVar("A", bound="Administration")
+
 FAILED, NOT_DONE, INTERRUPTED = 1, 2, 130
+REACH_S: Final = 5.0
 
 
 def run_tool(
@@ -31,16 +37,10 @@ def run_tool(
         sys.exit(conducted(usage, act, sys.argv[1:], is_fast=is_fast))
 
 
-def conducted(
-    usage: Usage,
-    act: Callable[[Given], Coroutine[Any, Any, int]],
-    arguments: list[str],
-    *,
-    is_fast: bool = False,
-) -> int:
-    """Run a tool; the exit code."""
+def understood(usage: Usage, arguments: list[str]) -> Given | int:
+    """What arguments say, or the exit code when there is nothing to do but to explain."""
     try:
-        given = usage.read(arguments)
+        return usage.read(arguments)
     except AskedForHelp:
         print(usage.text())
         return 0
@@ -53,6 +53,19 @@ def conducted(
     except NotDone as error:
         print(error, file=sys.stderr)
         return NOT_DONE
+
+
+def conducted(
+    usage: Usage,
+    act: Callable[[Given], Coroutine[Any, Any, int]],
+    arguments: list[str],
+    *,
+    is_fast: bool = False,
+) -> int:
+    """Run a tool; the exit code."""
+    given = understood(usage, arguments)
+    if isinstance(given, int):
+        return given
     try:
         return run_asking(act(given), is_fast=is_fast)
     except KeyboardInterrupt:
@@ -65,6 +78,15 @@ def conducted(
     except (OttlaError, InvalidSettings) as error:
         print(error, file=sys.stderr)
     return FAILED
+
+
+async def opened(kind: type[A], settings: Mapping[str, str]) -> A:
+    """An administrator with the calls that a tool needs, when a broker can be reached."""
+    from ottla.cli.reach import reach
+
+    if why := await reach(settings[BOOTSTRAP], REACH_S):
+        raise OttlaError(why)
+    return kind(settings)
 
 
 def settings_of(given: Given, file_flag: str = "command-config") -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""What `ottla doctor` looks at: facts are gathered first, and judged apart from that."""

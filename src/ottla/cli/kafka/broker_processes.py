@@ -1,0 +1,107 @@
+"""The brokers of Ottla that run on this machine, by what their processes were started with.
+
+Invariant: a process is one of them only if its command line is that of a broker; who it is, is
+read where the broker itself reads it: from its overrides, its file, its data directory.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.settings.config import Config
+from ottla.settings.derived import broker_id, log_dirs
+from ottla.settings.problems import InvalidSettings
+from ottla.settings.properties import read_properties
+from ottla.settings.resolution import broker_config
+
+FIRST_BROKER: Final = 1
+_META: Final = "meta.properties"
+_DAEMON: Final = "-daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCommand:
+    """What a broker was started with."""
+
+    file: str | None
+    overrides: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProcess:
+    """A broker that runs; None is an id that cannot be found out."""
+
+    pid: int
+    node_id: int | None
+
+
+def command_of(words: Sequence[str]) -> BrokerCommand | None:
+    """The broker that a command line runs; None when it runs none."""
+    is_interpreted = len(words) > 1 and os.path.basename(words[0]).startswith(("python", "pypy"))
+    tool, *rest = words[1:] if is_interpreted else words or [""]
+    match os.path.basename(tool), rest:
+        case "kafka-server-start", [file, *_] if file != _DAEMON:  # which ends soon
+            return BrokerCommand(file, _values(rest, "--override"))
+        case "ottla", ["broker", *_]:
+            files = _values(rest, "--config")
+            return BrokerCommand(files[-1] if files else None, _values(rest, "--override"))
+        case "ottla", ["dev", *_]:
+            data = (_values(rest, "--data") or [".ottla"])[-1]
+            return BrokerCommand(None, [f"log.dirs={data}/data", *_values(rest, "--override")])
+        case _:
+            return None
+
+
+def _values(words: Sequence[str], flag: str) -> list[str]:
+    found = [value for name, value in zip(words, [*words[1:], ""], strict=False) if name == flag]
+    return found + [word.removeprefix(f"{flag}=") for word in words if word.startswith(f"{flag}=")]
+
+
+def node_id_of(command: BrokerCommand, read: Callable[[str], str | None]) -> int | None:
+    """The id of a broker; `read` gives the text of a file, or None."""
+    try:
+        text = None if command.file is None else read(command.file)
+        if command.file is not None and text is None:
+            return None
+        properties = None if text is None else read_properties(text, command.file or "")
+        config: Config = broker_config(properties, command.overrides)
+    except InvalidSettings:
+        return None
+    given = broker_id(config)
+    if given is not None:
+        return given
+    meta = read(f"{log_dirs(config)[0]}/{_META}")
+    if meta is not None:
+        for entry in read_properties(meta, _META).entries:
+            if entry.name in ("node.id", "broker.id") and str(entry.value).isdigit():
+                return int(str(entry.value))
+    return FIRST_BROKER
+
+
+def running() -> Iterator[BrokerProcess]:
+    """Those that run; none where the system does not tell of processes."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = os.listdir("/proc")
+    for name in sorted(filter(str.isdigit, names), key=int):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            words = Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace")
+            command = command_of(words.rstrip("\0").split("\0"))
+            if command is not None and int(name) != os.getpid():
+                folder = Path(os.readlink(f"/proc/{name}/cwd"))
+                yield BrokerProcess(int(name), node_id_of(command, _reader(folder)))
+
+
+def _reader(folder: Path) -> Callable[[str], str | None]:
+    """Reads files as a process in a folder names them."""
+
+    def read(name: str) -> str | None:
+        try:
+            return (folder / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    return read

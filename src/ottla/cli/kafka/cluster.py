@@ -1,0 +1,91 @@
+"""`kafka-cluster`: the id of a cluster, and where its brokers are.
+
+Invariant: the columns are as wide as Kafka's tool makes them, blanks at the end included.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from ottla.cli.cluster_admin import ClusterAdmin
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, NotDone, Usage
+from ottla.cli.kafka.tool import opened, run_tool, settings_of
+from ottla.client.admin.cluster import BrokerDescription
+from ottla.transport.failures import NotSupported
+
+COMMANDS = ("cluster-id", "list-endpoints", "unregister")
+_FIRST_OF_LIST = 10  # what Kafka's tool takes where no broker has a rack
+
+USAGE = Usage(
+    "kafka-cluster",
+    "Show the id of a cluster (cluster-id), or where its brokers are (list-endpoints).",
+    [
+        Flag("bootstrap-server", "host:port", "Brokers to ask first.", short="b"),
+        Flag("bootstrap-controller", "host:port", "Controllers to ask.", short="C", done=False),
+        Flag("command-config", "file", "Settings of the client.", short="c"),
+        Flag("config", "file", "The former name of --command-config."),
+        Flag("include-fenced-brokers", help="List brokers that do not serve, too."),
+        Flag("id", "broker", "The broker to unregister.", short="i", done=False),
+    ],
+)
+
+
+async def act(given: Given) -> int:
+    """Do what was asked for."""
+    if len(given.rest) != 1 or given.rest[0] not in COMMANDS:
+        found = " ".join(given.rest) or "nothing"
+        raise BadFlags(f"kafka-cluster: one of {', '.join(COMMANDS)} is wanted, found {found}")
+    command = given.rest[0]
+    if command == "unregister":
+        raise NotDone("kafka-cluster: unregister is not done here yet")
+    if "config" in given:
+        if "command-config" in given:
+            raise BadFlags("--config and --command-config cannot be specified together.")
+        print(
+            "Option --config has been deprecated and will be removed in a future version. "
+            "Use --command-config instead."
+        )
+    settings = settings_of(given, "config" if "config" in given else "command-config")
+    if given.one("bootstrap-server") is None:
+        raise BadFlags("You must specify either --bootstrap-controller or --bootstrap-server.")
+    async with await opened(ClusterAdmin, settings) as admin:
+        if command == "cluster-id":
+            print(id_line((await admin.describe_cluster()).id))
+            return 0
+        try:
+            fenced = "include-fenced-brokers" in given
+            brokers = (await admin.describe_cluster(include_fenced=fenced)).brokers
+        except NotSupported as error:
+            print(error)
+            return 0
+    for line in endpoint_lines(brokers):
+        print(line)
+    return 0
+
+
+def id_line(cluster_id: str | None) -> str:
+    """What there is to say of a cluster's id."""
+    if cluster_id is None:
+        return "No cluster ID found. The Kafka version is probably too old."
+    return f"Cluster ID: {cluster_id}"
+
+
+def endpoint_lines(brokers: Sequence[BrokerDescription]) -> Iterator[str]:
+    """The brokers under headings; nothing where there are none."""
+    if not brokers:
+        return
+    host_width = max(len(one.host) for one in brokers)
+    racks = [len(one.rack) for one in brokers if one.rack is not None]
+    widths = (10, host_width, 10, max(racks, default=_FIRST_OF_LIST), 10, 15)
+    yield _line(("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"), widths)
+    for one in brokers:
+        state = "fenced" if one.is_fenced else "unfenced"
+        cells = (str(one.id), one.host, str(one.port), one.rack or "null", state, "broker")
+        yield _line(cells, widths)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act)

@@ -1,0 +1,123 @@
+"""Records of the internal topics as Kafka's dump tool shows them: JSON with Kafka's names.
+
+Invariant: what is shown of a record is what its version has; a tagged field is shown when it is
+not what it is without being set. A record that cannot be read says so in the place of its key.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from json import dumps
+from struct import Struct as Layout
+from typing import Final, TypeAlias, cast
+
+from ottla.cli.output import Json
+from ottla.errors import OttlaError, ProtocolViolation
+from ottla.ids import Uuid
+from ottla.protocol import offsets_topic
+from ottla.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from ottla.protocol.message import Message
+from ottla.protocol.schema import Field, Struct
+from ottla.protocol.topic_records import TopicRecords
+
+_NUMBER: Final = Layout(">h")
+_CONSUMER: Final = "consumer"
+_EMBEDDED: Final[dict[str, type[Message]]] = {
+    "subscription": ConsumerProtocolSubscription,
+    "assignment": ConsumerProtocolAssignment,
+}
+
+Shown: TypeAlias = tuple[str | None, str | None]
+"""A key and a value; None for what is not shown at all."""
+
+
+def shown(types: TopicRecords, key: bytes | None, value: bytes | None, offset: int) -> Shown:
+    """A record's key and value."""
+    if key is None:
+        raise OttlaError(
+            f"Failed to decode message at offset {offset} using the specified decoder "
+            "(message had a missing key)"
+        )
+    try:
+        message = types.decode_key(key)
+        if message is None:
+            number = _NUMBER.unpack_from(key)[0]
+            return f"Unknown record type {number} at offset {offset}, skipping.", None
+        shown_key = _text({"type": _first(key), "data": fields(message, 0)})
+        if value is None:
+            return shown_key, "<DELETE>"
+        content = types.decode_value(message, value)
+    except ProtocolViolation as error:
+        return f"Error at offset {offset}, skipping. {error}", None
+    data = fields(content, int(_first(value)))
+    if isinstance(content, offsets_topic.GroupMetadataValue) and content.protocol_type == _CONSUMER:
+        data["members"] = [
+            {**cast("dict[str, Json]", shown_member), **_told(member)}
+            for member, shown_member in zip(
+                content.members, cast("Sequence[Json]", data["members"]), strict=True
+            )
+        ]
+    return shown_key, _text({"version": _first(value), "data": data})
+
+
+def _first(data: bytes) -> str:
+    return str(_NUMBER.unpack_from(data)[0])
+
+
+def _text(value: Json) -> str:
+    return dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _told(member: offsets_topic.MemberMetadata) -> dict[str, Json]:
+    """What a member of a group of consumers subscribed to and was assigned, where it is that."""
+    found: dict[str, Json] = {}
+    for name, cls in _EMBEDDED.items():
+        data: bytes = getattr(member, name)
+        try:
+            version = int(_first(data)) if len(data) >= _NUMBER.size else -1
+            if version in cls.VERSIONS:
+                read, _ = cls.decode_prefix(data, version, _NUMBER.size)
+                found[name] = fields(read, version)
+        except ProtocolViolation:
+            continue  # other clients put there what they like
+    return found
+
+
+def fields(struct: Struct, version: int) -> dict[str, Json]:
+    """The fields that a version has, by Kafka's names."""
+    return {
+        camel(field.name): _plain(getattr(struct, field.name), version)
+        for field in struct.FIELDS
+        if version in field.versions and not _is_left_out(field, struct, version)
+    }
+
+
+def _is_left_out(field: Field, struct: Struct, version: int) -> bool:
+    if version not in field.tagged:
+        return False
+    value = getattr(struct, field.name)
+    default = field.default
+    return value == (default() if field.fresh and callable(default) else default)
+
+
+def camel(name: str) -> str:
+    """commit_timestamp as commitTimestamp."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _plain(value: object, version: int) -> Json:
+    match value:
+        case Struct():
+            return fields(value, version)
+        case Uuid():
+            return str(value)
+        case bytes():
+            return b64encode(value).decode("ascii")
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            assert isinstance(value, Sequence), f"no field holds {type(value)}"
+            return [_plain(each, version) for each in cast("Sequence[object]", value)]

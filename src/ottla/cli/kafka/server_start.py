@@ -1,0 +1,113 @@
+"""`kafka-server-start`: a broker from a properties file, in the foreground or behind it.
+
+Invariant: a signal to stop is heard from the first moment on, so nothing is imported before that
+takes long. With -daemon the broker lives on without the terminal, and what it says is in a file.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.broker.stop_signals import StopSignals
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
+from ottla.cli.kafka.tool import FAILED, understood
+from ottla.cli.output_errors import heeded
+from ottla.settings.problems import InvalidSettings
+
+DAEMON: Final = "-daemon"
+OUTPUT_FOLDER_VARIABLE: Final = "LOG_DIR"
+OUTPUT: Final = "kafkaServer.out"
+
+USAGE = Usage(
+    "kafka-server-start",
+    "Run a broker: kafka-server-start [-daemon] server.properties [--override name=value]…",
+    [Flag("override", "name=value", "A setting that wins over the file.", many=True)],
+)
+
+
+class Order(NamedTuple):
+    """What to start."""
+
+    file: str
+    overrides: Sequence[str]
+    is_daemon: bool
+
+
+def order(given: Given) -> Order:
+    """What was asked for; BadFlags when that is not clear."""
+    words = [*given.rest]
+    is_daemon = words[:1] == [DAEMON]
+    files = words[is_daemon:]
+    if not files:
+        raise BadFlags(
+            "USAGE: kafka-server-start [-daemon] server.properties [--override property=value]*"
+        )
+    if len(files) > 1:
+        raise BadFlags(f"Found non argument parameters: {','.join(files[1:])}")
+    return Order(files[0], given.all("override"), is_daemon)
+
+
+def started(arguments: list[str], signals: StopSignals) -> int:
+    """Run a broker until it is asked to stop, or leave one behind; the exit code."""
+    given = understood(USAGE, arguments)
+    if isinstance(given, int):
+        return given
+    from ottla.settings.properties import read_properties
+    from ottla.settings.resolution import broker_config
+
+    try:
+        wanted = order(given)
+    except BadFlags as error:
+        print(f"{error}\n{USAGE.text()}", file=sys.stderr)
+        return FAILED
+    try:
+        text = Path(wanted.file).read_text(encoding="utf-8", errors="replace")
+        broker_config(read_properties(text, wanted.file), wanted.overrides)
+    except OSError as error:
+        print(f"{wanted.file}: {error.strerror}", file=sys.stderr)
+        return FAILED
+    except InvalidSettings as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    if wanted.is_daemon:
+        return _left_behind(wanted)
+    from ottla.cli.broker import served
+
+    code = served(text, wanted.file, wanted.overrides, lambda node: None, "text", "info", signals)
+    return FAILED if code else 0
+
+
+def _left_behind(wanted: Order) -> int:
+    """Start it apart from this process and its terminal."""
+    folder = Path(os.environ.get(OUTPUT_FOLDER_VARIABLE) or "logs")
+    words = [word for one in wanted.overrides for word in ("--override", one)]
+    command = [sys.executable, os.path.abspath(sys.argv[0]), wanted.file, *words]
+    # Who ignores it when he starts a process lets that ignore it, too.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / OUTPUT).open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+    except OSError as error:
+        print(f"{folder / OUTPUT}: {error.strerror}", file=sys.stderr)
+        return FAILED
+    print(f"process {process.pid}, which writes to {folder / OUTPUT}", file=sys.stderr)
+    return 0
+
+
+def run() -> None:
+    """The console script."""
+    signals = StopSignals()
+    signals.heed()
+    with heeded(USAGE.tool):
+        sys.exit(started(sys.argv[1:], signals))

@@ -1,0 +1,52 @@
+"""Commands as users run them: the console scripts of this installation, as processes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+SCRIPTS = Path(sys.executable).parent
+PATIENCE_S = 120
+
+
+def surroundings(home: Path | str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """An environment in which nothing of this user counts."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("OTTLA_") and name not in ("XDG_CONFIG_HOME", "NO_COLOR")
+    }
+    return {**kept, "HOME": str(home), "COLUMNS": "120", "TERM": "xterm", **(more or {})}
+
+
+def command(
+    name: str,
+    *arguments: str,
+    home: Path | str = "/nonexistent",
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+    folder: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end."""
+    return subprocess.run(
+        [str(SCRIPTS / name), *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env=surroundings(home, env),
+        cwd=folder,
+    )
+
+
+def ottla(
+    *arguments: str,
+    home: Path | str = "/nonexistent",
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+    folder: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `ottla` to its end."""
+    return command("ottla", *arguments, home=home, env=env, stdin=stdin, folder=folder)

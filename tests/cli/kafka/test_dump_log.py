@@ -1,0 +1,250 @@
+"""`kafka-dump-log` beside Kafka's: the same lines of the same files, good and bad."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.kafka.tool_judge import Said, java, ours
+from log.test_dump_tool import write_log
+from ottla.cli.kafka.coordinator_json import camel, shown
+from ottla.cli.kafka.segment_lines import contents, producer_line
+from ottla.errors import OttlaError
+from ottla.log.inspection.entries import ProducerStateEntry
+from ottla.protocol import offsets_topic, transactions_topic
+from ottla.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    encode_embedded,
+)
+from ottla.protocol.offsets_topic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.transactions_topic import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from ottla.records.builder import BatchBuilder
+
+TOOL = "org.apache.kafka.tools.DumpLogSegments"
+FIRST = "00000000000000000000"
+NOW_MS = 1_700_000_000_000
+
+# Names of files stand in braces: {log} is all files of records, {first.index} one of the first.
+GOOD: dict[str, str] = {
+    "batches": "--files {log}",
+    "records": "--deep-iteration --files {log}",
+    "contents": "--print-data-log --files {log}",
+    "contents alone": "--print-data-log --skip-record-metadata --files {log}",
+    "offset indexes": "--files {index}",
+    "time indexes": "--files {timeindex}",
+    "sanity": "--index-sanity-check --files {index},{timeindex}",
+    "verified": "--verify-index-only --files {index},{timeindex}",
+    "aborted and producers": "--files {txnindex},{snapshot}",
+    "some bytes": "--max-bytes 2000 --deep-iteration --files {first.log}",
+    "a decoder": "--value-decoder-class {strings} --files {first.log}",
+    "behind a sign": "--print-data-log --files={first.log}",
+    "offsets": "--offsets-decoder --files {offsets.log}",
+    "transactions": "--transaction-log-decoder --files {transactions.log}",
+    "cut off": "--deep-iteration --files {cut.log}",
+    "a wrong crc": "--files {crc.log}",
+    "wrong indexes": "--files {other.index},{other.timeindex}",
+    "unknown files": "--files {first.log},/tmp/no.thing",
+}
+# Exit code 1; what is said has words of its own behind the lines that both have.
+BAD: dict[str, str] = {
+    "nothing": "",
+    "no flag": "--nothing",
+    "no value": "--files",
+    "no file": "--files /nonexistent/00000000000000000000.log",
+    "no offset": "--files /nonexistent/abc.log",
+    "zeros": "--files {zeros.log}",
+    "no keys": "--offsets-decoder --files {keyless.log}",
+}
+
+
+def offsets_batch() -> bytes:
+    """Records of groups: commits in several versions, a group with a member, deletions, others."""
+    types = offsets_topic.TYPES
+    builder = BatchBuilder()
+    key = types.encode_key(OffsetCommitKey(group="g", topic="ä", partition=3))
+    for version in range(5):
+        value = OffsetCommitValue(
+            offset=7, leader_epoch=2 if version >= 3 else -1, metadata="m", commit_timestamp=NOW_MS
+        )
+        builder.append(NOW_MS, key, types.encode_value(value, version))
+    builder.append(NOW_MS, key, None)
+    told = [TopicPartition(topic="t", partitions=[0, 1])]
+    subscription = ConsumerProtocolSubscription(topics=["t"], owned_partitions=told)
+    assignment = ConsumerProtocolAssignment(assigned_partitions=told, user_data=b"\1\2")
+    for protocol_type, version, embedded in (("consumer", 3, 1), ("consumer", 4, 3), ("x", 0, 0)):
+        member = MemberMetadata(
+            member_id="m-1", client_id="c", client_host="/1", session_timeout=5,
+            rebalance_timeout=6 if version else -1,
+            subscription=encode_embedded(subscription, embedded),
+            assignment=encode_embedded(assignment, embedded),
+        )  # fmt: skip
+        group = GroupMetadataValue(
+            protocol_type=protocol_type, generation=1, protocol="range", leader="m-1",
+            current_state_timestamp=NOW_MS if version >= 2 else -1, members=[member],
+        )  # fmt: skip
+        group_key = types.encode_key(GroupMetadataKey(group="g"))
+        builder.append(NOW_MS, group_key, types.encode_value(group, version))
+    builder.append(NOW_MS, b"\x03\xe7abc", b"x")  # 999 is no type
+    return builder.build()
+
+
+def transactions_batch() -> bytes:
+    types = transactions_topic.TYPES
+    builder = BatchBuilder()
+    key = types.encode_key(TransactionLogKey(transactional_id="tx"))
+    for version, later in ((0, -1), (1, 9)):
+        value = TransactionLogValue(
+            producer_id=5, previous_producer_id=later, producer_epoch=1,
+            transaction_timeout_ms=1000, transaction_status=1,
+            transaction_partitions=[PartitionsSchema(topic="t", partition_ids=[0])],
+            transaction_last_update_timestamp_ms=NOW_MS, transaction_start_timestamp_ms=NOW_MS,
+        )  # fmt: skip
+        builder.append(NOW_MS, key, types.encode_value(value, version))
+    builder.append(NOW_MS, key, None)
+    return builder.build()
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files by their names in the tables above."""
+    folder = tmp_path_factory.mktemp("data") / "events-0"
+    folder.mkdir()
+    asyncio.run(write_log(folder))
+    found = {"strings": "org.apache.kafka.tools.api.StringDecoder"}
+    for suffix in ("log", "index", "timeindex", "txnindex", "snapshot"):
+        paths = sorted(map(str, folder.glob(f"*.{suffix}")))
+        assert paths
+        found[suffix] = ",".join(paths)
+        if suffix in ("log", "index", "timeindex"):
+            found[f"first.{suffix}"] = paths[0]
+    records = Path(found["first.log"]).read_bytes()
+    builder = BatchBuilder()
+    builder.append(NOW_MS, None, b"no key")
+    flipped = bytearray(records)
+    flipped[-1] ^= 1
+    for name, data in {
+        "offsets": offsets_batch(),
+        "transactions": transactions_batch(),
+        "cut": records[:-10],
+        "crc": bytes(flipped),
+        "zeros": records + bytes(100),
+        "keyless": builder.build(),
+    }.items():
+        other = folder.parent / name
+        other.mkdir()
+        path = other / f"{FIRST}.log"
+        path.write_bytes(data)
+        found[f"{name}.log"] = str(path)
+    # Indexes that do not say what is in the records.
+    other = folder.parent / "other"
+    other.mkdir()
+    shutil.copy(found["first.log"], other / f"{FIRST}.log")
+    for suffix, changed in (("index", (3, 11)), ("timeindex", (7, 23, 35))):
+        data = bytearray(Path(found[f"first.{suffix}"]).read_bytes())
+        for at in changed:  # the last byte of an offset or of a timestamp
+            data[at] ^= 1
+        (other / f"{FIRST}.{suffix}").write_bytes(data)
+        found[f"other.{suffix}"] = str(other / f"{FIRST}.{suffix}")
+    return found
+
+
+def arguments(line: str, names: dict[str, str]) -> list[str]:
+    for name, value in names.items():
+        line = line.replace("{" + name + "}", value)
+    return line.split()
+
+
+@pytest.fixture(scope="module")
+def judged(names: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+    cases = {**GOOD, **BAD}
+    told = java(
+        tmp_path_factory.mktemp("java"), TOOL, [arguments(line, names) for line in cases.values()]
+    )
+    return dict(zip(cases, told, strict=True))
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_the_lines_are_kafkas(case: str, names: dict[str, str], judged: dict[str, Said]) -> None:
+    assert ours("kafka-dump-log", *arguments(GOOD[case], names)) == judged[case]
+    assert judged[case].code == 0
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_ends_as_with_kafka(
+    case: str, names: dict[str, str], judged: dict[str, Said]
+) -> None:
+    told = ours("kafka-dump-log", *arguments(BAD[case], names))
+    assert told.code == judged[case].code == 1
+    assert "Traceback" not in told.text
+    shown = [line for line in judged[case].text.splitlines() if line.startswith(("Dump", "base"))]
+    assert [line for line in told.text.splitlines() if line.startswith(("Dump", "base"))] == shown
+
+
+def test_the_cases_have_in_them_what_they_are_for(judged: dict[str, Said]) -> None:
+    for case, part in {
+        "records": "endTxnMarker: ABORT coordinatorEpoch: 1",
+        "contents": " payload: value-",
+        "contents alone": "\n| key: k0 payload: value-0-0-",
+        "some bytes": "baseOffset: 0",
+        "offsets": '"ownedPartitions":[{"topic":"t"',
+        "transactions": "previousProducerId",
+        "cut off": "invalid bytes at the end of",
+        "a wrong crc": "isvalid: false",
+        "wrong indexes": "Mismatches in :",
+        "unknown files": "Ignoring unknown file /tmp/no.thing",
+        "sanity": "passed sanity check.",
+        "zeros": "smaller than minimum record overhead (14)",
+    }.items():
+        assert part in judged[case].text, case
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["--cluster-metadata-decoder", "--remote-log-metadata-decoder", "--share-group-state-decoder",
+     "--key-decoder-class my.Decoder"],
+)  # fmt: skip
+def test_what_is_not_done_is_one_line_and_2(flags: str, names: dict[str, str]) -> None:
+    told = ours("kafka-dump-log", *flags.split(), "--files", names["first.log"])
+    assert told.code == 2
+    assert told.text.count("\n") == 1
+    assert flags.split()[0] in told.text
+
+
+def test_numbers_are_decoded_where_they_are(tmp_path: Path) -> None:
+    builder = BatchBuilder()
+    builder.append(NOW_MS, (7).to_bytes(4, "big"), (-9).to_bytes(8, "big", signed=True))
+    path = tmp_path / f"{FIRST}.log"
+    path.write_bytes(builder.build())
+    flags = ["--key-decoder-class", "IntegerDecoder", "--value-decoder-class", "LongDecoder"]
+    told = ours("kafka-dump-log", *flags, "--files", str(path))
+    assert "key: 7 payload: -9\n" in told.text
+    told = ours("kafka-dump-log", "--key-decoder-class", "LongDecoder", "--files", str(path))
+    assert told.code == 1
+    assert "4 bytes are no number of 8 bytes" in told.text
+
+
+def test_lines_without_files() -> None:
+    assert contents(None, None, is_alone=True) == ""
+    assert contents("k", None, is_alone=True) == "| key: k"
+    assert contents(None, "v", is_alone=False) == " payload: v"
+    assert camel("transaction_timeout_ms") == "transactionTimeoutMs"
+    nothing_yet = ProducerStateEntry(1, 0, -1, -1, 0, 5, -1, -1)
+    assert producer_line(nothing_yet).endswith("OptionalLong.empty lastTimestamp: 5")
+    with pytest.raises(OttlaError, match="offset 3"):
+        shown(offsets_topic.TYPES, None, b"", 3)
+    assert shown(offsets_topic.TYPES, b"\0", b"", 3)[0] == (
+        "Error at offset 3, skipping. 1 bytes are too few for a record of a topic"
+    )

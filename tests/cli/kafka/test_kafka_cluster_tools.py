@@ -1,0 +1,186 @@
+"""`kafka-cluster`, `kafka-broker-api-versions`, `ottla cluster` and `ottla api-versions`.
+
+Each beside Kafka's tool, on a broker of ours and on one of Kafka's.
+"""
+
+import json
+from collections.abc import Generator
+from typing import NamedTuple
+
+import pytest
+
+from cli.console import ottla
+from cli.golden import check_golden
+from cli.kafka.tool_judge import Said, java, ours
+from cli.strangers import nobody
+from judges.ottla_broker import ottla_broker
+from kafka_java import kafka_broker, run_java
+from ottla.cli.kafka.broker_api_versions import lines, node
+from ottla.cli.kafka.cluster import endpoint_lines, id_line
+from ottla.cli.served_apis import compared
+from ottla.client.admin.cluster import BrokerDescription
+from ottla.protocol.schema import Versions
+
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
+API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+RUNS = {
+    "id": "cluster-id --bootstrap-server {server}",
+    "id, cut short": "cluster-id -b {server} -c {config}",
+    "id, former name": "cluster-id --config {config} --bootstrap-server {server}",
+    "endpoints": "list-endpoints --bootstrap-server {server}",
+    "fenced": "list-endpoints -b {server} --include-fenced-brokers",
+    "no file": "cluster-id -b {server} -c /nonexistent",
+}
+
+
+class Judged(NamedTuple):
+    server: str
+    config: str
+    cluster: dict[str, Said]
+    api_versions: Said
+
+
+def filled(line: str, server: str, config: str) -> list[str]:
+    return line.replace("{server}", server).replace("{config}", config).split()
+
+
+@pytest.fixture(scope="module", params=["ottla", "kafka"])
+def judged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Judged]:
+    folder = tmp_path_factory.mktemp("java")
+    config = folder / "client.properties"
+    config.write_text("client.id=me\n")
+    settings = {"broker.rack": "rack-1"}
+    started = ottla_broker(settings) if request.param == "ottla" else kafka_broker(settings)
+    with started as broker:
+        server = broker.bootstrap
+        runs = [filled(line, server, str(config)) for line in RUNS.values()]
+        told = java(folder, CLUSTER, runs)
+        versions = java(folder, API_VERSIONS, [["--bootstrap-server", server]])
+        yield Judged(server, str(config), dict(zip(RUNS, told, strict=True)), versions[0])
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_the_cluster_tool_is_kafkas(case: str, judged: Judged) -> None:
+    told = ours("kafka-cluster", *filled(RUNS[case], judged.server, judged.config))
+    theirs = judged.cluster[case]
+    assert told.code == theirs.code
+    if told.code == 0:
+        assert told.text == theirs.text
+    else:
+        assert "Traceback" not in told.text
+
+
+def test_the_versions_are_kafkas(judged: Judged) -> None:
+    assert judged.api_versions.code == 0
+    assert ours("kafka-broker-api-versions", "--bootstrap-server", judged.server) == (
+        judged.api_versions
+    )
+
+
+def test_our_own_commands_say_the_same(judged: Judged) -> None:
+    host, _, port = judged.server.rpartition(":")
+    done = ottla("cluster", "describe", "-b", judged.server, "-o", "json")
+    told = json.loads(done.stdout)
+    assert judged.cluster["id"].text == f"Cluster ID: {told['id']}\n"
+    assert told["brokers"] == [
+        {"id": 1, "host": host, "port": int(port), "rack": "rack-1", "controller": True,
+         "fenced": False}
+    ]  # fmt: skip
+    known = {told["id"]: "cluster", port: "port"}
+    check_golden("cluster-describe.json", done.stdout, known)
+    done = ottla("cluster", "describe", "-b", judged.server)
+    check_golden("cluster-describe.txt", done.stdout, known)
+    done = ottla("api-versions", "-b", judged.server, "-o", "json")
+    (broker,) = json.loads(done.stdout)["brokers"]
+    for api in broker["apis"]:
+        if api["name"] is None:
+            continue
+        served = api["served"]
+        text = " to ".join(map(str, sorted({served["min"], served["max"]})))
+        line = f"\t{api['name']}({api['key']}): {text} [usable: {api['usable']}]"
+        assert line in judged.api_versions.text
+
+
+def test_a_broker_of_ours_serves_what_it_says() -> None:
+    with ottla_broker() as broker:
+        known = {broker.bootstrap: "server", str(broker.port): "port"}
+        for form, name in (("table", "api-versions.txt"), ("json", "api-versions.json")):
+            done = ottla("api-versions", "-b", broker.bootstrap, "-o", form)
+            assert (done.returncode, done.stderr) == (0, "")
+            check_golden(name, done.stdout, known)
+        done = ottla("api-versions", "-b", broker.bootstrap, "--broker", "7")
+        assert (done.returncode, done.stderr) == (1, "ottla: there is no broker 7\n")
+        done = ottla("api-versions", "-b", broker.bootstrap, "--all", "-o", "json")
+        verdicts = {api["verdict"] for api in json.loads(done.stdout)["brokers"][0]["apis"]}
+        assert verdicts == {"usable", "not served"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "main_class", "arguments", "code"),
+    [
+        ("kafka-cluster", CLUSTER, "", 1),
+        ("kafka-cluster", CLUSTER, "cluster-id", 1),
+        ("kafka-cluster", CLUSTER, "list-endpoints", 1),
+        ("kafka-cluster", CLUSTER, "cluster-id --nothing", 1),
+        ("kafka-cluster", CLUSTER, "nothing -b a:1", 1),
+        ("kafka-broker-api-versions", API_VERSIONS, "", 1),
+        ("kafka-broker-api-versions", API_VERSIONS, "--nothing", 1),
+    ],
+)
+def test_a_wrong_use_ends_as_with_kafka(
+    tool: str, main_class: str, arguments: str, code: int
+) -> None:
+    told = ours(tool, *arguments.split())
+    assert told.code == run_java(main_class, *arguments.split()).returncode == code
+    assert "Traceback" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("kafka-cluster", "unregister --id 1 -b a:1"),
+        ("kafka-cluster", "cluster-id -C a:1"),
+    ],
+)
+def test_what_is_not_done_is_one_line_and_2(tool: str, arguments: str) -> None:
+    told = ours(tool, *arguments.split())
+    assert told.code == 2
+    assert told.text.count("\n") == 1
+
+
+def test_without_a_broker_it_is_told_at_once() -> None:
+    address = nobody()
+    for tool, arguments in (
+        ("kafka-cluster", ["cluster-id", "-b", address]),
+        ("kafka-broker-api-versions", ["--bootstrap-server", address]),
+    ):
+        told = ours(tool, *arguments)
+        assert told == Said(1, f"no broker: {address}: nobody listens there. "
+                               "`ottla dev` starts one on this machine\n")  # fmt: skip
+
+
+def test_lines_without_a_broker() -> None:
+    assert [*endpoint_lines([])] == []
+    found = [*endpoint_lines([BrokerDescription(7, "h", 1, None, is_fenced=True)])]
+    assert found[1].split() == ["7", "h", "1", "null", "fenced", "broker"]
+    assert id_line(None).startswith("No cluster ID found.")
+    assert node(BrokerDescription(7, "h", 1)) == "h:1 (id: 7 rack: null isFenced: false)"
+    told = [*lines({0: Versions(90, 91), 3: Versions(0, 99), 11: Versions(-3, -2),
+                    999: Versions(1, 1)})]  # fmt: skip
+    assert "Produce(0): 90 to 91 [unusable: node too new]" in told
+    assert "Metadata(3): 0 to 99 [usable: 13]" in told
+    assert "JoinGroup(11): -3 to -2 [unusable: node too old]" in told
+    assert "UNKNOWN(999): 1" in told
+    assert "Fetch(1): UNSUPPORTED" in told
+
+
+def test_what_both_ends_have() -> None:
+    served = {0: Versions(90, 91), 3: Versions(1, 99), 11: Versions(-3, -2), 999: Versions(1, 1)}
+    apis = {one.key: one for one in compared(served)}
+    assert (apis[0].usable, apis[0].verdict) == (None, "too new")
+    assert (apis[3].usable, apis[3].verdict) == (13, "usable")
+    assert apis[11].verdict == "too old"
+    assert (apis[999].name, apis[999].verdict) == (None, "not spoken")
+    assert apis[1].verdict == "not served"

@@ -1,0 +1,78 @@
+"""Servers that are no brokers: one that answers rubbish, one that never answers."""
+
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+RUBBISH = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+
+
+class Stranger:
+    """Listens on loopback and does with connections what it is told to."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        self._answer = answer
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._open: list[socket.socket] = []
+        self.port: int = self._server.getsockname()[1]
+        self.asked = threading.Semaphore(0)
+        """Released by each connection on which something was said."""
+
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._server.accept()
+                self._open.append(connection)
+                threading.Thread(target=self._meet, args=(connection,), daemon=True).start()
+
+    def _meet(self, connection: socket.socket) -> None:
+        with suppress(OSError):
+            if not connection.recv(65_536):
+                return
+            self.asked.release()
+            if self._answer is None:
+                while connection.recv(65_536):
+                    pass
+            else:
+                connection.sendall(self._answer)
+        connection.close()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for one in self._open:
+            one.close()
+
+
+@contextmanager
+def talkative() -> Generator[Stranger]:
+    """One that answers what is no answer."""
+    found = Stranger(RUBBISH)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def silent() -> Generator[Stranger]:
+    """One that takes what is said and never answers."""
+    found = Stranger(None)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def nobody() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        return f"127.0.0.1:{gone.getsockname()[1]}"

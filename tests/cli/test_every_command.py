@@ -1,0 +1,306 @@
+"""Every command, ours and Kafka's: help, a wrong flag, no broker, a stranger, and Ctrl-C.
+
+They are found in the tables, so that a new one is here as soon as it is there. What it needs to be
+said is found in its parameters; where that does not do, it is in ARGUMENTS.
+"""
+
+import json
+import signal
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from cli.console import PATIENCE_S, SCRIPTS, command, surroundings
+from cli.strangers import Stranger, nobody, silent, talkative
+from ottla.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+AT_ONCE = 4
+WRONG = "--no-such-flag"
+
+# What a command needs besides, where its parameters do not tell.
+ARGUMENTS: Mapping[str, Sequence[str]] = {
+    "profile delete": ("none", "--yes"),
+}
+# Of Kafka's tools, whose tables do not tell what is needed. {server} is asked, {file} is there.
+TOOLS: Mapping[str, str] = {
+    "kafka-broker-api-versions": "--bootstrap-server {server}",
+    "kafka-cluster": "cluster-id --bootstrap-server {server}",
+    "kafka-configs": "--bootstrap-server {server} --describe --entity-type topics --entity-name t",
+    "kafka-console-consumer": "--bootstrap-server {server} --topic t --from-beginning",
+    "kafka-console-producer": "--bootstrap-server {server} --topic t",
+    "kafka-consumer-groups": "--bootstrap-server {server} --list",
+    "kafka-consumer-perf-test": "--bootstrap-server {server} --topic t --num-records 1",
+    "kafka-delete-records": "--bootstrap-server {server} --offset-json-file {file}",
+    "kafka-dump-log": "",
+    "kafka-get-offsets": "--bootstrap-server {server} --topic t",
+    "kafka-log-dirs": "--bootstrap-server {server} --describe",
+    "kafka-producer-perf-test": (
+        "--bootstrap-server {server} --topic t --num-records 1 --record-size 1 --throughput -1"
+    ),
+    "kafka-server-start": "",
+    "kafka-server-stop": "",
+    "kafka-topics": "--bootstrap-server {server} --list",
+    "kafka-verifiable-consumer": "--bootstrap-server {server} --topic t --group-id g",
+    "kafka-verifiable-producer": "--bootstrap-server {server} --topic t --max-messages 1",
+}
+OFFSETS = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 0}]}'
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A command of `ottla`, with what it has to be told."""
+
+    words: tuple[str, ...]
+    parameters: Sequence[Any]  # of Typer, which has no types for them
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks a cluster."""
+        return any(one.name == "bootstrap_server" for one in self.parameters)
+
+    @property
+    def has_output(self) -> bool:
+        return any("--output" in one.opts for one in self.parameters)
+
+    def needs(self, file: Path) -> list[str]:
+        if self.name in ARGUMENTS:
+            return [word.replace("{file}", str(file)) for word in ARGUMENTS[self.name]]
+        words: list[str] = []
+        for one in self.parameters:
+            if one.required:
+                is_option = one.param_type_name == "option"
+                words += [one.opts[0], value(one, file)] if is_option else [value(one, file)]
+            elif "--yes" in one.opts:
+                words.append("--yes")
+        return words
+
+
+def value(parameter: Any, file: Path) -> str:
+    """Something that a parameter takes."""
+    kind = str(parameter.type.name).lower()
+    if kind in ("path", "file"):
+        return str(file)
+    if kind.startswith("int"):
+        return "1"
+    if choices := getattr(parameter.type, "choices", None):
+        return str(next(iter(choices)))
+    return "retention.ms=1" if "=" in str(parameter.metavar or "") else "x"
+
+
+def leaves(group: Any, words: tuple[str, ...] = ()) -> Iterator[Leaf]:
+    for name, found in sorted(group.commands.items()):
+        if hasattr(found, "commands"):
+            yield from leaves(found, (*words, name))
+        else:
+            yield Leaf((*words, name), found.params)
+
+
+LEAVES = [*leaves(typer.main.get_command(app([])))]
+SCRIPT_NAMES = sorted(
+    name
+    for name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    if name.startswith("kafka-")
+)
+ASKING = [one for one in LEAVES if one.asks]
+ASKING_TOOLS = [name for name in SCRIPT_NAMES if "{server}" in TOOLS.get(name, "")]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file.json"
+    path.write_text(OFFSETS)
+    return path
+
+
+def tool_words(tool: str, server: str, file: Path) -> list[str]:
+    return TOOLS[tool].replace("{server}", server).replace("{file}", str(file)).split()
+
+
+def test_the_tables_are_read() -> None:
+    names = {one.name for one in LEAVES}
+    assert {"topic list", "log dump", "doctor", "cluster describe", "version"} <= names
+    assert {*ARGUMENTS} <= names
+    assert {*SCRIPT_NAMES} <= {*TOOLS}, "say in TOOLS what a new tool needs"
+    assert len(ASKING) >= 4
+
+
+def at_once(check: Callable[[Any], str | None], cases: Sequence[Any]) -> None:
+    """Check cases side by side; all that fail are told."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        wrong = [told for told in pool.map(check, cases) if told]
+    assert not wrong, "\n\n".join(wrong)
+
+
+def verdict(
+    name: str,
+    done: "subprocess.CompletedProcess[str]",
+    codes: Sequence[int],
+    *,
+    one_line: bool,
+    is_json: bool = False,
+) -> str | None:
+    """What is wrong with how a command ended."""
+    whys: list[str] = []
+    if done.returncode not in codes:
+        whys.append(f"ends with {done.returncode} and not with {codes}")
+    if "Traceback" in done.stderr + done.stdout or "Error:" in done.stderr:
+        whys.append("has a traceback")
+    if is_json:
+        try:
+            found = json.loads(done.stdout)
+            if not {"error", "errors"} & found.keys():
+                whys.append("has no error in its object")
+        except ValueError:
+            whys.append("is not one object")
+    elif one_line and done.stderr.count("\n") != 1:
+        whys.append("is not one line on stderr")
+    if not whys:
+        return None
+    return f"{name}: {'; '.join(whys)}\nstdout: {done.stdout[-600:]}\nstderr: {done.stderr[-1500:]}"
+
+
+# Help and wrong flags.
+
+
+def test_help_of_everything() -> None:
+    def check(words: tuple[str, ...]) -> str | None:
+        done = command(words[0], *words[1:], "--help")
+        if done.returncode or not done.stdout.strip() or done.stderr:
+            return f"{words}: {done.returncode} {done.stderr}"
+        return None
+
+    groups = {one.words[:-1] for one in LEAVES}
+    ours = [("ottla", *words) for words in (*groups, *(one.words for one in LEAVES))]
+    at_once(check, [*ours, *((name,) for name in SCRIPT_NAMES)])
+
+
+def test_a_wrong_flag_of_ours_is_one_line_and_2(file: Path) -> None:
+    def check(leaf: Leaf) -> str | None:
+        words = [*leaf.words, *leaf.needs(file), WRONG]
+        told = verdict(leaf.name, command("ottla", *words), [2], one_line=True)
+        if told or not leaf.has_output:
+            return told
+        done = command("ottla", *words, "-o", "json")
+        return verdict(leaf.name, done, [2], one_line=False, is_json=True)
+
+    at_once(check, LEAVES)
+
+
+def test_a_wrong_flag_of_a_tool_is_told_with_its_usage(file: Path) -> None:
+    def check(tool: str) -> str | None:
+        done = command(tool, *tool_words(tool, "127.0.0.1:1", file), WRONG)
+        if WRONG[2:] not in done.stderr.splitlines()[0]:
+            return f"{tool}: {done.stderr}"
+        return verdict(tool, done, [1], one_line=False)
+
+    at_once(check, SCRIPT_NAMES)
+
+
+# Who is asked.
+
+
+def asked(leaf: Leaf, server: str, file: Path, *more: str) -> list[str]:
+    return [*leaf.words, *leaf.needs(file), "-b", server, *more]
+
+
+def test_without_a_broker_it_is_one_line_and_1(file: Path) -> None:
+    server = nobody()
+
+    def check(leaf: Leaf) -> str | None:
+        done = command("ottla", *asked(leaf, server, file), folder=file.parent, stdin="x\n")
+        if told := verdict(leaf.name, done, [1], one_line=True):
+            return told
+        if server not in done.stderr:
+            return f"{leaf.name}: does not say who was asked: {done.stderr}"
+        words = asked(leaf, server, file, "-o", "json")
+        done = command("ottla", *words, folder=file.parent, stdin="x\n")
+        return verdict(leaf.name, done, [1], one_line=False, is_json=True)
+
+    def check_tool(tool: str) -> str | None:
+        done = command(tool, *tool_words(tool, server, file), stdin="x\n")
+        return verdict(tool, done, [1], one_line=True)
+
+    at_once(check, ASKING)
+    at_once(check_tool, ASKING_TOOLS)
+
+
+def test_a_stranger_on_the_port_is_one_line_and_1(file: Path) -> None:
+    # A client tries again for as long as it is allowed to: here that is not long.
+    soon = ("-X", "default.api.timeout.ms=3000", "-X", "request.timeout.ms=2000")
+
+    def check(leaf: Leaf) -> str | None:
+        words = asked(leaf, stranger.address, file, *soon)
+        done = command("ottla", *words, folder=file.parent, stdin="x\n")
+        return verdict(leaf.name, done, [1], one_line=True)
+
+    def check_tool(tool: str) -> str | None:
+        done = command(tool, *tool_words(tool, stranger.address, file), stdin="x\n")
+        return verdict(tool, done, [1], one_line=True)
+
+    with talkative() as stranger:
+        at_once(check, ASKING)
+        with ThreadPoolExecutor(len(ASKING_TOOLS)) as pool:  # most of them only wait
+            wrong = [told for told in pool.map(check_tool, ASKING_TOOLS) if told]
+        assert not wrong, "\n\n".join(wrong)
+
+
+# Ctrl-C.
+
+
+def interrupted(
+    words: Sequence[str], server: Stranger, folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a command until it waits for an answer, then press Ctrl-C."""
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=surroundings("/nonexistent"),
+        cwd=folder,
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write("x\n")
+        process.stdin.flush()
+        assert server.asked.acquire(timeout=PATIENCE_S), "it asked nobody"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def test_ctrl_c_while_nobody_answers_is_130(file: Path) -> None:
+    def check(case: tuple[str, Sequence[str], bool, bool]) -> str | None:
+        name, words, one_line, is_json = case
+        with silent() as server:
+            given = [word.replace("{server}", server.address) for word in words]
+            done = interrupted(given, server, file.parent)
+        return verdict(name, done, [130], one_line=one_line, is_json=is_json)
+
+    ottla = str(SCRIPTS / "ottla")
+    cases = [(one.name, [ottla, *asked(one, "{server}", file)], True, False) for one in ASKING]
+    cases += [
+        (one.name, [ottla, *asked(one, "{server}", file, "-o", "json")], False, True)
+        for one in ASKING
+    ]
+    cases += [
+        (tool, [str(SCRIPTS / tool), *tool_words(tool, "{server}", file)], False, False)
+        for tool in ASKING_TOOLS
+    ]
+    at_once(check, cases)

@@ -1,0 +1,136 @@
+"""A session at a terminal: questions, colours, and Ctrl-C."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.console import PATIENCE_S, SCRIPTS, surroundings
+from ottla.cli import profiles
+from ottla.cli.profiles import Profiles
+
+# Runs a command at a terminal of its own, and ends as it ended.
+SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+BOLD = b"\x1b[1m"
+CTRL_C = b"\x03"
+AGAIN_S = 10.0  # a second one while the first is heeded would be another matter
+
+
+class Terminal:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.shown = b""
+
+    def wait_for(self, text: bytes) -> None:
+        assert self.process.stdout is not None
+        while text not in self.shown:
+            more = os.read(self.process.stdout.fileno(), 4096)
+            assert more, self.shown
+            self.shown += more
+
+    def type(self, keys: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(keys)
+        self.process.stdin.flush()
+
+    def press_ctrl_c(self) -> None:
+        """Until it is heard: Python loses a signal that comes just before it waits for a line."""
+        assert self.process.stdout is not None
+        while b"interrupted" not in self.shown:
+            self.type(CTRL_C)
+            if select.select([self.process.stdout], [], [], AGAIN_S)[0]:
+                more = os.read(self.process.stdout.fileno(), 4096)
+                assert more, self.shown
+                self.shown += more
+
+    def end(self) -> int:
+        assert self.process.stdout is not None
+        while more := os.read(self.process.stdout.fileno(), 4096):
+            self.shown += more
+        return self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def terminal(
+    home: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> Generator[Terminal]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SPAWN, str(SCRIPTS / "ottla"), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=surroundings(home, env),
+    )
+    try:
+        yield Terminal(process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def a_profile(home: Path) -> Path:
+    path = profiles.place({"HOME": str(home)})
+    profiles.write(path, Profiles().with_settings("dev", {"bootstrap.servers": "a:1"}))
+    return path
+
+
+def test_who_says_no_keeps_what_there_is(tmp_path: Path) -> None:
+    path = a_profile(tmp_path)
+    with terminal(tmp_path, "profile", "delete", "dev") as session:
+        session.wait_for(b"Delete profile dev? [y/N]: ")
+        session.type(b"n\n")
+        assert session.end() == 1
+        assert b"nothing was done" in session.shown
+    assert "dev" in profiles.read(path).settings
+
+
+def test_who_says_yes_gets_it(tmp_path: Path) -> None:
+    path = a_profile(tmp_path)
+    with terminal(tmp_path, "profile", "delete", "dev") as session:
+        session.wait_for(b"[y/N]: ")
+        session.type(b"y\n")
+        assert session.end() == 0
+        assert b"Profile dev is deleted." in session.shown
+    assert profiles.read(path) == Profiles()
+
+
+def test_ctrl_c_at_a_question_is_130_and_does_nothing(tmp_path: Path) -> None:
+    path = a_profile(tmp_path)
+    with terminal(tmp_path, "profile", "delete", "dev") as session:
+        session.wait_for(b"[y/N]: ")
+        session.press_ctrl_c()
+        assert session.end() == 130
+        assert b"Traceback" not in session.shown
+    assert "dev" in profiles.read(path).settings
+
+
+def test_nobody_is_asked_who_said_yes_before(tmp_path: Path) -> None:
+    path = a_profile(tmp_path)
+    with terminal(tmp_path, "profile", "delete", "dev", "-y") as session:
+        assert session.end() == 0
+        assert b"[y/N]" not in session.shown
+    assert profiles.read(path) == Profiles()
+
+
+def test_a_terminal_has_colours_unless_it_wants_none(tmp_path: Path) -> None:
+    a_profile(tmp_path)
+    with terminal(tmp_path, "profile", "list") as session:
+        assert session.end() == 0
+        assert BOLD + b"PROFILE" in session.shown
+    with terminal(tmp_path, "profile", "list", env={"NO_COLOR": "1"}) as session:
+        assert session.end() == 0
+        assert b"PROFILE" in session.shown
+        assert b"\x1b" not in session.shown
+
+
+def test_what_a_terminal_would_act_on_is_escaped(tmp_path: Path) -> None:
+    path = profiles.place({"HOME": str(tmp_path)})
+    profiles.write(path, Profiles().with_settings("\x1b]0;x\x07", {"client.id": "\x1b[2J"}))
+    for arguments in (("list",), ("show", "\x1b]0;x\x07")):
+        with terminal(tmp_path, "profile", *arguments, env={"NO_COLOR": "1"}) as session:
+            assert session.end() == 0
+            assert b"\x1b" not in session.shown
+            assert b"\\x1b" in session.shown
