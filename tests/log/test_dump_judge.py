@@ -101,7 +101,8 @@ def kafka_says(paths: list[Path]) -> list[str]:
 
 
 def we_say(paths: list[Path]) -> list[str]:
-    codes = [CliRunner().invoke(app(["log"]), ["log", "dump", "--verify", str(p)]).exit_code for p in paths]
+    check, run = ["log", "dump", "--verify"], app(["log"])
+    codes = [CliRunner().invoke(run, [*check, str(path)]).exit_code for path in paths]
     return [{0: "sound", 1: "damaged"}[code] for code in codes]
 
 
