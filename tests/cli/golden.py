@@ -30,8 +30,8 @@ def check_golden(name: str, text: str, known: Mapping[str, str] | None = None) -
     assert text == path.read_text(encoding="utf-8")
 
 
-def settled(text: str) -> str:
-    """With the ids of topics, ports and folders replaced."""
+def check_settled(name: str, text: str) -> None:
+    """The same, with the ids of topics, ports and folders replaced."""
     for pattern, instead in _UNSETTLED:
         text = pattern.sub(instead, text)
-    return text
+    check_golden(name, text)

@@ -33,6 +33,7 @@ COMMANDS: Final = (
     Command("dev", "ottla.cli.broker", "dev"),
     Command("broker", "ottla.cli.broker", "broker"),
     Command("topic", "ottla.cli.topic"),
+    Command("config", "ottla.cli.config"),
     Command("group", "ottla.cli.group"),
     Command("offsets", "ottla.cli.offsets", "offsets"),
     Command("consume", "ottla.cli.consume", "consume"),

@@ -7,6 +7,7 @@ Invariant: a command ends with 0 when all was done, 1 when something was not, 2 
 import functools
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,13 @@ class Session:
             return
         if not sys.stdin.isatty() or self.output is not Output.TABLE:
             raise Misused(f"{question} Nobody can be asked here: say --yes")
-        if not typer.confirm(question, err=True):
+        # While an event loop runs, it has Ctrl-C to itself, and a question would not hear of it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            agreed = typer.confirm(question, err=True)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if not agreed:
             raise Failed("nothing was done")
 
 

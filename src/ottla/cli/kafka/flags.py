@@ -20,6 +20,10 @@ class BadFlags(OttlaError):
     """What was said is no use of the tool: the message, the usage, and 1."""
 
 
+class GivenTwice(BadFlags):
+    """A flag that may come once, and came more than once."""
+
+
 class NotDone(OttlaError):
     """A flag that Kafka has and that is not done here yet: one line, and 2."""
 
@@ -56,6 +60,8 @@ class Given:
 
     values: Mapping[str, Sequence[str]]
     rest: Sequence[str] = ()
+    order: Sequence[str] = ()
+    """The names of the flags, as often as they came and one after the other."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.values
@@ -77,6 +83,8 @@ class Usage:
     tool: str
     purpose: str
     flags: Sequence[Flag]
+    takes_short_names: bool = True
+    """Whether names may be cut short, which some of Kafka's tools do not take."""
     by_name: Mapping[str, Flag] = field(init=False)
     _shorts: Mapping[str, str] = field(init=False)
 
@@ -94,6 +102,7 @@ class Usage:
         """What arguments say."""
         values: dict[str, list[str]] = {}
         rest: list[str] = []
+        order: list[str] = []
         words = deque(arguments)
         while words:
             word = words.popleft()
@@ -104,6 +113,7 @@ class Usage:
                 name, equals, value = self._shorts.get(word, word[2:]).partition("=")
                 flag = self._named(name)
                 values.setdefault(flag.name, [])
+                order.append(flag.name)
                 if flag.takes is not None:
                     values[flag.name] += _values(flag, value if equals else None, words)
             else:
@@ -117,15 +127,19 @@ class Usage:
                 raise NotDone(f"{self.tool}: --{name} is not done here yet")
         for name, found in values.items():
             if len(found) > 1 and not self.by_name[name].many:
-                raise BadFlags(
+                raise GivenTwice(
                     f"Found multiple arguments for option {name}, but you asked for only one"
                 )
-        return Given(values, rest)
+        return Given(values, rest, order)
 
     def _named(self, name: str) -> Flag:
         if name in self.by_name:
             return self.by_name[name]
-        short = [flag for known, flag in self.by_name.items() if known.startswith(name)]
+        short = [
+            flag
+            for known, flag in self.by_name.items()
+            if self.takes_short_names and known.startswith(name)
+        ]
         if len(short) != 1 or not name:
             raise BadFlags(f"{name} is not a recognized option")
         return short[0]

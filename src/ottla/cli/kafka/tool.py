@@ -27,17 +27,24 @@ REACH_S: Final = 5.0
 
 
 def run_tool(
-    usage: Usage, act: Callable[[Given], Coroutine[Any, Any, int]], *, is_fast: bool = False
+    usage: Usage,
+    act: Callable[[Given], Coroutine[Any, Any, int]],
+    tell: Callable[[OttlaError], None] | None = None,
+    *,
+    is_fast: bool = False,
 ) -> None:
     """Run a tool on the arguments of this process, and end the process.
 
-    `is_fast` is for one that moves many records: on the faster event loop.
+    `tell` says what is wrong where Kafka's tool does not say it on stderr, with the usage after
+    flags that are wrong. `is_fast` is for a tool that moves many records: on the faster event loop.
     """
     with heeded(usage.tool):
-        sys.exit(conducted(usage, act, sys.argv[1:], is_fast=is_fast))
+        sys.exit(conducted(usage, act, sys.argv[1:], tell, is_fast=is_fast))
 
 
-def understood(usage: Usage, arguments: list[str]) -> Given | int:
+def understood(
+    usage: Usage, arguments: list[str], tell: Callable[[OttlaError], None] | None = None
+) -> Given | int:
     """What arguments say, or the exit code when there is nothing to do but to explain."""
     try:
         return usage.read(arguments)
@@ -48,7 +55,7 @@ def understood(usage: Usage, arguments: list[str]) -> Given | int:
         print(f"{__version__} (Ottla)")
         return 0
     except BadFlags as error:
-        print(f"{error}\n{usage.text()}", file=sys.stderr)
+        (tell or (lambda error: _tell(usage, error)))(error)
         return FAILED
     except NotDone as error:
         print(error, file=sys.stderr)
@@ -59,25 +66,33 @@ def conducted(
     usage: Usage,
     act: Callable[[Given], Coroutine[Any, Any, int]],
     arguments: list[str],
+    tell: Callable[[OttlaError], None] | None = None,
     *,
     is_fast: bool = False,
 ) -> int:
     """Run a tool; the exit code."""
-    given = understood(usage, arguments)
+    tell = tell or (lambda error: _tell(usage, error))
+    given = understood(usage, arguments, tell)
     if isinstance(given, int):
         return given
     try:
         return run_asking(act(given), is_fast=is_fast)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BadFlags as error:  # what does not fit together is seen later
-        print(f"{error}\n{usage.text()}", file=sys.stderr)
     except NotDone as error:
         print(error, file=sys.stderr)
         return NOT_DONE
-    except (OttlaError, InvalidSettings) as error:
-        print(error, file=sys.stderr)
+    except OttlaError as error:  # flags that do not fit together, too
+        tell(error)
+    except InvalidSettings as error:
+        tell(OttlaError(str(error)))
     return FAILED
+
+
+def _tell(usage: Usage, error: OttlaError) -> None:
+    """Say what is wrong on stderr."""
+    text = f"{error}\n{usage.text()}" if isinstance(error, BadFlags) else str(error)
+    print(text, file=sys.stderr)
 
 
 async def opened(kind: type[A], settings: Mapping[str, str]) -> A:

@@ -1,0 +1,84 @@
+"""Completion of names that a cluster has: a shell asks, a cluster answers, soon or not at all.
+
+Invariant: it says nothing and fails never. It takes no longer than somebody waits for a key, asks
+whom the command would ask by what is said of it so far, and offers what begins as the word does.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, cast
+
+import typer
+
+TIMEOUT_S: Final = 2.0
+
+
+def topic_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The topics whose names begin so; of those that are named already none."""
+    return _offered(_topics, context, incomplete)
+
+
+def group_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The groups whose names begin so; of those that are named already none."""
+    return _offered(_groups, context, incomplete)
+
+
+def _offered(
+    ask: Callable[[dict[str, str]], Awaitable[Iterable[str]]],
+    context: typer.Context,
+    incomplete: str,
+) -> list[str]:
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
+    try:
+        found = asyncio.run(_asked(ask, context.params))
+    except Exception:  # a shell that completes is no place for words about a broker
+        return []
+    named = _named(context.params)
+    return sorted(one for one in found if one.startswith(incomplete) and one not in named)
+
+
+async def _asked(
+    ask: Callable[[dict[str, str]], Awaitable[Iterable[str]]], said: dict[str, Any]
+) -> Iterable[str]:
+    from ottla.cli.reach import reach
+    from ottla.cli.target import BOOTSTRAP, client_settings
+
+    settings = client_settings(
+        os.environ,
+        bootstrap_server=said.get("bootstrap_server"),
+        profile=said.get("profile"),
+        settings=said.get("settings") or (),
+    )
+    async with asyncio.timeout(TIMEOUT_S):
+        if await reach(settings[BOOTSTRAP], TIMEOUT_S):
+            return ()
+        return await ask(settings)
+
+
+async def _topics(settings: dict[str, str]) -> Iterable[str]:
+    from ottla.cli.topic_admin import TopicAdmin
+
+    async with TopicAdmin(settings) as admin:
+        return await admin.list_topics()
+
+
+async def _groups(settings: dict[str, str]) -> Iterable[str]:
+    from ottla.client.admin.administration import Administration
+    from ottla.client.admin.groups import GroupCalls
+
+    class Lister(Administration, GroupCalls):
+        """Lists groups."""
+
+    async with Lister(settings) as admin:
+        return [one.id for one in (await admin.list_groups()).found]
+
+
+def _named(said: dict[str, Any]) -> set[str]:
+    """What several arguments hold already."""
+    found: set[str] = set()
+    for name, values in said.items():
+        if name != "settings" and isinstance(values, list | tuple):
+            found |= {str(one) for one in cast("list[Any]", values)}
+    return found

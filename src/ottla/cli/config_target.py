@@ -1,0 +1,73 @@
+"""Whose settings a command is about, out of its options.
+
+Invariant: it is one thing: a topic, a broker, all brokers, a group, or somebody with quotas, who
+may be a user, a client id or both together, or an address.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ottla.cli.session import Misused
+from ottla.client.admin.configs import ConfigResource
+from ottla.client.admin.quotas import Quota, QuotaEntity
+
+Target: TypeAlias = ConfigResource | QuotaEntity
+
+_OPTIONS = (
+    "--topic, --broker, --broker-defaults, --group, "
+    "or for quotas --user, --client-id, --ip, --user-defaults, --client-id-defaults, --ip-defaults"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was said of it."""
+
+    topic: str | None = None
+    broker: int | None = None
+    broker_defaults: bool = False
+    group: str | None = None
+    user: str | None = None
+    user_defaults: bool = False
+    client_id: str | None = None
+    client_id_defaults: bool = False
+    ip: str | None = None
+    ip_defaults: bool = False
+
+    def target(self) -> Target:
+        """The one thing that it is; Misused when it is none or more than one."""
+        found: list[Target] = []
+        if self.topic is not None:
+            found.append(ConfigResource.topic(self.topic))
+        if self.broker is not None:
+            found.append(ConfigResource.broker(self.broker))
+        if self.broker_defaults:
+            found.append(ConfigResource.broker(None))
+        if self.group is not None:
+            found.append(ConfigResource.group(self.group))
+        client = QuotaEntity(
+            user=_entity("user", self.user, default=self.user_defaults),
+            client_id=_entity("client-id", self.client_id, default=self.client_id_defaults),
+        )
+        address = QuotaEntity(ip=_entity("ip", self.ip, default=self.ip_defaults))
+        found += [one for one in (client, address) if one != QuotaEntity()]
+        if len(found) != 1:
+            raise Misused(f"say whose settings, and of one thing only: {_OPTIONS}")
+        return found[0]
+
+
+def _entity(what: str, name: str | None, *, default: bool) -> str | Quota | None:
+    if name is not None and default:
+        raise Misused(f"--{what} or --{what}-defaults, not both")
+    return Quota.DEFAULT if default else name
+
+
+def quotas_of(settings: dict[str, str]) -> dict[str, float | None]:
+    """Values of quotas, which are numbers."""
+    found: dict[str, float | None] = {}
+    for name, text in settings.items():
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise Misused(f"{name}={text}: a quota is a number") from None
+    return found

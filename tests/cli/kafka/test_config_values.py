@@ -1,0 +1,70 @@
+"""How `kafka-configs` reads settings, and writes numbers."""
+
+import pytest
+
+from ottla.cli.kafka.config_values import credential, to_set, to_unset
+from ottla.cli.kafka.configs import USAGE
+from ottla.cli.kafka.quota_configs import java_double
+from ottla.cli.kafka.topics import USAGE as TOPICS
+from ottla.cli.kafka.topics import new_topic
+from ottla.cli.kafka.wrong_use import Illegal
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a=1", {"a": "1"}),
+        ("a=1,b=2", {"a": "1", "b": "2"}),
+        ("a=[x,y],b=2", {"a": "x,y", "b": "2"}),
+        ("a=[x=1,y],b = 2", {"a": "x=1,y", "b": "2"}),
+        ("a=", {"a": ""}),
+        ("a=1,", {"a": "1"}),
+        ("a=1,a=2", {"a": "2"}),
+    ],
+)
+def test_settings_to_set(text: str, found: dict[str, str]) -> None:
+    assert to_set(USAGE.read(["--add-config", text])) == found
+
+
+@pytest.mark.parametrize("text", ["a", "a=1=2", "a=1,,b=2", "a b=1", "a$=1", ""])
+def test_what_is_no_setting_is_refused(text: str) -> None:
+    with pytest.raises(Illegal):
+        to_set(USAGE.read(["--add-config", text]))
+
+
+def test_settings_to_unset() -> None:
+    assert to_unset(USAGE.read(["--delete-config", "a, b", "--delete-config", "c"])) == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+def test_passwords_have_iterations_or_not() -> None:
+    assert credential("SCRAM-SHA-256", "password=a,b=c") == (4096, "a,b=c")
+    assert credential("SCRAM-SHA-256", "iterations=-1,password=") == (4096, "")
+    assert credential("SCRAM-SHA-512", "iterations=9000,password=x") == (9000, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (1024.0, "1024.0"),
+        (10.5, "10.5"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (20_000_000.0, "2.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (0.001, "0.001"),
+        (0.00025, "2.5E-4"),
+        (-5e300, "-5.0E300"),
+    ],
+)
+def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> None:
+    assert java_double(value) == text
+
+
+def test_replicas_are_by_partition() -> None:
+    given = TOPICS.read(["--topic", "a", "--replica-assignment", "1:2, 2:3"])
+    assert new_topic(given).replicas == {0: [1, 2], 1: [2, 3]}

@@ -1,0 +1,441 @@
+"""`kafka-topics` and `kafka-configs` beside Kafka's own, on our broker and on a real Kafka.
+
+What changes something is done by each tool to a topic of its own, {t}; what only looks is asked by
+both of the same. Texts that a broker makes are compared where the broker is Kafka.
+"""
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cli.kafka.standing_java import JavaTools, Said, java_tools
+from cli.scripts import run
+from judges.ottla_broker import ottla_broker
+from kafka_java import kafka_broker
+
+OURS, THEIRS = "ours", "java"
+
+
+class Bench(NamedTuple):
+    """A cluster, and who is asked."""
+
+    name: str
+    bootstrap: str
+    java: JavaTools
+
+
+@pytest.fixture(scope="module")
+def java() -> Generator[JavaTools]:
+    with java_tools() as tools:
+        yield tools
+
+
+@pytest.fixture(scope="module")
+def of_ottla(java: JavaTools) -> Generator[Bench]:
+    with ottla_broker() as broker:
+        yield Bench("ottla", broker.bootstrap, java)
+
+
+@pytest.fixture(scope="module")
+def of_kafka(java: JavaTools) -> Generator[Bench]:
+    with kafka_broker() as broker:
+        yield Bench("kafka", broker.bootstrap, java)
+
+
+@pytest.fixture(params=["of_ottla", "of_kafka"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return request.getfixturevalue(request.param)
+
+
+def both(bench: Bench, tool: str, words: str, *, server: bool = True) -> tuple[Said, Said]:
+    """What our tool and Kafka's say; the words may have {t} for a topic of each one's own."""
+    where = ["--bootstrap-server", bench.bootstrap] if server else []
+    arguments = [[*words.replace("{t}", name).split(), *where] for name in (OURS, THEIRS)]
+    done = run(tool, *arguments[0])
+    ours = Said(done.returncode, done.stdout, done.stderr)
+    theirs = bench.java.run(tool, *arguments[1])
+    return _settled(ours), _settled(theirs)
+
+
+def _settled(said: Said) -> Said:
+    """Without what is of one tool alone: names, ids, the usage, traces of the stack."""
+
+    def plain(text: str) -> str:
+        text = re.sub(rf"(?<![a-z])({OURS}|{THEIRS})(?![a-z])", "{t}", text)
+        return re.sub(r"TopicId: \S+", "TopicId: {id}", text)
+
+    err = said.err if said.code == 0 else "\n".join(said.err.splitlines()[:1])
+    return Said(said.code, plain(said.out), plain(err))
+
+
+def same(bench: Bench, tool: str, words: str) -> Said:
+    """Let both say the same; what they say."""
+    ours, theirs = both(bench, tool, words)
+    assert ours.out.splitlines() == theirs.out.splitlines(), words
+    assert ours == theirs, words
+    return ours
+
+
+def _blocks(said: Said) -> list[str]:
+    """Headings with the lines below them, sorted."""
+    return sorted(re.split(r"\n(?=\S)", said.out.strip()))
+
+
+# Topics.
+
+
+def test_a_topic_from_its_beginning_to_its_end(bench: Bench) -> None:
+    def topics(words: str) -> Said:
+        return same(bench, "kafka-topics", words)
+
+    made = topics("--create --topic {t} --partitions 3 --config retention.ms=86400000")
+    assert made == (0, "Created topic {t}.\n", "")
+    assert topics("--create --topic {t}").code == 1
+    assert topics("--create --topic {t} --if-not-exists") == (0, "", "")
+    configs = "--config segment.bytes=2000000 --config cleanup.policy=compact"
+    topics("--create --topic {t}.x --replication-factor 1 " + configs)
+    topics("--create --topic {t}_y --replica-assignment 1,1")
+    assert OURS in run("kafka-topics", "--list", "--bootstrap-server", bench.bootstrap).stdout
+    for words in (
+        "--list",
+        "--list --exclude-internal",
+        "--list --topic ours.*",
+        "--list --topic ours,java_y",
+        "--list --topic nothing",
+        "--describe",
+        "--describe --topic ours",
+        "--describe --topic {t}",
+        "--describe --topic java.*",
+        "--describe --topics-with-overrides",
+        "--describe --under-replicated-partitions",
+        "--describe --unavailable-partitions",
+        "--describe --under-min-isr-partitions",
+        "--describe --at-min-isr-partitions --exclude-internal",
+        "--describe --at-min-isr-partitions --under-min-isr-partitions --topic {t}",
+        "--describe --topic absent",
+        "--describe --topic absent --if-exists",
+        "--describe --topic-id AAAAAAAAAAAAAAAAAAAAAQ",
+        "--describe --topic-id AAAAAAAAAAAAAAAAAAAAAA --topic {t} --if-exists",
+        "--describe --topic {t} --partition-size-limit-per-response 1",
+        "--desc --topic {t}",
+    ):
+        topics(words)
+    assert topics("--alter --topic {t} --partitions 5") == (0, "", "")
+    assert topics("--alter --topic {t}_y --partitions 3 --replica-assignment 1,1,1").code == 0
+    topics("--alter --topic {t} --partitions 2")
+    topics("--alter --topic absent --partitions 2")
+    topics("--alter --topic absent --partitions 2 --if-exists")
+    topics("--describe --topic {t}")
+    topics("--describe --topic {t}_y")
+    assert topics("--delete --topic {t}") == (0, "", "")
+    assert topics("--delete --topic {t}").code == 1
+    assert topics("--delete --topic {t} --if-exists") == (0, "", "")
+    assert topics("--delete --topic {t}.*") == (0, "", "")
+    left = topics("--list")
+    assert not re.search(r"\{t\}", left.out)
+
+
+def test_a_topic_by_its_id(bench: Bench) -> None:
+    where = ("--bootstrap-server", bench.bootstrap)
+    assert run("kafka-topics", "--create", "--topic", "by-id", *where).returncode == 0
+    described = run("kafka-topics", "--describe", "--topic", "by-id", *where).stdout
+    found = re.search(r"TopicId: (\S+)", described)
+    assert found
+    said = same(bench, "kafka-topics", f"--describe --topic-id {found.group(1)}")
+    assert said.code == 0
+    assert "Topic: by-id" in said.out
+    assert run("kafka-topics", "--delete", "--topic", "by-id", *where).returncode == 0
+
+
+REFUSED = (
+    "",
+    "--list --create",
+    "--topic a",
+    "--create",
+    "--create --topic a --partitions 0",
+    "--create --topic a --partitions x",
+    "--create --topic a --replication-factor 0",
+    "--create --topic a --replication-factor 40000",
+    "--create --topic a --config retention.ms",
+    "--create --topic a --config a=b=c",
+    "--create --topic a --replica-assignment 1:1",
+    "--create --topic a --replica-assignment 1,1:2",
+    "--create --topic a --replica-assignment x",
+    "--create --topic a --replica-assignment 1 --partitions 1",
+    "--create --topic a --if-exists",
+    "--create --topic a --topic b",
+    "--alter --topic a",
+    "--alter --topic a --partitions 2 --replication-factor 2",
+    "--delete",
+    "--delete --topic a --if-not-exists",
+    "--delete --topic a --partitions 2",
+    "--list --config a=b",
+    "--list --under-replicated-partitions",
+    "--describe --under-replicated-partitions --topics-with-overrides",
+    "--describe --if-exists",
+    "--describe --topic [",
+    "--describe --replication-factor 1",
+    "--alter --topic a --partitions 2 --exclude-internal",
+    "--nothing",
+    "--list --top a",
+    "--list --topic",
+    "--delete-config a --list --create",
+)
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_topics_refuses_what_kafka_refuses(of_ottla: Bench, words: str) -> None:
+    end = "--topic" if words.endswith("--topic") else None
+    if end:
+        done = run("kafka-topics", *words.split())
+        ours = _settled(Said(done.returncode, done.stdout, done.stderr))
+        theirs = _settled(of_ottla.java.run("kafka-topics", *words.split()))
+    else:
+        ours, theirs = both(of_ottla, "kafka-topics", words)
+    assert theirs.code == 1
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "words", ["--list", "--create --topic a", "--describe", "--version --list"]
+)
+def test_topics_without_a_server(of_ottla: Bench, words: str) -> None:
+    ours, theirs = both(of_ottla, "kafka-topics", words, server=False)
+    if "--version" in words:
+        assert ours.code == theirs.code == 0
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--create --topic a --config no.such=1",
+        "--create --topic a --config retention.ms=soon",
+        "--create --topic a --replication-factor 2",
+        "--create --topic a/b",
+        "--create --topic a --replica-assignment 77",
+    ],
+)
+def test_topics_say_what_the_cluster_refuses(bench: Bench, words: str) -> None:
+    ours, theirs = both(bench, "kafka-topics", words)
+    assert ours.code == theirs.code == 1
+    prefix = "Error while executing topic command : "
+    assert ours.out.startswith(prefix)
+    assert theirs.out.startswith(prefix)
+    assert ours.out.count("\n") == 1
+    if bench.name == "kafka":
+        assert ours.out == theirs.out
+
+
+# Settings.
+
+
+def test_settings_of_a_topic(bench: Bench) -> None:
+    def configs(words: str) -> Said:
+        return same(bench, "kafka-configs", words)
+
+    same(bench, "kafka-topics", "--create --topic {t}")
+    of = "--entity-type topics --entity-name {t}"
+    add = "--add-config max.message.bytes=2000000,cleanup.policy=[compact,delete]"
+    done = configs(f"--alter {of} {add}")
+    assert done == (0, "Completed updating config for topic {t}.\n", "")
+    for words in (
+        f"--describe {of}",
+        "--describe --topic {t}",
+        f"--describe --all {of}",
+        "--describe --topic absent",
+        "--describe --entity-type topics --entity-name absent",
+    ):
+        configs(words)
+    ours, theirs = both(bench, "kafka-configs", "--describe --entity-type topics")
+    assert _blocks(ours) == _blocks(theirs)  # a set of Scala's has them in an order of its own
+    configs(f"--alter {of} --delete-config max.message.bytes --add-config retention.ms=5")
+    assert "max.message.bytes" not in configs(f"--describe {of}").out
+    assert configs(f"--alter {of} --delete-config max.message.bytes").code == 0
+    assert configs(f"--alter {of} --delete-config retention.ms,cleanup.policy").code == 0
+    configs(f"--describe {of}")
+    same(bench, "kafka-topics", "--delete --topic {t}")
+
+
+def test_settings_of_brokers(bench: Bench) -> None:
+    def configs(words: str) -> Said:
+        return same(bench, "kafka-configs", words)
+
+    everybody = "--entity-type brokers --entity-default"
+    one = "--entity-type brokers --entity-name 1"
+    done = configs(f"--alter {everybody} --add-config log.cleaner.threads=2")
+    assert done == (0, "Completed updating default config for brokers in the cluster.\n", "")
+    assert configs(f"--alter {one} --add-config log.cleaner.threads=3").code == 0
+    for words in (
+        f"--describe {everybody}",
+        "--describe --broker-defaults",
+        f"--describe {one}",
+        "--describe --broker 1",
+        "--describe --entity-type brokers",
+        f"--describe --all {one}",
+        "--describe --broker 77",
+        "--describe --broker one",
+    ):
+        configs(words)
+    assert configs(f"--alter {everybody} --delete-config log.cleaner.threads").code in (0, 1)
+    for words in ("--broker-defaults", "--broker 1"):
+        both(bench, "kafka-configs", f"--alter {words} --delete-config log.cleaner.threads")
+        assert "threads" not in configs(f"--describe {words}").out
+
+
+def test_settings_from_a_file(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "add.properties"
+    path.write_text("retention.ms = 7\ncleanup.policy=compact,delete\n")
+    same(bench, "kafka-topics", "--create --topic {t}")
+    of = "--entity-type topics --entity-name {t}"
+    assert same(bench, "kafka-configs", f"--alter {of} --add-config-file {path}").code == 0
+    assert "retention.ms=7 " in same(bench, "kafka-configs", f"--describe {of}").out
+    same(bench, "kafka-topics", "--delete --topic {t}")
+
+
+def test_settings_of_groups_and_quotas_of_clients(of_kafka: Bench) -> None:
+    def configs(words: str) -> Said:
+        return same(of_kafka, "kafka-configs", words)
+
+    group = "--entity-type groups --entity-name {t}"
+    assert configs(f"--alter {group} --add-config consumer.session.timeout.ms=50000").code == 0
+    configs(f"--describe {group}")
+    configs("--describe --group {t}")
+    configs("--describe --group absent")
+    configs("--describe --entity-type groups")
+    configs(f"--alter {group} --delete-config consumer.session.timeout.ms")
+    rates = "--add-config producer_byte_rate=1024,consumer_byte_rate=20000000"
+    for whom in (
+        "--entity-type users --entity-name {t}",
+        "--entity-type clients --entity-name {t}",
+        "--entity-type users --entity-name {t} --entity-type clients --entity-name {t}",
+        "--entity-type users --entity-default --entity-type clients --entity-default",
+        "--user {t} --client-defaults",
+        "--user-defaults",
+        "--client-defaults",
+    ):
+        assert configs(f"--alter {whom} {rates}").code == 0
+        configs(f"--describe {whom}")
+    assert configs("--alter --ip 127.0.0.1 --add-config connection_creation_rate=10").code == 0
+    configs("--describe --ip 127.0.0.1")
+    configs("--describe --ip-defaults")
+    for words in (
+        "--alter --ip 127.0.0.1 --add-config connection_creation_rate=10.5",
+        "--alter --user {t} --delete-config producer_byte_rate",
+        "--alter --user {t} --delete-config producer_byte_rate",
+        "--alter --user {t} --add-config producer_byte_rate=fast",
+        "--alter --user {t} --add-config no_such=1",
+        "--alter --client {t} --add-config no_such=1",
+        "--alter --client {t} --delete-config no_such",
+        "--alter --user {t} --delete-config no_such",
+        "--alter --ip 127.0.0.1 --add-config producer_byte_rate=1",
+        "--alter --user {t} --add-config SCRAM-SHA-256=[password=secret]",
+        "--alter --user {t} --add-config SCRAM-SHA-512=[iterations=8192,password=secret]",
+        "--describe --user {t}",
+        "--describe --user absent",
+        "--alter --user {t} --add-config SCRAM-SHA-512=[iterations=10,password=secret]",
+        "--alter --user {t} --add-config SCRAM-SHA-512=[secret]",
+        "--alter --user-defaults --add-config SCRAM-SHA-512=[password=secret]",
+        "--alter --user {t} --add-config SCRAM-SHA-512=[password=a],producer_byte_rate=1",
+        "--alter --user {t} --delete-config SCRAM-SHA-512",
+        "--alter --user {t} --delete-config SCRAM-SHA-256",
+        "--alter --user {t} --delete-config SCRAM-SHA-256",
+        "--describe --user {t}",
+    ):
+        configs(words)
+    lines = [
+        sorted(said.out.splitlines())
+        for said in both(of_kafka, "kafka-configs", "--describe --entity-type users")
+    ]
+    assert lines[0] == lines[1]
+    assert len(lines[0]) >= 2
+
+
+CONFIGS_REFUSED = (
+    "",
+    "--describe",
+    "--alter",
+    "--describe --alter --topic a",
+    "--describe --topic a --add-config a=b",
+    "--describe --entity-type things --entity-name a",
+    "--describe --entity-type topics --entity-type brokers",
+    "--describe --entity-type topics --entity-type topics",
+    "--describe --topic a --entity-name b",
+    "--describe --entity-type topics --entity-default",
+    "--describe --entity-type broker-loggers",
+    "--describe --broker one",
+    "--alter --entity-type topics --add-config a=b",
+    "--alter --entity-type brokers --add-config a=b",
+    "--alter --topic a",
+    "--alter --topic a --add-config b",
+    "--alter --topic a --add-config b=c=d",
+    "--alter --topic a --add-config b/c=d",
+    "--alter --topic a --add-config b=c --add-config-file d",
+    "--alter --entity-type users --entity-type clients --entity-name a --add-config b=c",
+    "--nothing",
+)
+
+
+@pytest.mark.parametrize("words", CONFIGS_REFUSED)
+def test_configs_refuses_what_kafka_refuses(of_ottla: Bench, words: str) -> None:
+    ours, theirs = both(of_ottla, "kafka-configs", words)
+    assert theirs.code == 1
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--alter --topic absent --add-config retention.ms=1",
+        "--alter --topic there --add-config retention.ms=soon",
+        "--alter --topic there --add-config no.such=1",
+        "--alter --broker 1 --add-config node.id=5",
+        "--describe --topic absent --all",
+    ],
+)
+def test_configs_say_what_the_cluster_refuses(bench: Bench, words: str) -> None:
+    where = ("--bootstrap-server", bench.bootstrap)
+    run("kafka-topics", "--create", "--topic", "there", "--if-not-exists", *where)
+    ours, theirs = both(bench, "kafka-configs", words)
+    assert ours == theirs
+    assert ours.code == 1
+
+
+def test_configs_without_a_server(of_ottla: Bench) -> None:
+    ours, theirs = both(of_ottla, "kafka-configs", "--describe --topic a", server=False)
+    assert ours == theirs
+
+
+# What Kafka's tool is not asked for: it waits for a minute, or ends with the whole test.
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [("kafka-topics", ("--list",)), ("kafka-configs", ("--describe", "--topic", "a"))],
+)
+def test_without_a_broker_it_fails_at_once(tool: str, words: tuple[str, ...]) -> None:
+    said = run(tool, *words, "--bootstrap-server", "127.0.0.1:1")
+    assert said.returncode == 1
+    told = (said.stdout + said.stderr).splitlines()
+    assert "no broker: 127.0.0.1:1: nobody listens there" in told[-1]
+    assert len(told) <= 2
+    bad = run(tool, *words, "--bootstrap-server", "nowhere")
+    assert bad.returncode == 1
+    assert "Traceback" not in bad.stderr
+
+
+def test_what_is_not_done_is_one_line_and_2() -> None:
+    said = run("kafka-configs", "--describe", "--topic", "a", "--bootstrap-controller", "a:1")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == "kafka-configs: --bootstrap-controller is not done here yet\n"
+
+
+@pytest.mark.parametrize("tool", ["kafka-topics", "kafka-configs"])
+def test_help_names_every_flag(tool: str) -> None:
+    said = run(tool, "--help")
+    assert said.returncode == 0
+    assert "--bootstrap-server <host:port,…>" in said.stdout

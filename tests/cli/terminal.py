@@ -1,0 +1,92 @@
+"""A script in a terminal, as somebody sits before it."""
+
+import os
+import platform
+import pty
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cli.scripts import BIN, environment
+
+PATIENCE_S = 60.0
+_READ = 63 if platform.machine() == "aarch64" else 0  # the number of the system call
+
+
+class Terminal:
+    """A script that runs in a pseudo-terminal; at the end of the `with` it has ended."""
+
+    def __init__(self, script: str, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.said = ""
+        self._process = subprocess.Popen(
+            [str(BIN / script), *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment(),
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    def read_until(self, text: str) -> str:
+        """All that was said when it says this."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while text not in self.said:
+            assert time.monotonic() < deadline_s, self.said
+            if not self._read():
+                raise AssertionError(f"it ended and said {self.said!r}")
+        return self.said
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._ours, text.encode())
+
+    def wait_until_it_reads(self) -> None:
+        """Return when it waits for keys: a signal that comes while it only begins to is not heard.
+
+        Python looks for signals before it reads and when one ends the reading, not in between.
+        """
+        deadline_s = time.monotonic() + PATIENCE_S
+        reading = f"{_READ} 0x0 "
+        while not Path(f"/proc/{self._process.pid}/syscall").read_text().startswith(reading):
+            assert time.monotonic() < deadline_s, self.said
+            time.sleep(0.01)
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does."""
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Wait for its end; the exit code."""
+        while self._read():
+            pass
+        return self._process.wait(PATIENCE_S)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], PATIENCE_S)
+        if not ready:
+            raise AssertionError(f"it says nothing after {self.said!r}")
+        try:
+            data = os.read(self._ours, 4096)
+        except OSError:  # the other end is closed
+            return False
+        self.said += data.decode(errors="replace").replace("\r\n", "\n")
+        return bool(data)

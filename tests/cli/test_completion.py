@@ -1,0 +1,110 @@
+"""Completion as a shell asks for it: by the environment of the installed script."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from cli.scripts import ottla
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.sync import Admin
+
+
+@pytest.fixture(scope="module")
+def broker() -> Generator[OttlaBroker]:
+    with ottla_broker() as broker:
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            for name in ("orders", "orders-eu", "users"):
+                admin.create_topic(name, 1)
+            admin.alter_group_offsets("shop", {("orders", 0): 0}).or_raise()
+        yield broker
+
+
+def completed(words: str, **env: str) -> list[str]:
+    """What bash is offered for the last word."""
+    said = ottla(
+        env={
+            "_OTTLA_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+            **env,
+        }
+    )
+    assert said.stderr == ""
+    return said.stdout.split()
+
+
+def test_topics_are_offered(broker: OttlaBroker) -> None:
+    where = f"-b {broker.bootstrap}"
+    assert completed(f"ottla topic describe {where} ") == ["orders", "orders-eu", "users"]
+    assert completed(f"ottla topic describe {where} or") == ["orders", "orders-eu"]
+    assert completed(f"ottla topic delete {where} orders ") == ["orders-eu", "users"]
+    assert completed(f"ottla topic alter --bootstrap-server {broker.bootstrap} u") == ["users"]
+    assert completed(f"ottla config describe {where} --topic u") == ["users"]
+    assert completed(f"ottla topic alter {where} x") == []
+
+
+def test_groups_are_offered(broker: OttlaBroker) -> None:
+    assert completed(f"ottla config describe -b {broker.bootstrap} --group s") == ["shop"]
+
+
+def test_a_profile_is_heeded(broker: OttlaBroker, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[profiles.shop]\n"bootstrap.servers" = "{broker.bootstrap}"\n')
+    known = {"OTTLA_CONFIG": str(file)}
+    assert completed("ottla topic delete u", **known, OTTLA_PROFILE="shop") == ["users"]
+    assert completed("ottla topic delete --profile shop u", **known) == ["users"]
+    assert completed("ottla topic delete --profile none u", **known) == []
+
+
+def test_zsh_and_fish_are_offered_the_same(broker: OttlaBroker) -> None:
+    for shell in ("zsh", "fish"):
+        said = ottla(
+            env={
+                "_OTTLA_COMPLETE": f"complete_{shell}",
+                "_TYPER_COMPLETE_ARGS": f"ottla topic describe -b {broker.bootstrap} us",
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            }
+        )
+        assert "users" in said.stdout
+        assert "orders" not in said.stdout
+
+
+def test_bash_itself_completes(broker: OttlaBroker) -> None:
+    """With the script that `--show-completion` gives, as bash loads it."""
+    from cli.scripts import BIN, environment
+
+    shown = ottla(env={"_OTTLA_COMPLETE": "source_bash"}).stdout
+    assert "complete" in shown
+    script = f"""
+{shown}
+COMP_WORDS=(ottla topic describe -b "{broker.bootstrap}" us)
+COMP_CWORD=5
+_ottla_completion ottla us -b
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment({"PATH": f"{BIN}:{os.environ['PATH']}"}),
+    )
+    assert done.stdout.split() == ["users"], done.stderr
+
+
+def test_where_nobody_answers_nothing_is_offered_and_nothing_said() -> None:
+    assert completed("ottla topic describe -b 127.0.0.1:1 ") == []
+    assert completed("ottla topic describe -b nonsense ") == []
+    assert completed("ottla topic describe -X nonsense ") == []
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections and is silent
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert completed(f"ottla topic describe -b {where} ") == []
+
+
+def test_options_and_commands_are_offered_without_a_broker() -> None:
+    assert completed("ottla topic cr") == ["create"]
+    assert "--if-exists" in completed("ottla topic delete --if")

@@ -1,0 +1,475 @@
+"""`ottla topic` on our broker: what it does, what it prints, and what it says of bad input."""
+
+import json
+import socket
+import subprocess
+import threading
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.golden import check_settled
+from cli.scripts import ottla
+from cli.terminal import Terminal
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.sync import Admin, Producer
+
+
+@pytest.fixture(scope="module")
+def broker() -> Generator[OttlaBroker]:
+    with ottla_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def clean(broker: OttlaBroker) -> OttlaBroker:
+    """A broker without topics."""
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.delete_topics(admin.list_topics()).or_raise()
+    return broker
+
+
+def topic(
+    broker: OttlaBroker, *arguments: str, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    return ottla("topic", *arguments, "-b", broker.bootstrap, stdin=stdin)
+
+
+def told(broker: OttlaBroker, *arguments: str, code: int = 0) -> Any:
+    answer = topic(broker, *arguments, "-o", "json")
+    assert answer.returncode == code, answer.stderr
+    assert answer.stdout.count("\n") == 1
+    return json.loads(answer.stdout)
+
+
+def listed(broker: OttlaBroker) -> dict[str, int]:
+    return {one["name"]: one["partitions"] for one in told(broker, "list")["topics"]}
+
+
+def own_configs(broker: OttlaBroker, name: str) -> dict[str, str]:
+    described = told(broker, "describe", name, "--seconds", "0")
+    return described["topics"][0]["configs"]
+
+
+# Making and listing.
+
+
+def test_create_and_list(clean: OttlaBroker) -> None:
+    said = topic(clean, "create", "orders", "-p", "3", "-r", "1", "-c", "retention.ms=1000")
+    assert (said.returncode, said.stderr) == (0, "")
+    check_settled("topic-create.txt", said.stdout)
+    made = topic(clean, "create", "users", "-o", "json")
+    check_settled("topic-create.json", made.stdout)
+    assert own_configs(clean, "orders") == {"retention.ms": "1000"}
+    check_settled("topic-list.txt", topic(clean, "list").stdout)
+    check_settled("topic-list.json", topic(clean, "list", "-o", "json").stdout)
+    check_settled("topic-list.yaml", topic(clean, "list", "-o", "yaml").stdout)
+
+
+def test_one_that_is_there_fails_or_not(clean: OttlaBroker) -> None:
+    assert topic(clean, "create", "a").returncode == 0
+    again = topic(clean, "create", "a", "b")
+    assert again.returncode == 1
+    assert "a: " in again.stderr
+    assert again.stderr.count("\n") == 1
+    assert "Made b" in again.stdout
+    fine = told(clean, "create", "a", "--if-not-exists")
+    assert fine["existing"] == ["a"]
+    assert fine["created"] == []
+
+
+def test_a_dry_run_makes_nothing(clean: OttlaBroker) -> None:
+    assert told(clean, "create", "a", "--dry-run")["possible"] == ["a"]
+    assert topic(clean, "create", "b", "--dry-run", "-c", "no.such=1").returncode == 1
+    assert listed(clean) == {}
+    assert topic(clean, "list").stdout == "There are no topics.\n"
+
+
+def test_names_that_metrics_mistake_are_warned_of(clean: OttlaBroker) -> None:
+    for name in ("a.b", "c_d"):
+        said = topic(clean, "create", name)
+        assert said.returncode == 0
+        assert said.stderr.startswith(f"ottla: warning: {name}: metrics take")
+        assert said.stderr.count("\n") == 1
+    assert len(told(clean, "create", "e.f")["warnings"]) == 1
+    assert topic(clean, "create", "g-h").stderr == ""
+
+
+# Describing.
+
+
+def test_describe(clean: OttlaBroker) -> None:
+    topic(clean, "create", "orders", "-p", "4", "-c", "cleanup.policy=delete")
+    with Producer(bootstrap_servers=clean.bootstrap, acks="all") as producer:
+        for index in range(400):
+            producer.send("orders", b"x" * 100, partition=2)
+            if index % 20 == 0:
+                producer.send("orders", b"x" * 100, partition=0)
+        producer.flush()
+    said = topic(clean, "describe", "orders", "--seconds", "0")
+    assert said.returncode == 0, said.stderr
+    sizes = {
+        one["partition"]: one
+        for one in told(clean, "describe", "orders", "--seconds", "0")["topics"][0]["partitions"]
+    }
+    assert sizes[2]["skewed"] == ["size"]
+    assert sizes[0]["skewed"] == sizes[1]["skewed"] == []
+    assert sizes[2]["end_offset"] == 400
+    assert sizes[2]["records_per_s"] is None
+    assert sizes[2]["size_bytes"] > 40_000
+    lines = said.stdout.splitlines()
+    assert lines[0].startswith("orders: 4 partitions, replication factor 1, id ")
+    assert lines[1] == "  cleanup.policy=delete"
+    assert "x the mean" in lines[5]
+    assert [("x the mean" in line) for line in lines].count(True) == 1
+
+
+def test_describe_golden(clean: OttlaBroker) -> None:
+    topic(clean, "create", "orders", "-p", "2", "-c", "retention.ms=1000")
+    topic(clean, "create", "users")
+    check_settled("topic-describe.txt", topic(clean, "describe", "--seconds", "0.1").stdout)
+    answer = topic(clean, "describe", "orders", "--seconds", "0.1", "-o", "json")
+    check_settled("topic-describe.json", answer.stdout)
+    topic(clean, "delete", "orders", "users", "--yes")
+    assert topic(clean, "describe").stdout == "There are no topics.\n"
+
+
+def test_a_rate_is_what_came_between_two_looks(clean: OttlaBroker) -> None:
+    topic(clean, "create", "busy", "-p", "3")
+    with Producer(bootstrap_servers=clean.bootstrap, linger_ms=0) as producer:
+        process = subprocess.Popen(
+            [*_command(), "topic", "describe", "busy", "--seconds", "2", "-o", "json", "-b",
+             clean.bootstrap],
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        while process.poll() is None:
+            for _ in range(50):
+                producer.send("busy", b"x", partition=1)
+            producer.flush()
+        assert process.stdout is not None
+        (found,) = json.loads(process.stdout.read())["topics"]
+        process.stdout.close()
+    rates = {one["partition"]: one["records_per_s"] for one in found["partitions"]}
+    assert rates[1] > 10
+    assert rates[0] == rates[2] == 0
+    assert "rate" in found["partitions"][1]["skewed"]
+
+
+def _command() -> list[str]:
+    from cli.scripts import BIN
+
+    return [str(BIN / "ottla")]
+
+
+def test_an_unknown_topic_hides_no_other(clean: OttlaBroker) -> None:
+    topic(clean, "create", "a")
+    said = topic(clean, "describe", "a", "absent", "--seconds", "0")
+    assert said.returncode == 1
+    assert said.stdout.startswith("a: 1 partition")
+    assert said.stderr.startswith("ottla: absent: ")
+    assert said.stderr.count("\n") == 1
+    found = told(clean, "describe", "absent", code=1)
+    assert found["topics"] == []
+    assert found["errors"][0]["about"] == "absent"
+    assert found["errors"][0]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+# Changing.
+
+
+def test_alter(clean: OttlaBroker) -> None:
+    topic(clean, "create", "a", "b")
+    said = topic(clean, "alter", "a", "b", "-p", "3", "-c", "retention.ms=5", "-c", "segment.ms=9")
+    assert said.returncode == 0
+    assert "keys go to other ones" in said.stderr
+    check_settled("topic-alter.txt", said.stdout)
+    assert listed(clean) == {"a": 3, "b": 3}
+    assert own_configs(clean, "b") == {"retention.ms": "5", "segment.ms": "9"}
+    unset = topic(clean, "alter", "a", "--unset", "retention.ms", "-o", "json")
+    check_settled("topic-alter.json", unset.stdout)
+    assert unset.stderr == ""
+    assert own_configs(clean, "a") == {"segment.ms": "9"}
+
+
+def test_what_cannot_be_altered_as_a_whole_is_not_altered(clean: OttlaBroker) -> None:
+    topic(clean, "create", "a", "b")
+    bad = ("-c", "retention.ms=soon")
+    assert topic(clean, "alter", "a", "b", "-p", "2", *bad).returncode == 1
+    assert topic(clean, "alter", "a", "absent", "-p", "2").returncode == 1
+    assert topic(clean, "alter", "a", "-p", "2", "--dry-run").stdout == "Could change a.\n"
+    assert listed(clean) == {"a": 1, "b": 1}
+    fewer = topic(clean, "alter", "a", "-p", "1")
+    assert fewer.returncode == 1
+    assert fewer.stderr.count("\n") == 1
+    assert "warning" not in fewer.stderr
+
+
+# Deleting.
+
+
+def test_delete(clean: OttlaBroker) -> None:
+    topic(clean, "create", "a", "b", "c")
+    check_settled("topic-delete.txt", topic(clean, "delete", "a", "--yes").stdout)
+    check_settled("topic-delete.json", topic(clean, "delete", "b", "-y", "-o", "json").stdout)
+    assert listed(clean) == {"c": 1}
+    assert topic(clean, "delete", "c", "absent", "--yes").returncode == 1
+    assert listed(clean) == {"c": 1}
+    fine = told(clean, "delete", "c", "absent", "--yes", "--if-exists")
+    assert fine == {"deleted": ["c"], "missing": ["absent"]}
+    assert listed(clean) == {}
+
+
+def test_nothing_is_deleted_where_nobody_can_be_asked(clean: OttlaBroker) -> None:
+    topic(clean, "create", "a")
+    said = topic(clean, "delete", "a")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "say --yes" in said.stderr
+    refused = told(clean, "delete", "a", code=2)
+    assert refused["error"]["code"] == "USAGE"
+    assert listed(clean) == {"a": 1}
+
+
+def test_somebody_at_a_terminal_is_asked(clean: OttlaBroker) -> None:
+    topic(clean, "create", "a")
+    for keys, code in (("n\r", 1), ("y\r", 0)):
+        with Terminal("ottla", "topic", "delete", "a", "-b", clean.bootstrap) as terminal:
+            terminal.read_until("Delete topic a with all its records?")
+            assert listed(clean) == {"a": 1}
+            terminal.type(keys)
+            assert terminal.end() == code
+    assert "Deleted a." in terminal.said
+    assert listed(clean) == {}
+
+
+def test_ctrl_c_at_the_question_deletes_nothing(clean: OttlaBroker) -> None:
+    topic(clean, "create", "a")
+    with Terminal("ottla", "topic", "delete", "a", "-b", clean.bootstrap) as terminal:
+        terminal.read_until("Delete topic a")
+        terminal.wait_until_it_reads()
+        terminal.interrupt()
+        assert terminal.end() == 130
+    assert terminal.said.strip().endswith("ottla: interrupted")
+    assert "Traceback" not in terminal.said
+    assert listed(clean) == {"a": 1}
+
+
+# Applying.
+
+FILE = """\
+topics:
+  - name: orders
+    partitions: 3
+    configs: {retention.ms: 1000}
+  - name: users
+    partitions: 2
+    replication_factor: 1
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "topics.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_apply_makes_and_changes_and_then_has_nothing_to_do(clean: OttlaBroker, file: Path) -> None:
+    topic(clean, "create", "users", "other", "-c", "segment.ms=7")
+    dry = topic(clean, "apply", "-f", str(file), "--dry-run")
+    assert dry.returncode == 0
+    check_settled("topic-apply-dry-run.txt", dry.stdout)
+    assert listed(clean) == {"other": 1, "users": 1}
+    done = topic(clean, "apply", "-f", str(file), "--yes")
+    assert done.returncode == 0, done.stderr
+    check_settled("topic-apply.txt", done.stdout)
+    assert "users: with more partitions" in done.stderr
+    assert listed(clean) == {"orders": 3, "other": 1, "users": 2}
+    assert own_configs(clean, "orders") == {"retention.ms": "1000"}
+    assert own_configs(clean, "users") == {"segment.ms": "7"}
+    again = topic(clean, "apply", "-f", str(file))
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout == "= 2 topics are as wanted\nNothing is to be done.\n"
+
+
+def test_apply_for_programs(clean: OttlaBroker, file: Path) -> None:
+    answer = topic(clean, "apply", "-f", str(file), "--yes", "-o", "json")
+    assert answer.returncode == 0
+    check_settled("topic-apply.json", answer.stdout)
+    file.write_text("- {name: orders, partitions: 4}\n")
+    assert told(clean, "apply", "-f", str(file), code=2)["error"]["code"] == "USAGE"
+    assert listed(clean) == {"orders": 3, "users": 2}
+
+
+def test_apply_takes_away_only_what_it_is_told_to(clean: OttlaBroker, tmp_path: Path) -> None:
+    topic(clean, "create", "a", "b", "-c", "segment.ms=7", "-c", "retention.ms=5")
+    path = tmp_path / "t.yaml"
+    path.write_text("- {name: a, configs: {retention.ms: 5}}\n")
+    assert topic(clean, "apply", "-f", str(path), "--yes", "--unset-others").returncode == 0
+    assert own_configs(clean, "a") == {"retention.ms": "5"}
+    assert own_configs(clean, "b") == {"retention.ms": "5", "segment.ms": "7"}
+    said = topic(clean, "apply", "-f", "-", "--yes", "--delete-others", stdin=path.read_text())
+    assert said.returncode == 0
+    assert "- b: to be deleted with all its records\n" in said.stdout
+    assert listed(clean) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("- {name: a, partitions: 1}\n- {name: new}\n", "fewer partitions"),
+        ("- {name: a, replication_factor: 2}\n- {name: new}\n", "reassignment"),
+        ("- {name: a, configs: {no.such: 1}}\n- {name: new}\n", "no.such"),
+        ("- {name: new, configs: {retention.ms: soon}}\n- {name: more}\n", "retention.ms"),
+        ("- {name: new, replication_factor: 9}\n- {name: more}\n", "new: "),
+    ],
+)
+def test_apply_does_nothing_when_something_cannot_be(
+    clean: OttlaBroker, tmp_path: Path, text: str, why: str
+) -> None:
+    topic(clean, "create", "a", "-p", "2")
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    said = topic(clean, "apply", "-f", str(path), "--yes")
+    assert said.returncode == 1
+    assert said.stdout.startswith(("! a: ", "! new: "))
+    assert said.stdout.endswith("Nothing was done: not all of it can be.\n")
+    assert why in said.stderr
+    assert listed(clean) == {"a": 2}
+    found = told(clean, "apply", "-f", str(path), "--yes", code=1)
+    assert found["applied"] == []
+    assert found["errors"]
+
+
+def test_apply_shows_the_plan_before_it_asks(clean: OttlaBroker, file: Path) -> None:
+    for keys, code in (("n\r", 1), ("y\r", 0)):
+        with Terminal(
+            "ottla", "topic", "apply", "-f", str(file), "-b", clean.bootstrap
+        ) as terminal:
+            said = terminal.read_until("Make 2 topics?")
+            assert "+ orders: to be made\n    partitions: 3\n" in said
+            assert listed(clean) == {}
+            terminal.type(keys)
+            assert terminal.end() == code
+    assert listed(clean) == {"orders": 3, "users": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("- name: a\n  partitons: 3\n", ", line 2: a topic has no 'partitons'"),
+        ("- name: 'a\n", ", line 2: "),
+        ("- name: a\n\tpartitions: 3\n", ", line 2: "),
+    ],
+)
+def test_a_bad_file_is_one_line_with_its_line(
+    clean: OttlaBroker, tmp_path: Path, text: str, why: str
+) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    said = topic(clean, "apply", "-f", str(path))
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith(f"ottla: {path}{why}")
+    assert said.stderr.count("\n") == 1
+    missing = topic(clean, "apply", "-f", str(path / "none"))
+    assert missing.returncode == 2
+    assert missing.stderr.count("\n") == 1
+
+
+# Bad input.
+
+COMMANDS = (
+    ("list",),
+    ("create", "a"),
+    ("describe", "a"),
+    ("alter", "a", "-p", "2"),
+    ("delete", "a", "--yes"),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # nobody listens
+        where = f"127.0.0.1:{held.getsockname()[1]}"
+        said = ottla("topic", *words, "-b", where)
+        assert (said.returncode, said.stdout) == (1, "")
+        assert said.stderr == (
+            f"ottla: no broker: {where}: nobody listens there. "
+            "`ottla dev` starts one on this machine\n"
+        )
+        answer = ottla("topic", *words, "-b", where, "-o", "yaml")
+        assert yaml.safe_load(answer.stdout)["error"]["code"] == "NETWORK_EXCEPTION"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "--nothing"),
+        ("create",),
+        ("create", "a", "-p", "0"),
+        ("create", "a", "-p", "many"),
+        ("create", "a", "-c", "retention.ms"),
+        ("alter", "a"),
+        ("alter", "a", "-c", "x=1", "-u", "x"),
+        ("describe", "a", "--seconds", "-1"),
+        ("delete",),
+        ("apply",),
+        ("nothing",),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_use_is_one_line_and_2(words: tuple[str, ...]) -> None:
+    said = ottla("topic", *words, "-b", "127.0.0.1:1")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith("ottla: ")
+    assert said.stderr.count("\n") == 1
+    answer = ottla("topic", *words, "-b", "127.0.0.1:1", "-o", "json")
+    assert answer.returncode == 2
+    assert json.loads(answer.stdout)["error"]["code"] == "USAGE"
+
+
+@pytest.mark.parametrize("name", ["a/b", "ü", "", "x" * 250])
+def test_what_is_no_name_is_told(clean: OttlaBroker, name: str) -> None:
+    said = topic(clean, "create", "--", name)
+    assert said.returncode == 1
+    assert said.stderr.count("\n") == 1
+    assert listed(clean) == {}
+
+
+def test_ctrl_c_ends_it_with_130() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections and is silent
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        with Terminal("ottla", "topic", "list", "-b", where) as terminal:
+            held = [silent.accept()[0] for _ in range(2)]  # whether it listens, and the client
+            terminal.interrupt()
+            assert terminal.end() == 130
+        for one in held:
+            one.close()
+    assert terminal.said == "ottla: interrupted\n"
+
+
+def test_what_is_no_broker_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as web:
+        thread = threading.Thread(target=_serve_text, args=(web,), daemon=True)
+        thread.start()
+        where = f"127.0.0.1:{web.getsockname()[1]}"
+        said = ottla("topic", "list", "-b", where, "-X", "default.api.timeout.ms=2000")
+        web.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.startswith("ottla: ")
+    assert said.stderr.count("\n") == 1
+
+
+def _serve_text(server: socket.socket) -> None:
+    """Answer as something does that speaks another protocol."""
+    with suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
