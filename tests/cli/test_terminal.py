@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from ottla.cli.profiles import Profiles
 SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 BOLD = b"\x1b[1m"
 CTRL_C = b"\x03"
-AGAIN_S = 10.0  # a second one while the first is heeded would be another matter
+AGAIN_S = 5.0  # a second one while the first is heeded would be another matter
 
 
 class Terminal:
@@ -40,9 +41,12 @@ class Terminal:
     def press_ctrl_c(self) -> None:
         """Until it is heard: Python loses a signal that comes just before it waits for a line."""
         assert self.process.stdout is not None
+        until_s = 0.0
         while b"interrupted" not in self.shown:
-            self.type(CTRL_C)
-            if select.select([self.process.stdout], [], [], AGAIN_S)[0]:
+            if (left_s := until_s - time.monotonic()) <= 0:
+                self.type(CTRL_C)
+                until_s = time.monotonic() + AGAIN_S
+            elif select.select([self.process.stdout], [], [], left_s)[0]:  # it may be the echo
                 more = os.read(self.process.stdout.fileno(), 4096)
                 assert more, self.shown
                 self.shown += more

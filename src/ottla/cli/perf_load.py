@@ -9,8 +9,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, repeat
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from ottla.cli.record_stream import ColumnConsumer
 from ottla.client.producer import Producer
@@ -23,8 +25,8 @@ POLL_RECORDS: Final = 5_000
 POLL_S: Final = 0.1
 
 _Part: TypeAlias = "Callable[[Record[bytes, bytes]], bytes | None]"
-_KEY: Final[_Part] = itemgetter(Record._fields.index("key"))
-_VALUE: Final[_Part] = itemgetter(Record._fields.index("value"))
+_KEY: Final = cast("_Part", itemgetter(Record._fields.index("key")))
+_VALUE: Final = cast("_Part", itemgetter(Record._fields.index("value")))
 
 
 @dataclass(slots=True)
@@ -108,13 +110,11 @@ class Sender:
             # The first of a run is timed; in between nothing runs but the client.
             until = sending.warm_up if sent < sending.warm_up else sending.count
             count = min(until - sent, every)
+            run = [*islice(values, count)]
+            size += sum(map(len, run))
             now_s = time.perf_counter()
-            value = next(values)
-            size += len(value)
-            self._time(await send(topic, value), now_s, is_steady=sent >= sending.warm_up)
-            for _ in range(count - 1):
-                value = next(values)
-                size += len(value)
+            self._time(await send(topic, run[0]), now_s, is_steady=sent >= sending.warm_up)
+            for value in islice(run, 1, None):
                 await send(topic, value)
             sent += count
             if sent == sending.warm_up:
@@ -155,13 +155,7 @@ async def _until(when_s: float) -> None:
 
 def same(size: int) -> Callable[[], Iterator[bytes]]:
     """One value again and again, of so many bytes."""
-    value = b"x" * size
-
-    def values() -> Iterator[bytes]:
-        while True:
-            yield value
-
-    return values
+    return partial(repeat, b"x" * size)
 
 
 async def read_load(

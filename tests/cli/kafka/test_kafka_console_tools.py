@@ -67,7 +67,7 @@ CASES = {
         READ, "--topic filled --partition 0 --from-beginning --max-messages 3"
     ),
     "read until nothing comes": Case(
-        READ, "--topic filled --partition 0 --offset EARLIEST --timeout-ms 2000"
+        READ, "--topic filled --partition 0 --offset EARLIEST --timeout-ms 8000"
     ),
     "read nothing": Case(READ, "--topic filled --partition 0 --timeout-ms 1000"),
     "read by a pattern": Case(READ, f"--include fill.d {ALL}"),

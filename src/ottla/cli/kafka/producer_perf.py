@@ -7,6 +7,8 @@ of each when there is a rate, and times count from the first record that is sent
 import os
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.kafka.argument_words import ArgumentUsage
@@ -142,13 +144,7 @@ def _payloads(given: Given) -> Callable[[], Iterator[bytes]]:
         delimiter = given.one("payload-delimiter") or "\\n"
         return _of_file(path, "\n" if delimiter == "\\n" else delimiter)
     size = _positive(given, "record-size")
-    value = bytes(random.choices(range(65, 91), k=size))
-
-    def same() -> Iterator[bytes]:
-        while True:
-            yield value
-
-    return same
+    return partial(repeat, bytes(random.choices(range(65, 91), k=size)))
 
 
 def _growing() -> Iterator[bytes]:
