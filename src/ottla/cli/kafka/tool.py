@@ -55,7 +55,10 @@ def understood(
         print(f"{__version__} (Ottla)")
         return 0
     except BadFlags as error:
-        (tell or (lambda error: _tell(usage, error)))(error)
+        if tell is None:
+            _tell(usage, error)
+        else:
+            tell(error)
         return FAILED
     except NotDone as error:
         print(error, file=sys.stderr)
