@@ -13,6 +13,7 @@ from typing import Final
 from ottla.cli.escapes import escaped
 from ottla.cli.kafka.coordinator_json import shown
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, NotDone, Usage
+from ottla.cli.kafka.hash_order import in_hash_order
 from ottla.cli.kafka.index_dump import Check, IndexDump
 from ottla.cli.kafka.segment_dump import BYTES_MAX, Contents, SegmentDump, SegmentView
 from ottla.cli.kafka.segment_lines import aborted_line, producer_line
@@ -105,9 +106,9 @@ class Dump:
     def complaints(self) -> Iterator[str]:
         """What was wrong with the files."""
         yield from self.indexes.complaints()
-        for path, gaps in self.gaps.items():
+        for path in in_hash_order(map(str, self.gaps)):
             yield f"Non-consecutive offsets in {path}"
-            for before, behind in sorted(gaps.items()):
+            for before, behind in sorted(self.gaps[path].items()):
                 yield f"  {before} is followed by {behind}"
 
     def _open(self, named: str, suffix: str | None = None) -> File:
