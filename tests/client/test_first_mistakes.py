@@ -6,6 +6,7 @@ None hangs, and none shows what only its makers know.
 import asyncio
 import logging
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -66,6 +67,19 @@ def test_no_broker(use: Use, dead: str) -> None:
         with pytest.raises(RequestError, match=f"connection refused at {dead}") as told:
             await use(dead)
         assert "`ottla dev` starts one" in told.value.hint
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("use", USES)
+def test_the_chance_of_a_client_is_its_own(use: Use, dead: str) -> None:
+    """Who seeds Python's generator draws the same numbers, whatever a client does meanwhile."""
+
+    async def scenario() -> None:
+        before = random.getstate()
+        with pytest.raises(RequestError):
+            await use(dead)
+        assert random.getstate() == before
 
     run(scenario())
 

@@ -61,6 +61,16 @@ def broker() -> Generator[OttlaBroker]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def _cleared() -> Generator[None]:
+    """What tasks keep for the next one goes with the test, where a test was the worker."""
+    yield
+    for module, shelf in (("reading", "READERS"), ("sink", "PRODUCERS")):
+        worker = sys.modules.get(f"ottla.pipeline.{module}")
+        if worker is not None:
+            getattr(worker, shelf).close()
+
+
 @pytest.fixture
 def topic() -> str:
     """A name that no other test has."""

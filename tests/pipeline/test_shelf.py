@@ -84,6 +84,16 @@ def test_two_tasks_at_a_time_have_a_client_each_and_one_is_kept() -> None:
     assert used(shelf) is one
 
 
+def test_a_shelf_that_is_closed_ends_what_it_keeps_and_not_what_is_lent() -> None:
+    shelf = Shelf(Client)
+    kept = used(shelf, n=0)
+    with shelf.lent({}) as lent:
+        shelf.close()
+        assert kept.is_closed
+        assert not lent.is_closed
+    assert used(shelf) is lent
+
+
 def test_a_forked_process_has_clients_of_its_own() -> None:
     shelf = Shelf(Client)
     one = used(shelf)

@@ -76,7 +76,7 @@ class Consumer(Generic[K, V]):
         """
         self._config = config = client_config(CONSUMER, settings, **arguments)
         self._network, self._clock = network or TcpNetwork(), clock or SystemClock()
-        self._chance = chance or random.random
+        self._chance = chance or random.Random().random
         self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
         self._poll_records = config[consumer.MAX_POLL_RECORDS]

@@ -85,7 +85,7 @@ class Producer(Generic[K, V]):
         self._key = None if key_serializer is None else serializer_of(key_serializer)
         self._value = None if value_serializer is None else serializer_of(value_serializer)
         self._clock = clock or SystemClock()
-        self._world = World(network or TcpNetwork(), self._clock, chance or random.random)
+        self._world = World(network or TcpNetwork(), self._clock, chance or random.Random().random)
         self._connection_rules = connection_rules(
             config, self._world.chance, token=token, clock=self._clock
         )

@@ -62,6 +62,11 @@ class Shelf(Generic[C]):
         self._keep(key, client)
         _spare()  # now that a task has imported all that tasks need
 
+    def close(self) -> None:
+        """End all that are kept; those that are lent are their task's."""
+        while self._kept:
+            self._kept.popitem()[1].close()
+
     def _keep(self, key: tuple[tuple[str, Any], ...], client: C) -> None:
         beside = self._kept.pop(key, None)  # two tasks at a time: one client is enough
         if beside is not None:

@@ -124,7 +124,8 @@ def test_a_session_is_renewed_again_and_again_and_ends_when_it_is_refused() -> N
             while door.logins < 4:
                 await asyncio.sleep(0.005)
             assert door.accepted == 1
-            assert channel.last_used_s == pytest.approx(used_s, abs=0.02)
+            while channel.last_used_s != used_s:  # a login that is under way counts until its end
+                await asyncio.sleep(0)
             door.password = "another"
             while channel.is_open:
                 await asyncio.sleep(0.005)

@@ -49,7 +49,7 @@ class Administration(Calls):
         self._config = config = client_config(ADMIN, settings, **arguments)
         self._network = network or TcpNetwork()
         self._clock = clock or SystemClock()
-        self._chance = chance or random.random
+        self._chance = chance or random.Random().random
         self._random_bytes = random_bytes or os.urandom
         self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
         self._running: _Running | None = None
