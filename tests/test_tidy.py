@@ -37,7 +37,8 @@ def is_table(path: Path) -> bool:
 
 def is_thin(path: Path) -> bool:
     """Translates between a request or a command line and what does the work."""
-    return path.parent.name in ("cli", "handlers")
+    of_a_noun = "cli" in path.parts and path.stem.rpartition("_")[2] in ("command", "admin")
+    return path.parent.name in ("cli", "handlers") or of_a_noun
 
 
 @pytest.mark.parametrize(

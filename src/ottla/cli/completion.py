@@ -58,7 +58,7 @@ async def _asked(
 
 
 async def _topics(settings: dict[str, str]) -> Iterable[str]:
-    from ottla.cli.topic_admin import TopicAdmin
+    from ottla.cli.topic.admin import TopicAdmin
 
     async with TopicAdmin(settings) as admin:
         return await admin.list_topics()

@@ -18,7 +18,7 @@ import typer
 from ottla.cli.answer import Answer, Failure, show, show_failure
 from ottla.cli.event_loop import run_asking
 from ottla.cli.output import Output
-from ottla.cli.profiles import BadProfile
+from ottla.cli.profile.file import BadProfile
 from ottla.cli.target import BOOTSTRAP, BadSetting, client_settings
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.problems import InvalidSettings

@@ -7,7 +7,7 @@ or OTTLA_PROFILE, then the one in use, then a broker on this machine.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ottla.cli import profiles
+from ottla.cli.profile import file as profiles
 from ottla.errors import OttlaError
 
 BOOTSTRAP: Final = "bootstrap.servers"

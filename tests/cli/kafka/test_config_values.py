@@ -2,11 +2,11 @@
 
 import pytest
 
-from ottla.cli.kafka.config_values import credential, to_set, to_unset
-from ottla.cli.kafka.configs import USAGE
-from ottla.cli.kafka.quota_configs import java_double
-from ottla.cli.kafka.topics import USAGE as TOPICS
-from ottla.cli.kafka.topics import new_topic
+from ottla.cli.kafka.configs.quotas import java_double
+from ottla.cli.kafka.configs.tool import USAGE
+from ottla.cli.kafka.configs.values import credential, to_set, to_unset
+from ottla.cli.kafka.topics.tool import USAGE as TOPICS
+from ottla.cli.kafka.topics.tool import new_topic
 from ottla.cli.kafka.wrong_use import Illegal
 
 

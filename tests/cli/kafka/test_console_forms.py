@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from cli.record_scene import Row, taken_of
-from ottla.cli.kafka.deserializers import deserializer, double_text, single_text
+from cli.records.scene import Row, taken_of
+from ottla.cli.kafka.console.deserializers import deserializer, double_text, single_text
+from ottla.cli.kafka.console.formatter import DEFAULT_FORMATTER, formatter_of
+from ottla.cli.kafka.console.line_reader import reader_of, split_as_java
 from ottla.cli.kafka.flags import NotDone
-from ottla.cli.kafka.formatter import DEFAULT_FORMATTER, formatter_of
-from ottla.cli.kafka.line_reader import reader_of, split_as_java
-from ottla.cli.record_cells import Cells
-from ottla.cli.record_input import BadLine, Draft
+from ottla.cli.records.cells import Cells
+from ottla.cli.records.input import BadLine, Draft
 from ottla.errors import OttlaError
 
 JAVA = "org.apache.kafka.common.serialization."

@@ -1,7 +1,8 @@
 """The lines of `kafka-consumer-groups`: Kafka's headings and widths."""
 
-from ottla.cli.group_view import GroupView
-from ottla.cli.kafka.consumer_group_lines import (
+from ottla.cli.group.lag import Reading
+from ottla.cli.group.view import GroupView
+from ottla.cli.kafka.groups.lines import (
     forgotten_lines,
     list_lines,
     member_lines,
@@ -9,7 +10,6 @@ from ottla.cli.kafka.consumer_group_lines import (
     reset_lines,
     state_lines,
 )
-from ottla.cli.lag import Reading
 from ottla.client.admin.group_descriptions import GroupDescription, MemberDescription
 from ottla.client.admin.group_offsets import CommittedOffset
 from ottla.client.admin.groups import ListedGroup

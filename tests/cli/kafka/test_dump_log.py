@@ -8,8 +8,8 @@ import pytest
 
 from cli.kafka.tool_judge import Said, java, ours
 from log.test_dump_tool import write_log
-from ottla.cli.kafka.coordinator_json import camel, shown
-from ottla.cli.kafka.segment_lines import contents, producer_line
+from ottla.cli.kafka.dump.coordinator_json import camel, shown
+from ottla.cli.kafka.dump.lines import contents, producer_line
 from ottla.errors import OttlaError
 from ottla.log.inspection.entries import ProducerStateEntry
 from ottla.protocol import offsets_topic, transactions_topic

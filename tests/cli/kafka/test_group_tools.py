@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.group_runs import PATIENCE_S, environment
-from cli.test_group import server, wait_until_connected
-from ottla.cli.kafka.consumer_groups import show
+from cli.group.runs import PATIENCE_S, environment
+from cli.group.test_group import server, wait_until_connected
+from ottla.cli.kafka.groups.tool import show
 
 BIN = Path(sys.executable).parent
 TOOLS = {

@@ -15,9 +15,9 @@ from cli.kafka.tool_judge import Said, java, ours
 from cli.strangers import nobody
 from judges.ottla_broker import ottla_broker
 from kafka_java import kafka_broker, run_java
+from ottla.cli.cluster.served_apis import compared
 from ottla.cli.kafka.broker_api_versions import lines, node
 from ottla.cli.kafka.cluster import endpoint_lines, id_line
-from ottla.cli.served_apis import compared
 from ottla.client.admin.cluster import BrokerDescription
 from ottla.protocol.schema import Versions
 

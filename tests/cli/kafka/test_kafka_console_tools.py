@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cli.record_scene import BIN, PATIENCE_S, environment
+from cli.records.scene import BIN, PATIENCE_S, environment
 from judges.java import source_command
 from judges.ottla_broker import ottla_broker
 from kafka_java import judge_needed, kafka_broker

@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.group_scene import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
+from cli.group.scene import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
 from cli.kafka.java_tools import JavaTools, Said, java_tools, ours
 from judges.ottla_broker import ottla_broker
 from kafka_java import kafka_broker
-from ottla.cli.kafka import consumer_groups, delete_records, get_offsets, log_dirs
+from ottla.cli.kafka import delete_records
 from ottla.cli.kafka.flags import Given, Usage
+from ottla.cli.kafka.groups import tool as consumer_groups
+from ottla.cli.kafka.log_dirs import tool as log_dirs
+from ottla.cli.kafka.offsets import tool as get_offsets
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer import Producer
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.cli.kafka.offset_filters import (
+from ottla.cli.kafka.offsets.filters import (
     BadFilter,
     parse_place,
     parse_rules,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.cli.kafka.reset_options import (
+from ottla.cli.kafka.groups.reset_options import (
     BadReset,
     datetime_ms,
     duration_ms,

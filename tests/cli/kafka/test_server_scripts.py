@@ -16,18 +16,18 @@ import pytest
 
 from cli.console import PATIENCE_S, SCRIPTS, command, surroundings
 from cli.kafka.tool_judge import ours
-from ottla.cli.kafka.broker_processes import (
+from ottla.cli.kafka.flags import BadFlags
+from ottla.cli.kafka.server.processes import (
     BrokerCommand,
     BrokerProcess,
     command_of,
     node_id_of,
     running,
 )
-from ottla.cli.kafka.flags import BadFlags
-from ottla.cli.kafka.server_start import USAGE as START
-from ottla.cli.kafka.server_start import Order, order
-from ottla.cli.kafka.server_stop import USAGE as STOP
-from ottla.cli.kafka.server_stop import chosen_of
+from ottla.cli.kafka.server.start import USAGE as START
+from ottla.cli.kafka.server.start import Order, order
+from ottla.cli.kafka.server.stop import USAGE as STOP
+from ottla.cli.kafka.server.stop import chosen_of
 
 NODE_ID = 40_000 + os.getpid() % 20_000
 

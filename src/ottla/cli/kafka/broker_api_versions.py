@@ -7,7 +7,7 @@ its number. The usable version is that of Kafka's tool, which has APIs that we d
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ottla.cli.cluster_admin import ClusterAdmin
+from ottla.cli.cluster.admin import ClusterAdmin
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import opened, run_tool, settings_of
 from ottla.client.admin.cluster import BrokerDescription

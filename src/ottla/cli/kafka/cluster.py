@@ -5,7 +5,7 @@ Invariant: the columns are as wide as Kafka's tool makes them, blanks at the end
 
 from collections.abc import Iterator, Sequence
 
-from ottla.cli.cluster_admin import ClusterAdmin
+from ottla.cli.cluster.admin import ClusterAdmin
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, NotDone, Usage
 from ottla.cli.kafka.tool import opened, run_tool, settings_of
 from ottla.client.admin.cluster import BrokerDescription

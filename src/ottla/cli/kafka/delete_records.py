@@ -57,7 +57,7 @@ async def act(given: Given) -> int:
 
 async def _deleted(given: Given) -> None:
     from ottla.cli.kafka import java_errors
-    from ottla.cli.offset_admin import OffsetAdmin
+    from ottla.cli.offsets.admin import OffsetAdmin
     from ottla.cli.reach import reach
     from ottla.client.partitions import partition
 

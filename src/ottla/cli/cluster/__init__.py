@@ -1,0 +1,1 @@
+"""The cluster and its brokers: what `ottla cluster` and `ottla api-versions` do."""

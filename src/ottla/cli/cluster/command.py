@@ -1,0 +1,54 @@
+"""`ottla cluster`: its brokers, and what they are together.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.answer import Answer, Table, facts
+from ottla.cli.session import Session, asks
+
+app = typer.Typer(help="The cluster.", no_args_is_help=True)
+
+
+@app.callback()
+def cluster() -> None:
+    """Look at the cluster."""
+
+
+@app.command("describe")
+@asks
+async def describe(
+    session: Session,
+    *,
+    fenced: Annotated[
+        bool,
+        typer.Option("--fenced", help="Also brokers that are registered but do not serve."),
+    ] = False,
+) -> Answer:
+    """Show the id of the cluster, its controller and its brokers."""
+    from ottla.cli.cluster.admin import ClusterAdmin
+
+    async with await session.opened(ClusterAdmin) as admin:
+        found = await admin.describe_cluster(include_fenced=fenced)
+    rows = [
+        (one.id, one.host, one.port, one.rack, one.id == found.controller, one.is_fenced)
+        for one in found.brokers
+    ]
+    keys = ("id", "host", "port", "rack", "controller", "fenced")
+    heads = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "FENCED")
+    width = len(heads) if fenced else len(heads) - 1
+    return Answer(
+        {
+            "id": found.id,
+            "controller": found.controller,
+            "brokers": [dict(zip(keys, one, strict=True)) for one in rows],
+        },
+        [
+            *facts({"cluster": found.id, "controller": found.controller}),
+            "",
+            Table(heads[:width], [one[:width] for one in rows]),
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Settings and quotas: what `ottla config` does."""

@@ -1,0 +1,106 @@
+"""`ottla doctor`: whether a broker and its clients can work here, and what to do where not.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.answer import Answer, Failure, Table
+from ottla.cli.session import Session, asks
+from ottla.cli.target import HERE
+
+if TYPE_CHECKING:
+    from ottla.cli.doctor.facts import Facts
+    from ottla.cli.doctor.judgements import Judgement
+
+_BROKER_PORT, _METRICS_PORT = 9092, 9192
+
+
+@asks
+async def doctor(
+    session: Session,
+    *,
+    data: Annotated[
+        Path, typer.Option("--data", help="Where a broker's data are, or shall be.")
+    ] = Path(".ottla"),
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65_535, help="Where a broker shall listen.")
+    ] = _BROKER_PORT,
+    metrics_port: Annotated[
+        int, typer.Option("--metrics-port", min=1, max=65_535, help="Where its metrics shall be.")
+    ] = _METRICS_PORT,
+) -> Answer:
+    """Check this machine and the way to the cluster, and say what to do.
+
+    Exit code: 0 when there is no problem, warnings or not; 1 when there is one.
+    """
+    from ottla.cli.doctor.judgements import judged
+
+    return answer([*judged(await _facts(session, data, port, metrics_port))])
+
+
+async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> "Facts":
+    import asyncio
+
+    from ottla.cli.doctor import addresses, machine
+    from ottla.cli.doctor.facts import Facts
+    from ottla.clock import SystemClock
+
+    java = asyncio.to_thread(machine.java, os.environ)  # a virtual machine starts for it
+    cluster, java_found, is_broker, is_page = await asyncio.gather(
+        addresses.cluster(session.settings, chosen=session.servers != HERE),
+        java,
+        addresses.is_broker(port),
+        addresses.is_metrics_page(metrics_port),
+    )
+    return Facts(
+        python=machine.python(),
+        kernel=machine.kernel(),
+        java=java_found,
+        ports=[
+            machine.port(port, "a broker", is_ours=is_broker),
+            machine.port(metrics_port, "its metrics", is_ours=is_page),
+        ],
+        disk=machine.disk(data),
+        limits=machine.limits(),
+        clock=machine.clock(SystemClock()),
+        cluster=cluster,
+    )
+
+
+def answer(found: "list[Judgement]") -> Answer:
+    """What there is to say."""
+    problems = [one for one in found if one.grade.value == "problem"]
+    lines: list[Table | str] = [
+        Table(
+            ("GRADE", "ABOUT", "FOUND"), [(one.grade.value, one.about, one.found) for one in found]
+        )
+    ]
+    advice = [(one.about, one.advice) for one in found if one.advice]
+    if advice:
+        lines += ["", Table(("ABOUT", "WHAT TO DO"), advice)]
+    return Answer(
+        {
+            "ok": not problems,
+            "checks": [
+                {
+                    "about": one.about,
+                    "grade": one.grade.value,
+                    "found": one.found,
+                    "advice": one.advice or None,
+                }
+                for one in found
+            ],
+        },
+        lines,
+        [Failure(_sum(problems), "PROBLEM")] if problems else [],
+    )
+
+
+def _sum(problems: "list[Judgement]") -> str:
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return f"{count}: " + "; ".join(f"{one.about}: {one.found}" for one in problems)

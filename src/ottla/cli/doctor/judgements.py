@@ -1,0 +1,241 @@
+"""What to think of facts, and what to do.
+
+Invariant: a judgement is a function of its facts alone. A problem is what a broker or a client
+cannot work with, a warning what it works with worse or not for long; both say what to do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Final
+
+from ottla.cli.doctor.facts import (
+    AddressFacts,
+    ClockFacts,
+    ClusterFacts,
+    DiskFacts,
+    Facts,
+    JavaFacts,
+    KernelFacts,
+    LimitFacts,
+    PortFacts,
+    PythonFacts,
+)
+
+PYTHON_MIN: Final = (3, 11)
+FILES_MIN: Final = 1024
+"""Below it a broker with some hundred partitions, each with three open files, stands still."""
+
+FILES_GOOD: Final = 65_536
+ROOM_MIN: Final = 256 * 1024 * 1024
+"""Less than one segment beside what the indexes allot."""
+
+ROOM_GOOD: Final = 2 * 1024 * 1024 * 1024
+ROOM_GOOD_SHARE: Final = 0.05
+CLOCK_BEHIND_MS: Final = 24 * 3600 * 1000
+"""Time zones that were set wrongly move a clock by less."""
+
+
+class Grade(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+OK, WARNING, PROBLEM = Grade
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found about one thing."""
+
+    about: str
+    grade: Grade
+    found: str
+    advice: str = ""
+
+
+def judged(facts: Facts) -> Iterator[Judgement]:
+    """All judgements, in the order in which things are needed."""
+    yield python(facts.python)
+    yield kernel(facts.kernel)
+    yield java(facts.java)
+    for one in facts.ports:
+        yield port(one)
+    yield writable(facts.disk)
+    yield room(facts.disk)
+    yield open_files(facts.limits)
+    yield clock(facts.clock)
+    yield cluster(facts.cluster)
+    for one in facts.cluster.addresses:
+        yield listener(one, facts.cluster.servers)
+
+
+def python(facts: PythonFacts) -> Judgement:
+    """New enough, and with its assertions."""
+    found = f"{facts.implementation} {'.'.join(map(str, facts.version))}"
+    if facts.version[:2] < PYTHON_MIN:
+        needed = ".".join(map(str, PYTHON_MIN))
+        return Judgement("python", PROBLEM, found, f"install Python {needed} or newer")
+    if not facts.asserts:
+        advice = "leave -O and PYTHONOPTIMIZE away: the broker relies on its assertions"
+        return Judgement("python", PROBLEM, f"{found} without assertions", advice)
+    return Judgement("python", OK, found)
+
+
+def kernel(facts: KernelFacts) -> Judgement:
+    """Compiled, or slow."""
+    if facts.compiled:
+        return Judgement("kernel", OK, "compiled")
+    return Judgement(
+        "kernel",
+        WARNING,
+        "not compiled: records cost about 50 times the processor",
+        "install a C compiler and Python's headers, then install Ottla again",
+    )
+
+
+def java(facts: JavaFacts) -> Judgement:
+    """Needed by Spark alone."""
+    if facts.version is not None:
+        return Judgement("java", OK, f"Java {facts.version}")
+    return Judgement("java", WARNING, facts.why_not, "only pipelines on Spark need it")
+
+
+def port(facts: PortFacts) -> Judgement:
+    """Free, ours, or somebody else's."""
+    about = f"port {facts.number}"
+    if facts.is_free:
+        return Judgement(about, OK, f"free for {facts.use}")
+    who = facts.occupant or "another process"
+    if facts.is_ours:
+        return Judgement(about, OK, f"{who} serves {facts.use} there")
+    flag = (
+        "`ottla dev --port N`"
+        if facts.use == "a broker"
+        else "`--override ottla.metrics.listener=127.0.0.1:N`"
+    )
+    found = f"{who} has it, and it is not {facts.use}"
+    return Judgement(about, WARNING, found, f"stop it, or choose another port: {flag}")
+
+
+def writable(facts: DiskFacts) -> Judgement:
+    """Whether data can be kept there."""
+    if facts.why_not_writable is None:
+        return Judgement("data folder", OK, f"{facts.folder} can be written")
+    return Judgement(
+        "data folder",
+        PROBLEM,
+        f"{facts.nearest} cannot be written: {facts.why_not_writable}",
+        "let log.dirs, or `ottla dev --data DIR`, name a folder that this user may write",
+    )
+
+
+def room(facts: DiskFacts) -> Judgement:
+    """How much more fits there."""
+    found = f"{size(facts.free_bytes)} of {size(facts.total_bytes)} are free at {facts.nearest}"
+    advice = "make room, let topics keep less (retention.ms), or move log.dirs to another disk"
+    if facts.free_bytes < ROOM_MIN:
+        return Judgement("disk", PROBLEM, found, advice)
+    if facts.free_bytes < ROOM_GOOD or (facts.free_bytes < facts.total_bytes * ROOM_GOOD_SHARE):
+        return Judgement("disk", WARNING, found, advice)
+    return Judgement("disk", OK, found)
+
+
+def open_files(facts: LimitFacts) -> Judgement:
+    """A broker takes all that it is allowed, so the upper limit counts."""
+    if facts.most is None:
+        return Judgement("open files", OK, "no limit")
+    found = f"a process may open {facts.most}"
+    advice = f"raise it: `ulimit -Hn {FILES_GOOD}`, or LimitNOFILE={FILES_GOOD} in the service"
+    if facts.most < FILES_MIN:
+        return Judgement("open files", PROBLEM, found, advice)
+    if facts.most < FILES_GOOD:
+        return Judgement("open files", WARNING, found, advice)
+    return Judgement("open files", OK, found)
+
+
+def clock(facts: ClockFacts) -> Judgement:
+    """What timestamps and retention go by."""
+    if facts.now_ms < facts.installed_ms - CLOCK_BEHIND_MS:
+        return Judgement(
+            "clock",
+            PROBLEM,
+            "it is behind the time when Ottla was installed",
+            "set it: records are kept and deleted by their timestamps",
+        )
+    if facts.synchronized is False:
+        return Judgement(
+            "clock",
+            WARNING,
+            "nobody keeps it in time, as far as the system knows",
+            "run chrony or systemd-timesyncd; in a container that is the host's affair",
+        )
+    return Judgement("clock", OK, "kept in time" if facts.synchronized else "plausible")
+
+
+def cluster(facts: ClusterFacts) -> Judgement:
+    """Whether there is somebody to ask."""
+    about = "cluster"
+    if facts.why_not is None:
+        count = len(facts.addresses)
+        brokers = "1 broker" if count == 1 else f"{count} brokers"
+        return Judgement(about, OK, f"{facts.servers} answers, with {brokers}")
+    return Judgement(
+        about,
+        PROBLEM if facts.chosen else WARNING,
+        facts.why_not,
+        "say where it is: `-b HOST:PORT`, `ottla profile`"
+        if facts.chosen
+        else "`ottla dev` starts a broker on this machine",
+    )
+
+
+def listener(facts: AddressFacts, servers: str) -> Judgement:
+    """Whether clients reach a broker where it tells them to come to."""
+    about = f"broker {facts.broker}"
+    where = f"{facts.host}:{facts.port}"
+    advice = "let its advertised.listeners name an address that clients reach, with an open port"
+    if facts.why_not is not None:
+        found = f"it sends clients to {where}, and there {facts.why_not}"
+        return Judgement(about, PROBLEM, found, advice)
+    if facts.is_other:
+        found = f"it sends clients to {where}, where another cluster answers"
+        return Judgement(about, PROBLEM, found, advice)
+    if is_local(facts.host) and not all(map(is_local, hosts(servers))):
+        found = f"it sends clients to {where}, which on other machines is themselves"
+        return Judgement(about, WARNING, found, advice)
+    return Judgement(about, OK, f"reached at {where}")
+
+
+def hosts(servers: str) -> list[str]:
+    """The hosts of addresses with commas between them."""
+    found: list[str] = []
+    for one in servers.split(","):
+        host, colon, port_text = one.strip().rpartition(":")
+        found.append(host if colon and port_text.isdigit() else one.strip())
+    return found
+
+
+def is_local(host: str) -> bool:
+    """Whether a name means the machine that asks."""
+    host = host.strip("[]").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def size(count: int) -> str:
+    """Bytes, in a unit that can be read."""
+    number = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"

@@ -1,0 +1,1 @@
+"""Groups of consumers: what `ottla group` does."""

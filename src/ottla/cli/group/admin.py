@@ -1,0 +1,28 @@
+"""The administrator of commands on groups."""
+
+from collections.abc import Iterable
+
+from ottla.cli.offsets.first_records import FirstRecordCalls
+from ottla.client.admin.administration import Administration
+from ottla.client.admin.group_offsets import GroupOffsetCalls
+from ottla.client.admin.groups import GroupCalls
+from ottla.client.admin.records import RecordCalls
+from ottla.client.admin.topics import TopicCalls
+from ottla.client.connecting.cluster_view import BrokerView
+
+
+class GroupAdmin(
+    Administration, GroupCalls, GroupOffsetCalls, RecordCalls, TopicCalls, FirstRecordCalls
+):
+    """Asks and changes groups."""
+
+    async def coordinators(
+        self, groups: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, BrokerView]:
+        """Which broker looks after each group, where that is known."""
+        asking = self._asking
+        names = [*groups]
+        left_s = asking.left_s(asking.deadline_s(timeout_s))
+        found = await asking.to_group.brokers(names, left_s)
+        pairs = zip(names, found, strict=True)
+        return {name: one for name, one in pairs if isinstance(one, BrokerView)}

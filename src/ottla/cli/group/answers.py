@@ -1,0 +1,205 @@
+"""What commands on groups answer: the same as an object and as tables.
+
+Invariant: keys are stable; a time is UTC, as 2026-11-01T00:00:00.000Z.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ottla.cli.answer import Cell, Table, facts
+from ottla.cli.escapes import escaped
+from ottla.cli.group.lag import Reading, earliest, total
+from ottla.cli.group.seek_plan import Limit, Move
+from ottla.cli.group.view import GroupView
+from ottla.cli.output import Json
+from ottla.cli.times import time_text
+from ottla.client.admin.group_descriptions import MemberDescription
+from ottla.client.admin.groups import ListedGroup
+
+_LIMITS: Final = {
+    Limit.START: "{wanted} is before the first",
+    Limit.END: "{wanted} is behind the last",
+    Limit.NO_LATER: "no record is so late: the end",
+}
+
+
+# Lists.
+
+
+def listed_object(one: ListedGroup) -> dict[str, Json]:
+    """A group that there is."""
+    return {
+        "name": one.id,
+        "type": one.type,
+        "state": one.state,
+        "protocol_type": one.protocol_type or None,
+    }
+
+
+def listed_table(groups: Sequence[ListedGroup]) -> Table:
+    """The groups that there are."""
+    return Table(
+        ("GROUP", "TYPE", "STATE", "PROTOCOL"),
+        [(one.id, one.type, one.state, one.protocol_type or None) for one in groups],
+    )
+
+
+# Descriptions.
+
+
+def described_object(view: GroupView) -> dict[str, Json]:
+    """A group with its members and what it reads."""
+    told, coordinator = view.description, view.coordinator
+    return {
+        "name": told.id,
+        "type": told.type,
+        "state": told.state,
+        "protocol_type": told.protocol_type or None,
+        "assignor": told.assignor or None,
+        "epoch": told.epoch,
+        "assignment_epoch": told.assignment_epoch,
+        "coordinator": coordinator
+        and {
+            "id": int(coordinator.id),
+            "host": coordinator.host,
+            "port": coordinator.port,
+        },
+        "lag": total(view.readings),
+        "since": time_text(earliest(view.readings)),
+        "partitions": [_reading_object(one) for one in _in_order(view.readings)],
+        "members": [_member_object(one, view.readings) for one in told.members],
+    }
+
+
+def _reading_object(one: Reading) -> dict[str, Json]:
+    committed, member = one.committed, one.member
+    return {
+        "topic": one.partition[0],
+        "partition": one.partition[1],
+        "offset": committed and committed.offset,
+        "start": one.start,
+        "end": one.end,
+        "lag": one.lag,
+        "since": time_text(one.since_ms),
+        "leader_epoch": committed and committed.leader_epoch,
+        "metadata": committed and committed.metadata,
+        "member": member and member.id,
+    }
+
+
+def _member_object(one: MemberDescription, readings: Sequence[Reading]) -> dict[str, Json]:
+    own = _own(one, readings)
+    return {
+        "id": one.id,
+        "instance_id": one.instance_id,
+        "client_id": one.client_id,
+        "host": one.host,
+        "rack": one.rack,
+        "epoch": one.epoch,
+        "topics": list(one.topics),
+        "lag": total(own),
+        "since": time_text(earliest(own)),
+        "partitions": [{"topic": topic, "partition": number} for topic, number in one.assignment],
+    }
+
+
+def described_shown(view: GroupView) -> list[Table | str]:
+    """The same, for people."""
+    told = view.description
+    coordinator: str | None = None
+    if view.coordinator is not None:
+        where = view.coordinator
+        coordinator = f"{where.host}:{where.port} (broker {where.id})"
+    heads: Mapping[str, Cell] = {
+        "group": told.id,
+        "state": told.state,
+        "protocol": " ".join(filter(None, (told.type, told.assignor))),
+        "coordinator": coordinator,
+        "members": len(told.members),
+        "lag": total(view.readings),
+        "since": time_text(earliest(view.readings)),
+    }
+    shown: list[Table | str] = [*facts(heads)]
+    if view.readings:
+        heading = ("TOPIC", "PARTITION", "OFFSET", "END", "LAG", "SINCE", "MEMBER")
+        shown += ["", Table(heading, [_reading_row(one) for one in _in_order(view.readings)])]
+    if told.members:
+        heading = ("MEMBER", "CLIENT", "HOST", "PARTITIONS", "LAG", "SINCE")
+        shown += ["", Table(heading, [_member_row(one, view.readings) for one in told.members])]
+    return shown
+
+
+def _reading_row(one: Reading) -> tuple[Cell, ...]:
+    offset = None if one.committed is None else one.committed.offset
+    since = time_text(one.since_ms)
+    return (*one.partition, offset, one.end, one.lag, since, one.member and _name(one.member))
+
+
+def _member_row(one: MemberDescription, readings: Sequence[Reading]) -> tuple[Cell, ...]:
+    own = _own(one, readings)
+    counts = (len(one.assignment), total(own), time_text(earliest(own)))
+    return (_name(one), one.client_id, one.host, *counts)
+
+
+def _name(one: MemberDescription) -> str:
+    """A static member by the name that its operator gave it."""
+    return one.id if one.instance_id is None else one.instance_id
+
+
+def _own(member: MemberDescription, readings: Sequence[Reading]) -> list[Reading]:
+    return [one for one in readings if one.member is not None and one.member.id == member.id]
+
+
+def _in_order(given: Sequence[Reading]) -> list[Reading]:
+    return sorted(given, key=lambda one: one.partition)
+
+
+# Plans.
+
+
+def move_object(one: Move) -> dict[str, Json]:
+    """What is to become of one partition."""
+    return {
+        "topic": one.partition[0],
+        "partition": one.partition[1],
+        "before": one.before,
+        "after": one.after,
+        "start": one.bounds.start,
+        "end": one.bounds.end,
+        "skipped": one.skipped,
+        "again": one.again,
+        "limit": one.limit and one.limit.value,
+    }
+
+
+def moves_table(moves: Sequence[Move]) -> Table:
+    """The plan."""
+    return Table(
+        ("TOPIC", "PARTITION", "BEFORE", "AFTER", "SKIPPED", "AGAIN", "LEFT", "NOTE"),
+        [
+            (
+                *one.partition,
+                one.before,
+                one.after,
+                one.skipped,
+                one.again,
+                one.bounds.end - one.after,
+                "" if one.limit is None else _LIMITS[one.limit].format(wanted=one.wanted),
+            )
+            for one in moves
+        ],
+    )
+
+
+def moves_sentence(group: str, moves: Sequence[Move], *, is_done: bool) -> str:
+    """What became of the plan, or is to."""
+    group = escaped(group)
+    count = len(moves)
+    whole = f"{count} partition{'' if count == 1 else 's'}"
+    skipped, again = sum(one.skipped for one in moves), sum(one.again for one in moves)
+    if is_done:
+        return f"{group} goes on in {whole}: {skipped} records skipped, {again} to be read again."
+    return (
+        f"A plan for {group} in {whole}: {skipped} records skipped, {again} read again. "
+        "Nothing was changed: --execute does it."
+    )

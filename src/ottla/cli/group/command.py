@@ -1,0 +1,278 @@
+"""`ottla group`: who reads, how far they are, and where they go on.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.answer import Answer, Failure, Table
+from ottla.cli.escapes import escaped
+from ottla.cli.offsets.partition_lists import BadPartitions, parse_choice
+from ottla.cli.offsets.positions import BadPosition, Position, parse_position
+from ottla.cli.session import Failed, Misused, Session, YesOption, asks, failure_of
+from ottla.errors import RequestError
+
+if TYPE_CHECKING:
+    from ottla.cli.group.admin import GroupAdmin
+    from ottla.cli.group.seek_plan import Aim
+    from ottla.cli.offsets.partition_lists import Choice
+    from ottla.client.partitions import Partition
+
+app = typer.Typer(help="Groups of consumers.", no_args_is_help=True)
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP…", help="Groups.")]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", "-t", metavar="TOPIC[:0,1]", help="Only in this topic, or in some partitions."
+    ),
+]
+
+
+@app.callback()
+def group() -> None:
+    """List, describe and delete groups, and let them go on elsewhere."""
+
+
+@app.command("list")
+@asks
+async def list_(
+    session: Session,
+    *,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this type.")
+    ] = None,
+) -> Answer:
+    """List the groups that you may see, of consumers and others."""
+    from ottla.cli.group.admin import GroupAdmin
+    from ottla.cli.group.answers import listed_object, listed_table
+
+    async with await session.opened(GroupAdmin) as admin:
+        listing = await admin.list_groups(states=state or (), types=kind or ())
+    groups = sorted(listing.found, key=lambda one: one.id)
+    failures = [failure_of(error, f"broker {id_}") for id_, error in listing.failed.items()]
+    return Answer(
+        {"groups": [listed_object(one) for one in groups]},
+        [listed_table(groups)] if groups else ["There are no such groups."],
+        failures,
+    )
+
+
+@app.command("describe")
+@asks
+async def describe(session: Session, groups: GroupsArgument) -> Answer:
+    """Show members, offsets and lag: how far behind the end, and since when.
+
+    Lag counts the offsets between what the group committed and the end of the partition. It is
+    there since the time of the first record that was not read, for which that record is looked at.
+    """
+    from ottla.cli.group.admin import GroupAdmin
+    from ottla.cli.group.answers import described_object, described_shown
+    from ottla.cli.group.view import GroupView, viewed
+
+    async with await session.opened(GroupAdmin) as admin:
+        told = await viewed(admin, groups)
+    views = [one for one in told.values() if isinstance(one, GroupView)]
+    shown: list[Table | str] = []
+    for view in views:
+        shown += ["", *described_shown(view)] if shown else described_shown(view)
+    return Answer(
+        {"groups": [described_object(view) for view in views]},
+        shown,
+        [
+            failure_of(error, name)
+            for name, error in told.items()
+            if not isinstance(error, GroupView)
+        ],
+    )
+
+
+@app.command("delete")
+@asks
+async def delete(
+    session: Session, groups: GroupsArgument, *, topic: TopicOption = None, yes: YesOption = False
+) -> Answer:
+    """Delete groups without members, or only what they committed in topics.
+
+    Who joins such a group later begins where auto.offset.reset says.
+    """
+    from ottla.cli.group.admin import GroupAdmin
+
+    choices = _choices(topic)
+    names = [*dict.fromkeys(groups)]
+    question = f"Delete {_list(names)} and what was committed?"
+    if choices is not None:
+        question = f"Delete what {_list(names)} committed in {_list(topic)}?"
+    session.confirm(question, yes=yes)
+    async with await session.opened(GroupAdmin) as admin:
+        if choices is not None:
+            return await _forget(admin, names, choices)
+        told = await admin.delete_groups(names)
+    done = [*told.succeeded]
+    return Answer(
+        {"deleted": done},
+        [f"Deleted {escaped(name)}." for name in done],
+        [failure_of(error, name) for name, error in told.failed.items()],
+    )
+
+
+async def _forget(admin: "GroupAdmin", names: list[str], choices: "list[Choice]") -> Answer:
+    """Delete what groups committed in partitions."""
+    from ottla.cli.offsets.admin import expanded
+    from ottla.client.partitions import partition
+
+    wanted = await expanded(admin, choices)
+    done: list[tuple[str, Partition]] = []
+    failures: list[Failure] = []
+    for name in names:
+        try:
+            told = await admin.delete_group_offsets(name, wanted)
+        except RequestError as error:
+            failures.append(failure_of(error, name))
+            continue
+        done += [(name, where) for where in told.succeeded]
+        failures += [failure_of(error, name) for error in told.failed.values()]
+    return Answer(
+        {
+            "deleted_offsets": [
+                {"name": name, "topic": topic, "partition": number}
+                for name, (topic, number) in done
+            ]
+        },
+        [f"{escaped(name)} has forgotten {partition(*where)}." for name, where in done],
+        failures,
+    )
+
+
+@app.command("seek")
+@asks
+async def seek(
+    session: Session,
+    group: GroupArgument,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="POSITION",
+            help="start, end, an offset, -10 or +10 from where it is, @2026-11-01T00:00 (UTC, "
+            "unless it ends with a zone) or @-1h.",
+        ),
+    ] = None,
+    from_group: Annotated[
+        str | None, typer.Option("--from-group", metavar="GROUP", help="To where this group is.")
+    ] = None,
+    topic: TopicOption = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it. Without it the plan is shown, and no more.")
+    ] = False,
+) -> Answer:
+    """Let a group without members go on elsewhere: shows a plan, and does it with --execute.
+
+    Without --topic it is moved wherever it has committed, or where the group of --from-group has.
+    A group that does not exist is made. What is before the first record or behind the last of a
+    partition goes to that end.
+    """
+    from ottla.cli.group.admin import GroupAdmin
+    from ottla.cli.group.answers import move_object, moves_sentence, moves_table
+    from ottla.cli.group.seek import carried_out, check_unread, only_code, surveyed
+    from ottla.cli.group.seek_plan import NothingCommitted
+    from ottla.cli.group.view import committed_offsets
+
+    if (to is None) == (from_group is None):
+        raise Misused("where to? Say --to POSITION, or --from-group GROUP")
+    position = None if to is None else _position(to)
+    choices = _choices(topic)
+    async with await session.opened(GroupAdmin) as admin:
+        exists = await check_unread(admin, group)
+        own = {where: one.offset for where, one in (await committed_offsets(admin, group)).items()}
+        if position is not None:
+            aims = await _aims_to(admin, group, position, choices, own)
+        else:
+            aims = await _aims_from(admin, from_group or "", choices)
+        try:
+            moves = await surveyed(admin, aims, own)
+        except NothingCommitted as error:
+            raise Failed(f"{error}: -10 and +10 count from there") from None
+        failures: list[Failure] = []
+        if execute:
+            told = await carried_out(admin, group, moves)
+            if (code := only_code(told)) is not None:
+                raise RequestError(code, f"{group}: {code.text}")
+            failures = [failure_of(error, group) for error in told.failed.values()]
+            moves = [one for one in moves if one.partition in told.succeeded]
+    sentence = moves_sentence(group, moves, is_done=execute)
+    if not exists:
+        sentence += " It was made." if execute else " There is no such group yet: it is made then."
+    return Answer(
+        {
+            "name": group,
+            "existed": exists,
+            "executed": execute,
+            "partitions": [move_object(one) for one in moves],
+        },
+        [moves_table(moves), sentence] if moves else [],
+        failures,
+    )
+
+
+async def _aims_to(
+    admin: "GroupAdmin",
+    group: str,
+    position: Position,
+    choices: "list[Choice] | None",
+    own: "dict[Partition, int]",
+) -> "dict[Partition, Aim]":
+    from ottla.cli.offsets.admin import expanded
+
+    if choices is not None:
+        return dict.fromkeys(await expanded(admin, choices), position)
+    if not own:
+        raise Failed(f"{group} has committed nothing: say with --topic where it is to go on")
+    return dict.fromkeys(own, position)
+
+
+async def _aims_from(
+    admin: "GroupAdmin", other: str, choices: "list[Choice] | None"
+) -> "dict[Partition, Aim]":
+    """Where another group is."""
+    from ottla.cli.group.view import committed_offsets
+    from ottla.cli.offsets.admin import expanded
+    from ottla.cli.offsets.positions import PositionKind
+
+    found = await committed_offsets(admin, other)
+    wanted = [*found] if choices is None else await expanded(admin, choices)
+    aims: dict[Partition, Aim] = {
+        where: Position(PositionKind.OFFSET, found[where].offset)
+        for where in wanted
+        if where in found
+    }
+    if not aims:
+        where = "" if choices is None else " there"
+        raise Failed(f"{other} has committed nothing{where}")
+    return aims
+
+
+def _position(text: str) -> Position:
+    try:
+        return parse_position(text, time.time_ns() // 1_000_000)
+    except BadPosition as error:
+        raise Misused(str(error)) from None
+
+
+def _choices(texts: list[str] | None) -> "list[Choice] | None":
+    try:
+        return None if not texts else [parse_choice(one) for one in texts]
+    except BadPartitions as error:
+        raise Misused(str(error)) from None
+
+
+def _list(names: list[str] | None) -> str:
+    return escaped(", ".join(names or ()))

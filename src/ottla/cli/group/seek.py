@@ -1,0 +1,90 @@
+"""A seek of a group: what is to be known for its plan, and the plan carried out.
+
+Invariant: nothing is changed until a plan is carried out, and that is one request to the group's
+coordinator. Only a group without members is moved: members would go on where they are, and commit
+that.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.cli.group.admin import GroupAdmin
+from ottla.cli.group.seek_plan import Aim, Bounds, Move, planned
+from ottla.cli.offsets.positions import PositionKind
+from ottla.client.admin.records import OffsetAt, RecordCalls
+from ottla.client.asking.outcomes import Outcomes
+from ottla.client.partitions import Partition
+from ottla.errors import ErrorCode, OttlaError, RequestError
+
+EMPTY: Final = "Empty"
+
+
+class HasMembers(OttlaError):
+    """A group that is read just now is not moved."""
+
+    def __init__(self, group: str, state: str, members: int) -> None:
+        whom = "a member" if members == 1 else f"{members} members"
+        super().__init__(
+            f"group {group} has {whom} (it is {state}): stop them first, "
+            "or they go on where they are and commit that"
+        )
+        self.group = group
+        self.state = state
+
+
+async def check_unread(admin: GroupAdmin, group: str, *, timeout_s: float | None = None) -> bool:
+    """Whether a group exists; HasMembers when it is read just now."""
+    try:
+        found = (await admin.describe_groups(group, timeout_s=timeout_s))[group]
+    except RequestError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+    if found.state != EMPTY:
+        raise HasMembers(group, found.state, len(found.members))
+    return True
+
+
+async def surveyed(
+    admin: GroupAdmin,
+    aims: Mapping[Partition, Aim],
+    committed: Mapping[Partition, int | None],
+    *,
+    timeout_s: float | None = None,
+) -> list[Move]:
+    """The plan, of partitions as they are now."""
+    starts = await _offsets(admin, dict.fromkeys(aims, OffsetAt.EARLIEST), timeout_s)
+    ends = await _offsets(admin, dict.fromkeys(aims, OffsetAt.LATEST), timeout_s)
+    times_ms = {
+        where: aim.value
+        for where, aim in aims.items()
+        if aim is not None and aim.kind is PositionKind.TIME
+    }
+    found = await _offsets(admin, times_ms, timeout_s)
+    bounds = {where: Bounds(starts[where] or 0, ends[where] or 0) for where in aims}
+    return planned(aims, committed, bounds, found)
+
+
+async def _offsets(
+    admin: RecordCalls, places: Mapping[Partition, OffsetAt | int], timeout_s: float | None
+) -> dict[Partition, int | None]:
+    if not places:
+        return {}
+    told = (await admin.list_offsets(places, timeout_s=timeout_s)).or_raise()
+    return {where: one.offset for where, one in told.items()}
+
+
+async def carried_out(
+    admin: GroupAdmin, group: str, moves: Iterable[Move], *, timeout_s: float | None = None
+) -> Outcomes[Partition, None]:
+    """Let a group go on where a plan says."""
+    offsets = {one.partition: one.after for one in moves}
+    if not offsets:
+        return Outcomes[Partition, None]({})
+    return await admin.alter_group_offsets(group, offsets, timeout_s=timeout_s)
+
+
+def only_code(told: Outcomes[Partition, None]) -> ErrorCode | None:
+    """Why nothing was done, if that is the same for all partitions."""
+    codes = {error.code for error in told.failed.values()}
+    return codes.pop() if len(codes) == 1 and not told.succeeded else None

@@ -1,0 +1,106 @@
+"""`kafka-configs`: settings of topics, brokers, groups and the like, and the quotas of clients.
+
+Invariant: what is asked for is looked at as a whole before anything is asked of a cluster.
+"""
+
+import sys
+from typing import Final
+
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
+from ottla.cli.kafka.tool import run_tool, settings_of
+from ottla.cli.kafka.wrong_use import Illegal, WrongUse, forbid
+from ottla.errors import OttlaError
+
+USAGE: Final = Usage(
+    "kafka-configs",
+    "Describe and change settings of topics, clients, users, brokers, addresses, client metrics "
+    "and groups.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first."),
+        Flag("bootstrap-controller", "host:port,…", "Controllers to ask first.", done=False),
+        Flag("command-config", "file", "A properties file with settings of the client."),
+        Flag("alter", help="Change settings."),
+        Flag("describe", help="Show settings that were given while the cluster ran."),
+        Flag("all", help="Show all settings that count."),
+        Flag("entity-type", "kind", "topics, clients, users, brokers, …", many=True),
+        Flag("entity-name", "name", "Which of the kind.", many=True),
+        Flag("entity-default", help="The default of clients, users, brokers or ips."),
+        Flag("add-config", "a=1,b=[x,y]", "Settings to set."),
+        Flag("add-config-file", "file", "A properties file with settings to set."),
+        Flag("delete-config", "a,b", "Settings to take away.", many=True),
+        Flag("force", help="Of former versions; nothing asks."),
+        Flag("topic", "name", "A topic."),
+        Flag("client", "id", "A client id."),
+        Flag("client-defaults", help="The default of client ids."),
+        Flag("user", "name", "A user."),
+        Flag("user-defaults", help="The default of users."),
+        Flag("broker", "id", "A broker."),
+        Flag("broker-defaults", help="What all brokers share."),
+        Flag("broker-logger", "id", "The loggers of a broker."),
+        Flag("ip", "address", "An address."),
+        Flag("ip-defaults", help="The default of addresses."),
+        Flag("group", "id", "A group."),
+        Flag("client-metrics", "name", "A subscription to the metrics of clients."),
+    ],
+    takes_short_names=False,
+)
+
+
+async def act(given: Given) -> int:
+    """Do what the flags say."""
+    from ottla.cli.kafka.configs.entities import check, entities
+
+    if not given.values and not given.rest:
+        raise WrongUse(USAGE.purpose)
+    if ("alter" in given) + ("describe" in given) != 1:
+        raise WrongUse("Command must include exactly one action: --describe, --alter")
+    forbid(given, "describe", ("add-config", "delete-config"))
+    found = entities(given)
+    check(given, found)
+    settings = settings_of(given)
+
+    from ottla.cli.kafka.configs.entities import CLIENTS, IPS, USERS
+    from ottla.cli.reach import reach
+    from ottla.cli.session import REACH_S
+    from ottla.cli.target import BOOTSTRAP
+
+    if why := await reach(settings[BOOTSTRAP], REACH_S):
+        raise OttlaError(why)
+    is_quota = found.kind in (USERS, CLIENTS, IPS)
+    if is_quota:
+        from ottla.cli.kafka.configs.quotas import QuotaTool as Tool
+    else:
+        from ottla.cli.kafka.configs.resources import ResourceTool as Tool
+    async with Tool.opened(settings) as tool:
+        if "describe" in given:
+            await tool.describe(found, everything="all" in given)
+            return 0
+        from ottla.cli.kafka.configs.values import to_set, to_unset
+
+        await tool.alter(found, to_set(given), to_unset(given))
+    name = found.names[0]
+    print(
+        f"Completed updating config for {found.singular} {name}."
+        if name
+        else f"Completed updating default config for {found.kind} in the cluster."
+    )
+    return 0
+
+
+def told(error: OttlaError) -> None:
+    """Say what is wrong, as Kafka's tool says it."""
+    if isinstance(error, WrongUse):
+        print(f"{error}\n{USAGE.text()}", file=sys.stderr)
+    elif isinstance(error, Illegal | BadFlags):
+        print(error, file=sys.stderr)
+    else:
+        from ottla.cli.kafka.words import words
+
+        arguments = " ".join(sys.argv[1:])
+        print(f"Error while executing config command with args '{arguments}'", file=sys.stderr)
+        print(words(error), file=sys.stderr)
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act, told)

@@ -1,0 +1,1 @@
+"""`kafka-console-consumer` and `kafka-console-producer`."""

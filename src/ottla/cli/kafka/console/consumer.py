@@ -1,0 +1,270 @@
+"""`kafka-console-consumer`: the records of topics, printed.
+
+Invariant: what it prints on stdout is what Java's prints, record by record; how many there were is
+told on stderr at the end, however it ends.
+"""
+
+import random
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.kafka.client_flags import (
+    PATIENCE,
+    file_properties,
+    integer,
+    properties_of,
+    reached,
+    renamed,
+)
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
+from ottla.cli.kafka.tool import run_tool
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.cli.kafka.console.formatter import Formatter
+    from ottla.cli.records.output import RecordOutput
+    from ottla.cli.records.places import Limits
+    from ottla.cli.records.stream import ColumnConsumer
+
+USAGE: Final = Usage(
+    "kafka-console-consumer",
+    "Print the records of topics.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag("topic", "topic", "Whose records to print."),
+        Flag("include", "pattern", "Those of all topics whose names fit."),
+        Flag("partition", "number", "Of this partition alone."),
+        Flag("offset", "offset", "Where to begin in it: earliest, latest or a number."),
+        Flag("from-beginning", help="Begin at the first record where the group has no place yet."),
+        Flag("group", "group", "The group to read as."),
+        Flag("max-messages", "count", "End after so many."),
+        Flag("timeout-ms", "ms", "End when none comes for so long."),
+        Flag("isolation-level", "level", "read_uncommitted, or read_committed."),
+        Flag("skip-message-on-error", help="Go on behind a record that cannot be printed."),
+        Flag("formatter", "class", "What prints them: Java's default one, or none."),
+        Flag("formatter-property", "key=value", "print.key=true and the like.", many=True),
+        Flag("formatter-config", "file", "A file of those."),
+        Flag("property", "key=value", "The old name of --formatter-property.", many=True),
+        Flag("key-deserializer", "class", "What keys are, by Java's class."),
+        Flag("value-deserializer", "class", "What values are, by Java's class."),
+        Flag("command-property", "key=value", "A setting of the consumer.", many=True),
+        Flag("command-config", "file", "A file of settings of the consumer."),
+        Flag("consumer-property", "key=value", "The old name of --command-property.", many=True),
+        Flag("consumer.config", "file", "The old name of --command-config."),
+        Flag("enable-systest-events", help="Tell when it has ended."),
+    ],
+)
+
+_EARLIEST, _LATEST = -2, -1
+_OLD: Final = (
+    "Option --{old} is deprecated and will be removed in a future version. Use --{new} instead."
+)
+
+
+async def act(given: Given) -> int:
+    """Print what comes."""
+    partition = _checked(given)
+    settings = _settings(given)
+    offset = _offset(given)
+    timeout_ms = integer(given, "timeout-ms", -1)
+    max_messages = integer(given, "max-messages", -1)
+    from ottla.cli.kafka.console.formatter import DEFAULT_FORMATTER, formatter_of
+    from ottla.cli.kafka.endings import until_signal
+    from ottla.cli.records.output import stdout
+    from ottla.cli.records.places import Limits
+    from ottla.cli.records.stream import ColumnConsumer
+
+    formatter = formatter_of(
+        given.one("formatter") or DEFAULT_FORMATTER, _formatting(given), _complain
+    )
+    limits = Limits(None if max_messages is None or max_messages < 0 else max_messages)
+    idle_s = None if timeout_ms is None or timeout_ms < 0 else timeout_ms / 1000
+    printing = _Printing(formatter, skips="skip-message-on-error" in given)
+
+    async def printed() -> int:
+        async with ColumnConsumer(settings) as consumer:
+            await consumer.meet()
+            printing.has_begun = True
+            _begin(consumer, given, partition, offset)
+            is_group = settings.get("enable.auto.commit", "true") == "true"
+            return await printing.run(consumer, limits, stdout(), idle_s, is_group=is_group)
+
+    await reached(settings)
+    try:
+        return await until_signal(printed())
+    finally:
+        if printing.has_begun:
+            _complain(f"Processed a total of {printing.count} messages")
+        if "enable-systest-events" in given:
+            print("shutdown_complete", flush=True)
+
+
+class _Printing:
+    """Prints, and counts."""
+
+    def __init__(self, formatter: "Formatter", *, skips: bool) -> None:
+        self.count = 0
+        self.has_begun = False
+        self._formatter = formatter
+        self._skips = skips
+
+    async def run(
+        self,
+        consumer: "ColumnConsumer",
+        limits: "Limits",
+        output: "RecordOutput",
+        idle_s: float | None,
+        *,
+        is_group: bool,
+    ) -> int:
+        """Print until the limits are reached; the exit code."""
+        from ottla.cli.records.stream import taken
+
+        async for found in taken(consumer, limits, idle_s=idle_s):
+            if found is None:
+                await output.flush()
+                continue
+            chunk, rows = found
+            for cells in chunk.stretches(rows):
+                try:
+                    piece = self._formatter.shown(cells)
+                except Exception:  # whatever a deserializer raises
+                    for row in range(cells.start, cells.stop):
+                        printed, error = self._formatter.some(chunk, row)
+                        self.count += 1
+                        await output.write(printed)
+                        if error is not None:
+                            _complain(f"Error processing message: {error}")
+                            if not self._skips:
+                                await output.flush()
+                                return 1
+                    continue
+                self.count += cells.count
+                await output.write(piece)
+            if is_group:
+                await output.flush()
+        await output.flush()
+        return 0
+
+
+def _checked(given: Given) -> int | None:
+    """The partition that is meant; BadFlags when what was said does not fit together."""
+    if ("topic" in given) == ("include" in given):
+        raise BadFlags("Exactly one of the following arguments is required: [topic], [include]")
+    partition = integer(given, "partition")
+    if partition is not None:
+        if "topic" not in given:
+            raise BadFlags("The topic is required when partition is specified.")
+        if "from-beginning" in given and "offset" in given:
+            raise BadFlags("Options from-beginning and offset cannot be specified together.")
+    elif "offset" in given:
+        raise BadFlags("The partition is required when offset is specified.")
+    if "bootstrap-server" not in given:
+        raise BadFlags('Missing required argument "[bootstrap-server]"')
+    return partition
+
+
+def _settings(given: Given) -> dict[str, str]:
+    """The consumer's settings."""
+    for old, new in (
+        ("consumer-property", "command-property"),
+        ("consumer.config", "command-config"),
+    ):
+        if old in given and new in given:
+            raise BadFlags(f"Options --{old} and --{new} cannot be specified together.")
+    property_flag = renamed(given, "consumer-property", "command-property", _OLD)
+    file_flag = renamed(given, "consumer.config", "command-config", _OLD)
+    from_file = file_properties(given.one(file_flag))
+    more = properties_of([*given.all(property_flag)])
+    group = _group(given, from_file, more)
+    settings = {**PATIENCE, **from_file, **more}
+    reset = settings.get("auto.offset.reset")
+    if reset is None:
+        settings["auto.offset.reset"] = "earliest" if "from-beginning" in given else "latest"
+    elif "from-beginning" in given and reset != "earliest":
+        raise OttlaError(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
+            "please remove one option"
+        )
+    settings["bootstrap.servers"] = given.one("bootstrap-server") or ""
+    settings.setdefault("client.id", "console-consumer")
+    if (level := given.one("isolation-level")) is not None:
+        settings["isolation.level"] = level
+    if group is None:
+        settings["group.id"] = f"console-consumer-{random.randrange(100_000)}"
+        settings.setdefault("enable.auto.commit", "false")
+    else:
+        settings["group.id"] = group
+    return settings
+
+
+def _group(given: Given, from_file: Mapping[str, str], more: Mapping[str, str]) -> str | None:
+    """The group that was named; BadFlags when several were."""
+    named = [given.one("group"), from_file.get("group.id"), more.get("group.id")]
+    groups = sorted({one for one in named if one is not None})
+    if len(groups) > 1:
+        raise BadFlags(
+            "The group ids provided in different places (directly using '--group', via "
+            "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
+            + ", ".join(f"'{one}'" for one in groups)
+        )
+    if groups and "partition" in given:
+        raise BadFlags("Options group and partition cannot be specified together.")
+    return groups[0] if groups else None
+
+
+def _offset(given: Given) -> int:
+    """Where to begin in a partition, as a number or one of the wire's two."""
+    text = given.one("offset")
+    if text is None:
+        return _EARLIEST if "from-beginning" in given else _LATEST
+    if text.lower() in ("earliest", "latest"):
+        return _EARLIEST if text.lower() == "earliest" else _LATEST
+    if not text.isascii() or not text.isdecimal() or int(text) > 2**63 - 1:
+        raise BadFlags(
+            f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', "
+            "'latest', or a non-negative long."
+        )
+    return int(text)
+
+
+def _formatting(given: Given) -> dict[str, str]:
+    """The properties of the formatter."""
+    if "property" in given and "formatter-property" in given:
+        raise BadFlags("Options --property and --formatter-property cannot be specified together.")
+    flag = renamed(given, "property", "formatter-property", _OLD)
+    found = file_properties(given.one("formatter-config"))
+    for part in ("key", "value"):
+        if name := given.one(f"{part}-deserializer"):
+            found[f"{part}.deserializer"] = name
+    return {**found, **properties_of([*given.all(flag)])}
+
+
+def _begin(consumer: "ColumnConsumer", given: Given, partition: int | None, offset: int) -> None:
+    topic = given.one("topic")
+    if partition is None:
+        if topic is not None:
+            consumer.subscribe(topic)
+        else:
+            consumer.subscribe(pattern=given.one("include") or "")
+        return
+    assert topic is not None
+    where = (topic, partition)
+    consumer.assign(where)
+    if offset == _EARLIEST:
+        consumer.seek_to_beginning(where)
+    elif offset == _LATEST:
+        consumer.seek_to_end(where)
+    else:
+        consumer.seek(where, offset)
+
+
+def _complain(message: str) -> None:
+    sys.stdout.flush()
+    print(message, file=sys.stderr)
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act, is_fast=True)

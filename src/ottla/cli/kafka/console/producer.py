@@ -1,0 +1,223 @@
+"""`kafka-console-producer`: a record for each line of stdin.
+
+Invariant: lines are sent in their order. As with Java's, a record that cannot be written is told
+of on stderr and the others go on, with 0; with --sync the first ends it, with 1.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.kafka.client_flags import (
+    file_properties,
+    integer,
+    properties_of,
+    reached,
+    renamed,
+)
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, NotDone, Usage
+from ottla.cli.kafka.tool import run_tool
+from ottla.errors import OttlaError, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from ottla.cli.kafka.console.line_reader import LineReader
+    from ottla.client.producer import Producer
+
+USAGE: Final = Usage(
+    "kafka-console-producer",
+    "Write a record for each line of stdin.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag("topic", "topic", "Where to write to. Required."),
+        Flag("sync", help="Send one record after the other, each when the one before is written."),
+        Flag("compression-codec", "codec", "none, gzip, snappy, lz4 or zstd; gzip without a name.",
+             optional=True),
+        Flag("batch-size", "bytes", "batch.size."),
+        Flag("message-send-max-retries", "count", "retries."),
+        Flag("retry-backoff-ms", "ms", "retry.backoff.ms."),
+        Flag("timeout", "ms", "linger.ms."),
+        Flag("request-required-acks", "acks", "acks."),
+        Flag("request-timeout-ms", "ms", "request.timeout.ms."),
+        Flag("metadata-expiry-ms", "ms", "metadata.max.age.ms."),
+        Flag("max-block-ms", "ms", "max.block.ms."),
+        Flag("max-memory-bytes", "bytes", "buffer.memory."),
+        Flag("max-partition-memory-bytes", "bytes", "batch.size, before --batch-size."),
+        Flag("socket-buffer-size", "bytes", "send.buffer.bytes."),
+        Flag("line-reader", "class", "What makes records of lines: Java's default one."),
+        Flag("reader-property", "key=value", "parse.key=true and the like.", many=True),
+        Flag("reader-config", "file", "A file of those."),
+        Flag("property", "key=value", "The old name of --reader-property.", many=True),
+        Flag("command-property", "key=value", "A setting of the producer.", many=True),
+        Flag("command-config", "file", "A file of settings of the producer."),
+        Flag("producer-property", "key=value", "The old name of --command-property.", many=True),
+        Flag("producer.config", "file", "The old name of --command-config."),
+    ],
+)  # fmt: skip
+
+# The flag that sets it, the setting, and what it is without either; the last that is said counts.
+_SETTINGS: Final = (
+    ("timeout", "linger.ms", "1000"),
+    ("request-required-acks", "acks", "-1"),
+    ("request-timeout-ms", "request.timeout.ms", "1500"),
+    ("message-send-max-retries", "retries", "3"),
+    ("retry-backoff-ms", "retry.backoff.ms", "100"),
+    ("socket-buffer-size", "send.buffer.bytes", "102400"),
+    ("max-memory-bytes", "buffer.memory", "33554432"),
+    ("batch-size", "batch.size", "16384"),
+    ("max-partition-memory-bytes", "batch.size", "16384"),
+    ("metadata-expiry-ms", "metadata.max.age.ms", "300000"),
+    ("max-block-ms", "max.block.ms", "60000"),
+)
+_OLD: Final = (
+    "Warning: --{old} is deprecated and will be removed in a future version. Use --{new} instead."
+)
+_SURELY_SMALL_BYTES: Final = 1000
+_TEXTS: Final = ("request-required-acks",)
+
+
+async def act(given: Given) -> int:
+    """Write what stdin says."""
+    if "topic" not in given:
+        raise BadFlags('Missing required argument "[topic]"')
+    if "bootstrap-server" not in given:
+        raise BadFlags("Error while validating the bootstrap address\n")
+    for new, old in (
+        ("command-config", "producer.config"),
+        ("command-property", "producer-property"),
+        ("reader-property", "property"),
+    ):
+        if old in given and new in given:
+            raise BadFlags(f"Options --{new} and --{old} cannot be specified together.")
+    topic = given.one("topic") or ""
+    settings = _settings(given)
+    from ottla.cli.kafka.console.line_reader import DEFAULT_READER, reader_of, split_as_java
+    from ottla.cli.records.sending import MetProducer, lines_of
+
+    if (name := given.one("line-reader") or DEFAULT_READER) != DEFAULT_READER:
+        raise NotDone(f"kafka-console-producer: the line reader {name} is not done here yet")
+    flag = renamed(given, "property", "reader-property", _OLD)
+    properties = file_properties(given.one("reader-config"))
+    reader = reader_of({**properties, **properties_of([*given.all(flag)])})
+    prompts = sys.stdin.isatty() and sys.stdout.isatty()
+    blocks = lines_of([sys.stdin.fileno()], split_as_java)
+    await reached(settings)
+    async with MetProducer(settings) as producer:
+        await producer.meet()
+        if prompts:
+            print(">", end="", flush=True)
+        sender = _Sender(producer, topic, reader, is_sync="sync" in given, prompts=prompts)
+        return await sender.run(blocks)
+
+
+class _Sender:
+    """Sends lines."""
+
+    def __init__(
+        self,
+        producer: "Producer[bytes, bytes]",
+        topic: str,
+        reader: "LineReader",
+        *,
+        is_sync: bool,
+        prompts: bool,
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._reader = reader
+        self._is_sync = is_sync
+        self._prompts = prompts
+
+    async def run(self, blocks: "AsyncGenerator[list[bytes]]") -> int:
+        """Send all; the exit code."""
+        from ottla.cli.records.input import BadLine
+
+        code = 0
+        try:
+            async for lines in blocks:
+                if self._reader.is_plain and not self._is_sync:
+                    await self._send_many(lines)
+                else:
+                    for line in lines:
+                        await self._send(line)
+                if self._prompts:
+                    print(">" * len(lines), end="", flush=True)
+        except BadLine as error:
+            _complain(str(error))
+            code = 1
+        except RequestError as error:  # with --sync
+            _complain(_failed(self._topic, error))
+            return 1
+        try:
+            await self._producer.flush()
+        except RequestError as error:
+            _complain(_failed(self._topic, error))
+        return code
+
+    async def _send_many(self, lines: list[bytes]) -> None:
+        """Send values; one that is refused is told of, and the others are sent."""
+        if max(map(len, lines)) < _SURELY_SMALL_BYTES:
+            try:
+                await self._producer.send_many(self._topic, lines)
+            except RequestError as error:  # the topic cannot be written to
+                _complain(_failed(self._topic, error))
+        else:
+            for line in lines:
+                await self._send(line)
+
+    async def _send(self, line: bytes) -> None:
+        from ottla.cli.records.sending import send_draft
+
+        try:
+            ack = await send_draft(self._producer, self._topic, self._reader.draft(line))
+            if self._is_sync:
+                await ack
+        except RequestError as error:
+            if self._is_sync:
+                raise
+            _complain(_failed(self._topic, error))
+
+
+def _settings(given: Given) -> dict[str, str]:
+    """The producer's settings."""
+    property_flag = renamed(given, "producer-property", "command-property", _OLD)
+    file_flag = renamed(given, "producer.config", "command-config", _OLD)
+    settings = {
+        **file_properties(given.one(file_flag)),
+        **properties_of([*given.all(property_flag)]),
+        "bootstrap.servers": given.one("bootstrap-server") or "",
+        "compression.type": "none",
+    }
+    if "compression-codec" in given:
+        settings["compression.type"] = given.one("compression-codec") or "gzip"
+    settings.setdefault("client.id", "console-producer")
+    for flag, name, default in _SETTINGS:
+        if flag in given:
+            value = given.one(flag) if flag in _TEXTS else str(integer(given, flag))
+            settings[name] = value or ""
+        else:
+            settings.setdefault(name, default)
+    if "max-partition-memory-bytes" in given:
+        print(
+            "Warning: --max-partition-memory-bytes is deprecated and will be removed in Apache "
+            "Kafka 5.0. Use --batch-size instead."
+        )
+    for java in ("key.serializer", "value.serializer"):
+        settings.pop(java, None)  # it is bytes that are sent
+    if settings["acks"] in ("0", "1"):
+        settings.setdefault("enable.idempotence", "false")
+    return settings
+
+
+def _failed(topic: str, error: OttlaError) -> str:
+    return f"Error when sending message to topic {topic} with error: {error}"
+
+
+def _complain(message: str) -> None:
+    sys.stdout.flush()
+    print(message, file=sys.stderr)
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act, is_fast=True)

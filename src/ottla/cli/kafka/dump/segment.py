@@ -1,0 +1,119 @@
+"""The records file of a segment, dumped as Kafka's tool does it.
+
+Invariant: it ends where Kafka's tool ends: at bytes that are less than a batch, which are counted,
+and at those that are no batch, which are an error.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from ottla.cli.kafka.dump import lines
+from ottla.errors import OttlaError
+from ottla.log.disk import File
+from ottla.log.inspection.walk import FoundBatch, Hole, Walk
+from ottla.records.batch import LENGTH_END, Batch
+from ottla.records.control import ControlRecord, read_control
+from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
+
+BYTES_MAX: Final = 2**31 - 1
+_LENGTH_AT: Final = 8
+_HEAD_BYTES: Final = 17  # up to the magic; of fewer bytes Kafka does not look at the length
+_LENGTH_MIN: Final = 14  # of the oldest format
+
+Contents: TypeAlias = Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]
+"""How key and value of the record at an offset are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """How much is shown of a segment."""
+
+    records: bool = False
+    heads: bool = True
+    """Whether records have what is known of them in front."""
+
+    contents: Contents | None = None
+    bytes_max: int = BYTES_MAX
+
+
+@dataclass(slots=True)
+class SegmentDump:
+    """One pass over a file: its lines, then the gaps that were seen."""
+
+    file: File
+    view: SegmentView
+    gaps: dict[int, int] = field(default_factory=dict[int, int])
+    """The offset before a gap, and that behind it; before the first record is -1."""
+
+    _last: int = -1
+
+    def lines(self) -> Iterator[str]:
+        """What is in the file."""
+        walk = Walk(self.file)
+        for found in walk.batches(lambda _: True):
+            if isinstance(found, Hole):
+                yield from self._ending(found.position)
+                return
+            if found.position + found.header.size > self.view.bytes_max:
+                return
+            yield lines.batch_line(found.header, found.position, is_valid=found.crc_ok is True)
+            if self.view.records:
+                yield from self._records(found)
+        assert walk.tail is not None
+        if walk.tail.size:
+            yield from self._ending(walk.tail.position)
+
+    def _ending(self, position: int) -> Iterator[str]:
+        """What is said of bytes that are no whole batch."""
+        left = min(self.file.size(), self.view.bytes_max) - position
+        length = int.from_bytes(self.file.read(position + _LENGTH_AT, 4), "big", signed=True)
+        if left > _HEAD_BYTES:
+            if length < _LENGTH_MIN:
+                raise OttlaError(
+                    f"Found record size {length} smaller than minimum record overhead "
+                    f"({_LENGTH_MIN}) in file {self.file.path}."
+                )
+            if LENGTH_END + length <= left:
+                raise OttlaError(f"{self.file.path}: no batch of a known format at {position}")
+        if self.view.bytes_max == BYTES_MAX and left > 0:
+            name = self.file.path.rpartition("/")[2]
+            yield f"Found {left} invalid bytes at the end of {name}"
+
+    def _records(self, found: FoundBatch) -> Iterator[str]:
+        header, view = found.header, self.view
+        if found.batch is None:
+            raise OttlaError(f"{self.file.path}: a batch of {header.size} bytes is too large")
+        control = _control(found.batch) if header.is_control else None
+        try:
+            for record in found.batch.records():
+                if record.offset != self._last + 1:
+                    self.gaps[self._last] = record.offset
+                self._last = record.offset
+                line = ""
+                if view.heads:
+                    line = lines.record_head(
+                        header,
+                        record.offset,
+                        record.timestamp,
+                        (_size(record.key), _size(record.value)),
+                        [name for name, _ in record.headers],
+                    ) + lines.control_words(control)
+                if view.contents is not None and not header.is_control:
+                    key, value = view.contents(record.offset, record.key, record.value)
+                    line += lines.contents(key, value, is_alone=not view.heads)
+                yield line
+        except (CorruptRecords, CorruptCompression, DecompressionLimitExceeded) as error:
+            raise OttlaError(f"{self.file.path}: the batch at {found.position}: {error}") from None
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _control(batch: Batch) -> ControlRecord | None:
+    """What the record of a control batch tells; None where it is not one that is known."""
+    try:
+        return read_control(batch)
+    except OttlaError:
+        return None

@@ -1,0 +1,222 @@
+"""`kafka-dump-log`: what is in the files of a log, line by line as Kafka's tool shows it.
+
+Invariant: files are only read. What is wrong with them is on stderr, behind all that is in them.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.cli.escapes import escaped
+from ottla.cli.kafka.dump.coordinator_json import shown
+from ottla.cli.kafka.dump.index import Check, IndexDump
+from ottla.cli.kafka.dump.lines import aborted_line, producer_line
+from ottla.cli.kafka.dump.segment import BYTES_MAX, Contents, SegmentDump, SegmentView
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, NotDone, Usage
+from ottla.cli.kafka.hash_order import in_hash_order
+from ottla.cli.kafka.tool import run_tool
+from ottla.errors import OttlaError
+from ottla.log.disk import Disk, File
+from ottla.log.files import OsDisk
+from ottla.log.inspection.findings import Finding
+from ottla.log.inspection.index_files import aborted_entries
+from ottla.log.inspection.snapshot_file import producer_entries
+from ottla.protocol import offsets_topic, transactions_topic
+from ottla.protocol.topic_records import TopicRecords
+
+USAGE = Usage(
+    "kafka-dump-log",
+    "Show what is in the files of a log.",
+    [
+        Flag("files", "file,…", "The files: .log, .index, .timeindex, .txnindex, .snapshot."),
+        Flag("print-data-log", help="Show records with their keys and values."),
+        Flag("deep-iteration", help="Show records, not only their batches."),
+        Flag("skip-record-metadata", help="Show of records their keys and values alone."),
+        Flag("verify-index-only", help="Compare indexes with the records; show no entries."),
+        Flag("index-sanity-check", help="Look whether a broker would take the indexes."),
+        Flag("max-bytes", "bytes", "Read so much of each .log."),
+        Flag("max-message-size", "bytes", "Taken and not needed: batches have the size they have."),
+        Flag("key-decoder-class", "class", "How keys are shown.", optional=True),
+        Flag("value-decoder-class", "class", "How values are shown.", optional=True),
+        Flag("offsets-decoder", help="Records are those of __consumer_offsets."),
+        Flag("transaction-log-decoder", help="Records are those of __transaction_state."),
+        Flag("cluster-metadata-decoder", help="Records are those of KRaft.", done=False),
+        Flag("remote-log-metadata-decoder", help="Records are of tiered storage.", done=False),
+        Flag("share-group-state-decoder", help="Records are of share groups.", done=False),
+    ],
+)
+DECODERS: Final = ("StringDecoder", "IntegerDecoder", "LongDecoder")
+LINES_AT_ONCE: Final = 1000
+_NUMBER_BYTES: Final = {"IntegerDecoder": 4, "LongDecoder": 8}
+
+
+@dataclass(slots=True)
+class Dump:
+    """What is shown of all files, and what was wrong with them."""
+
+    disk: Disk
+    view: SegmentView
+    check: Check
+    indexes: IndexDump = field(default_factory=IndexDump)
+    gaps: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
+
+    def lines(self, named: str) -> Iterator[str]:
+        """What is in one file."""
+        yield f"Dumping {named}"
+        name = os.path.basename(named)
+        stem, dot, _ = name.partition(".")
+        if not dot:
+            raise OttlaError(f"{named}: the name has no suffix that says what it is")
+        match "." + name.rpartition(".")[2]:
+            case ".log":
+                yield f"Log starting offset: {_base(stem, named)}"
+                segment = SegmentDump(self._open(named), self.view)
+                yield from segment.lines()
+                if segment.gaps:
+                    self.gaps[os.path.abspath(named)] = segment.gaps
+            case ".index":
+                records = self._open(named, ".log")
+                yield from self.indexes.offset_lines(
+                    named, self._open(named), records, _base(stem, named), self.check
+                )
+            case ".timeindex":
+                records, offsets = self._open(named, ".log"), self._open(named, ".index")
+                yield from self.indexes.time_lines(
+                    named, self._open(named), offsets, records, _base(stem, named), self.check
+                )
+            case ".snapshot":
+                for entry in producer_entries(self._open(named), None):
+                    if isinstance(entry, Finding):
+                        print(f"{named}: {entry.problem}", file=sys.stderr)
+                    else:
+                        yield producer_line(entry)
+            case ".txnindex":
+                for one in aborted_entries(self._open(named), _base(stem, named)):
+                    if isinstance(one, Finding):
+                        raise OttlaError(f"{named}: {one.problem}")
+                    yield aborted_line(one)
+            case ".checkpoint":
+                raise NotDone(f"kafka-dump-log: {named}: snapshots of KRaft are not done here yet")
+            case _:
+                print(f"Ignoring unknown file {named}", file=sys.stderr)
+
+    def complaints(self) -> Iterator[str]:
+        """What was wrong with the files."""
+        yield from self.indexes.complaints()
+        for path in in_hash_order(map(str, self.gaps)):
+            yield f"Non-consecutive offsets in {path}"
+            for before, behind in sorted(self.gaps[path].items()):
+                yield f"  {before} is followed by {behind}"
+
+    def _open(self, named: str, suffix: str | None = None) -> File:
+        """A file, or the one beside it of the same segment."""
+        path = os.path.abspath(named)
+        if suffix is not None:
+            folder, name = os.path.split(path)
+            path = os.path.join(folder, name.partition(".")[0] + suffix)
+        try:
+            return self.disk.open(path)
+        except FileNotFoundError:
+            raise OttlaError(f"{path}: there is no such file") from None
+
+
+def _base(stem: str, named: str) -> int:
+    if not stem.isascii() or not stem.isdigit():
+        raise OttlaError(f"{named}: the name does not begin with an offset")
+    return int(stem)
+
+
+async def act(given: Given) -> int:
+    """Dump each file, then say what was wrong."""
+    files = given.one("files")
+    if files is None:
+        raise BadFlags('Missing required argument "[files]"')
+    disk = OsDisk(read_only=True)
+    try:
+        dump = Dump(disk, _view(given), _check(given))
+        for named in files.split(","):
+            for number, line in enumerate(dump.lines(named)):
+                sys.stdout.write(line + "\n")
+                if not number % LINES_AT_ONCE:
+                    await asyncio.sleep(0)  # Ctrl-C is heeded between lines
+        sys.stdout.flush()
+        for line in dump.complaints():
+            print(line, file=sys.stderr)
+    finally:
+        sys.stdout.flush()
+        disk.close()
+    return 0
+
+
+def _check(given: Given) -> Check:
+    if "index-sanity-check" in given:
+        return Check.SANITY
+    return Check.COMPARE if "verify-index-only" in given else Check.SHOW
+
+
+def _view(given: Given) -> SegmentView:
+    decoders = ("offsets-decoder", "transaction-log-decoder", "key-decoder-class",
+                "value-decoder-class")  # fmt: skip
+    prints = "print-data-log" in given or any(name in given for name in decoders)
+    return SegmentView(
+        records=prints or "deep-iteration" in given,
+        heads="skip-record-metadata" not in given,
+        contents=_contents(given) if prints else None,
+        bytes_max=_number(given, "max-bytes", BYTES_MAX),
+    )
+
+
+def _number(given: Given, name: str, default: int) -> int:
+    text = given.one(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit():
+        raise BadFlags(f"Cannot parse argument '{text}' of option {name}")
+    return min(int(text), BYTES_MAX)
+
+
+def _contents(given: Given) -> Contents:
+    for flag, types in (
+        ("offsets-decoder", offsets_topic.TYPES),
+        ("transaction-log-decoder", transactions_topic.TYPES),
+    ):
+        if flag in given:
+            return _decoded(types)
+    keys, values = (_decoder(given, f"{what}-decoder-class") for what in ("key", "value"))
+    return lambda offset, key, value: (_text(key, keys), _text(value, values))
+
+
+def _decoded(types: TopicRecords) -> Contents:
+    def contents(
+        offset: int, key: bytes | None, value: bytes | None
+    ) -> tuple[str | None, str | None]:
+        return shown(types, key, value, offset)
+
+    return contents
+
+
+def _decoder(given: Given, flag: str) -> str:
+    name = (given.one(flag) or DECODERS[0]).rpartition(".")[2]
+    if name not in DECODERS:
+        raise NotDone(f"kafka-dump-log: --{flag}: only {', '.join(DECODERS)} are done here")
+    return name
+
+
+def _text(data: bytes | None, decoder: str) -> str | None:
+    """A key or a value; what a terminal would act on is escaped where it goes to one."""
+    if data is None:
+        return None
+    if (width := _NUMBER_BYTES.get(decoder)) is not None:
+        if len(data) != width:
+            raise OttlaError(f"{decoder}: {len(data)} bytes are no number of {width} bytes")
+        return str(int.from_bytes(data, "big", signed=True))
+    text = data.decode("utf-8", "replace")
+    return escaped(text) if sys.stdout.isatty() else text
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act)

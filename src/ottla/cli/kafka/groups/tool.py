@@ -1,0 +1,258 @@
+"""`kafka-consumer-groups`: groups of consumers, as Kafka's tool shows and changes them.
+
+Invariant: as with Kafka's tool what failed is told on stdout and the exit code stays 0; a use that
+does not fit together is 1.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.escapes import escaped
+from ottla.cli.kafka.flags import BadFlags, Given, NotDone
+from ottla.cli.kafka.groups.flags import DELETED, USAGE, check, number_of
+from ottla.cli.kafka.tool import run_tool, settings_of
+from ottla.cli.target import BOOTSTRAP
+from ottla.errors import OttlaError, RequestError
+from ottla.settings.problems import InvalidSettings
+
+if TYPE_CHECKING:
+    from ottla.cli.group.admin import GroupAdmin
+    from ottla.cli.group.view import GroupView
+    from ottla.client.admin.groups import ListedGroup
+
+TIMEOUT_MS: Final = 5000
+_CONSUMERS: Final = ("consumer", "")  # the types of protocol that consumers and their tools have
+_STATES: Final = (
+    *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
+    *("Assigning", "Reconciling"),
+)
+_TYPES: Final = ("Classic", "Consumer")
+_NOT_EXECUTED: Final = (
+    "WARN: No action will be performed as the --execute option is missing. In version 5.0, this "
+    "command will require either --dry-run or --execute to be specified. You should add the "
+    "--dry-run option explicitly if you are scripting this command and want to keep the current "
+    "default behavior without prompting."
+)
+_CHANGING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act)
+
+
+async def act(given: Given) -> int:
+    """Do what was asked for."""
+    if "reset-offsets" in given and "dry-run" not in given and "execute" not in given:
+        print(_NOT_EXECUTED, file=sys.stderr)
+    check(given)
+    from ottla.cli.kafka import java_errors
+
+    try:
+        await _acted(given)
+    except (BadFlags, NotDone):
+        raise
+    except RequestError as error:
+        complain(f"Executing consumer group command failed due to {java_errors.text(error)}")
+    except (OttlaError, InvalidSettings) as error:
+        complain(f"Executing consumer group command failed due to {error}")
+    return 0
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines; on a terminal without what it would act on, for members name themselves."""
+    safe = escaped if sys.stdout.isatty() else str
+    sys.stdout.writelines(f"{safe(line)}\n" for line in lines)
+
+
+def complain(what: str) -> None:
+    """Tell what failed, where Kafka's tool tells it."""
+    show(("", f"Error: {what}"))
+
+
+def timeout_s(given: Given) -> float:
+    """How long a call may take."""
+    told = number_of(given, "timeout")
+    return (TIMEOUT_MS if told is None else told) / 1000
+
+
+async def _acted(given: Given) -> None:
+    from ottla.cli.group.admin import GroupAdmin
+    from ottla.cli.reach import reach
+
+    settings = settings_of(given)
+    if why := await reach(settings[BOOTSTRAP], timeout_s(given)):
+        raise OttlaError(why)
+    async with GroupAdmin(settings) as admin:
+        if "list" in given:
+            await _list(admin, given)
+        elif "describe" in given:
+            await _describe(admin, given)
+        elif "delete" in given:
+            await _delete(admin, given)
+        elif "reset-offsets" in given:
+            from ottla.cli.kafka.groups.offset_reset import reset
+
+            await reset(admin, given, await names(admin, given), timeout_s(given))
+        else:
+            await _forget(admin, given)
+
+
+async def names(admin: "GroupAdmin", given: Given) -> list[str]:
+    """The groups that are meant."""
+    if "all-groups" in given:
+        return [one.id for one in await listed(admin, given)]
+    return [*dict.fromkeys(given.all("group"))]
+
+
+async def listed(
+    admin: "GroupAdmin", given: Given, states: Iterable[str] = (), types: Iterable[str] = ()
+) -> "Sequence[ListedGroup]":
+    """The groups of consumers that there are."""
+    found = await admin.list_groups(states=states, types=types, timeout_s=timeout_s(given))
+    ours = (one for one in found if one.protocol_type in _CONSUMERS and one.type != "streams")
+    return sorted(ours, key=lambda one: one.id)
+
+
+# --list
+
+
+async def _list(admin: "GroupAdmin", given: Given) -> None:
+    from ottla.cli.kafka.groups.lines import list_lines
+
+    states = _among(given.one("state"), _STATES, "state", "states")
+    types = _among(given.one("type"), _TYPES, "types", "types")
+    groups = await listed(admin, given, states, [one.lower() for one in types])
+    with_type, with_state = "type" in given, "state" in given
+    show(list_lines(groups, with_type=with_type, with_state=with_state))
+
+
+def _among(said: str | None, known: Sequence[str], what: str, whats: str) -> list[str]:
+    by_name = {one.lower(): one for one in known}
+    words = [] if not said else [one.strip().lower() for one in said.split(",")]
+    if not by_name.keys() >= {*words}:
+        raise BadFlags(f"Invalid {what} list '{said}'. Valid {whats} are: {', '.join(known)}")
+    return [by_name[one] for one in words]
+
+
+# --describe
+
+
+async def _describe(admin: "GroupAdmin", given: Given) -> None:
+    from ottla.cli.group.view import viewed
+    from ottla.cli.kafka import java_errors
+    from ottla.cli.kafka.groups import lines
+
+    groups = await names(admin, given)
+    told = await viewed(admin, groups, with_since=False, timeout_s=timeout_s(given))
+    is_verbose = "verbose" in given
+    for name, view in told.items():
+        if isinstance(view, RequestError):
+            raise OttlaError(java_errors.text(view, name))
+    for name, view in sorted(told.items()):
+        assert not isinstance(view, RequestError)
+        if "members" in given:
+            _is_told(view, len(view.description.members))
+            show(lines.member_lines(view, is_verbose=is_verbose))
+        elif "state" in given:
+            if _is_told(view, 1):
+                show(lines.state_lines(view, is_verbose=is_verbose))
+        elif _is_told(view, len(view.readings)):
+            show(lines.offset_lines(name, view.readings, is_verbose=is_verbose))
+
+
+def _is_told(view: "GroupView", rows: int) -> bool:
+    """Say what is to be said of a group's state; whether there is more to tell."""
+    name, state = view.description.id, view.description.state
+    if state == "Dead":
+        complain(f"Consumer group '{name}' does not exist.")
+        return False
+    if state == "Empty":
+        _warn(f"Consumer group '{name}' has no active members.")
+    elif state in _CHANGING:
+        _warn(f"Warning: Consumer group '{name}' is rebalancing.")
+    return rows > 0
+
+
+# --delete
+
+
+async def _delete(admin: "GroupAdmin", given: Given) -> None:
+    from ottla.cli.kafka import java_errors
+
+    groups = await names(admin, given)
+    told = await admin.delete_groups(groups, timeout_s=timeout_s(given))
+    done = ", ".join(f"'{name}'" for name in told.succeeded)
+    if not told.failed:
+        show([f"Deletion of requested consumer groups ({done}) was successful."])
+        return
+    complain("Deletion of some consumer groups failed:")
+    show(
+        f"* Group '{name}' could not be deleted due to: {java_errors.text(error, name)}"
+        for name, error in told.failed.items()
+    )
+    if done:
+        show(("", f"These consumer groups were deleted successfully: {done}"))
+
+
+# --delete-offsets
+
+
+async def _forget(admin: "GroupAdmin", given: Given) -> None:
+    from ottla.cli.kafka.groups.lines import forgotten_lines
+    from ottla.cli.kafka.groups.offset_reset import choices_of
+    from ottla.cli.kafka.java_errors import message, text
+    from ottla.client.partitions import Partition, partition
+    from ottla.errors import ErrorCode
+
+    group = given.one("group") or ""
+    choices = choices_of(given)
+    whole = [one.topic for one in choices if one.numbers is None]
+    found = await admin.describe_topics(whole, timeout_s=timeout_s(given))
+    outcome: dict[Partition, RequestError | None] = {
+        (str(topic), -1): error for topic, error in found.failed.items()
+    }
+    wanted: set[Partition] = set()
+    for choice in choices:
+        numbers = choice.numbers
+        if numbers is None and choice.topic not in found.failed:
+            numbers = tuple(one.index for one in found[choice.topic].partitions)
+        wanted |= {partition(choice.topic, number) for number in numbers or ()}
+    first: RequestError | None = None
+    try:
+        told = await admin.delete_group_offsets(group, wanted, timeout_s=timeout_s(given))
+        outcome |= {where: told.failed.get(where) for where in wanted}
+        first = next(iter(told.failed.values()), None)
+    except RequestError as error:
+        first = error
+        outcome |= dict.fromkeys(wanted, error)
+    if first is None:
+        print(f"Request succeeded for deleting offsets from group {group}.")
+    elif first.code in DELETED.whole:
+        complain(message(first, group))
+    elif first.code in DELETED.parts:
+        complain("Encountered some partition-level error, see the follow-up details.")
+    else:
+        complain(f"Encountered some unknown error: {ErrorCode(first.code).name}")
+    shown = {
+        where: "Successful"
+        if error is None
+        else f"Error: {text(error, _about(where, error, group))}"
+        for where, error in outcome.items()
+    }
+    show(forgotten_lines(shown))
+
+
+def _about(where: "tuple[str, int]", error: RequestError, group: str) -> str:
+    """What our client puts before its words: the partition, the topic or the group."""
+    topic, number = where
+    for one in (f"{topic}-{number}", topic, group):
+        if (error.message or "").startswith(f"{one}: "):
+            return one
+    return group
+
+
+def _warn(what: str) -> None:
+    sys.stdout.flush()
+    print(f"\n{escaped(what) if sys.stderr.isatty() else what}", file=sys.stderr)

@@ -1,0 +1,127 @@
+"""`kafka-log-dirs`: what is in the data directories of brokers, as JSON.
+
+Invariant: the object has Kafka's keys in the order in which Kafka writes them.
+"""
+
+import sys
+from collections.abc import Collection, Mapping
+from json import dumps
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
+from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
+from ottla.cli.output import Json
+from ottla.cli.target import BOOTSTRAP
+from ottla.errors import OttlaError, RequestError
+from ottla.settings.problems import InvalidSettings
+
+if TYPE_CHECKING:
+    from ottla.client.admin.log_dirs import LogDirs
+
+_REACH_S: Final = 20.0
+
+USAGE: Final = Usage(
+    "kafka-log-dirs",
+    "Show what is in the data directories of brokers.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag("command-config", "file", "A properties file with settings of the client."),
+        Flag("describe", help="Show it. Required."),
+        Flag("topic-list", "topic,…", "Only these topics."),
+        Flag("broker-list", "0,1", "Only these brokers."),
+    ],
+)
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act)
+
+
+async def act(given: Given) -> int:
+    """Do what was asked for."""
+    for name in ("bootstrap-server", "describe"):
+        if name not in given:
+            raise BadFlags(f'Missing required argument "[{name}]"')
+    try:
+        await _described(given)
+    except (OttlaError, InvalidSettings) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    return 0
+
+
+async def _described(given: Given) -> None:
+    from ottla.cli.kafka import java_errors
+    from ottla.cli.kafka.log_dirs.admin import LogDirAdmin
+    from ottla.cli.reach import reach
+
+    topics = {one for one in (given.one("topic-list") or "").split(",") if one}
+    asked = _brokers(given.one("broker-list") or "")
+    settings = settings_of(given)
+    if why := await reach(settings[BOOTSTRAP], _REACH_S):
+        raise OttlaError(why)
+    async with LogDirAdmin(settings) as admin:
+        cluster = await admin.describe_cluster()
+        live = [one.id for one in cluster.brokers]
+        if missing := asked - {*live}:
+            raise OttlaError(
+                "ERROR: The given brokers do not exist from --broker-list: "
+                f"{_list(missing)}. Current existent brokers: {_list(live)}"
+            )
+        brokers = sorted(asked or live)
+        print("Querying brokers for log directories information")
+        try:
+            told = (await admin.describe_log_dirs(brokers)).or_raise()
+        except RequestError as error:
+            raise OttlaError(java_errors.text(error)) from error
+    print(f"Received log directory information from brokers {_list(brokers)}")
+    print(dumps(described(told, topics), ensure_ascii=False, separators=(",", ":")))
+
+
+def _brokers(text: str) -> set[int]:
+    try:
+        return {int(one) for one in text.split(",") if one}
+    except ValueError:
+        raise OttlaError(f'For input string: "{text}"') from None
+
+
+def _list(numbers: Collection[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))
+
+
+def described(told: "Mapping[int, LogDirs]", topics: Collection[str]) -> dict[str, Json]:
+    """The object; with all topics if none are named."""
+    return {
+        "brokers": [
+            {"broker": broker, "logDirs": _dirs(dirs, topics)} for broker, dirs in told.items()
+        ],
+        "version": 1,
+    }
+
+
+def _dirs(told: "LogDirs", topics: Collection[str]) -> list[Json]:
+    from ottla.cli.kafka.java_errors import class_name
+    from ottla.client.partitions import partition
+
+    dirs: list[Json] = []
+    for path, found in told.told.items():
+        failed = found if isinstance(found, RequestError) else None
+        replicas = () if isinstance(found, RequestError) else found.replicas.items()
+        dirs.append(
+            {
+                "partitions": [
+                    {
+                        "partition": str(partition(*where)),
+                        "size": one.size_bytes,
+                        "offsetLag": one.offset_lag,
+                        "isFuture": one.is_future,
+                    }
+                    for where, one in sorted(replicas)
+                    if not topics or where[0] in topics
+                ],
+                "error": failed and class_name(failed.code),
+                "logDir": path,
+            }
+        )
+    return dirs

@@ -1,0 +1,98 @@
+"""`kafka-get-offsets`: where partitions begin, end or stand at a time.
+
+Invariant: a partition without such an offset has no line; one that cannot be asked is told on
+stderr, and the others have theirs.
+"""
+
+import sys
+from typing import Final
+
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
+from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
+from ottla.cli.target import BOOTSTRAP
+from ottla.errors import OttlaError
+from ottla.settings.problems import InvalidSettings
+
+_REACH_S: Final = 20.0
+
+USAGE: Final = Usage(
+    "kafka-get-offsets",
+    "Show offsets of partitions: topic:partition:offset.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag("command-config", "file", "A properties file with settings of the client."),
+        Flag("topic", "topic", "Topics by an expression; all unless told."),
+        Flag("partitions", "0,1", "Only these partitions of each."),
+        Flag(
+            "topic-partitions",
+            "topic:0,topic:0-3,…",
+            "Instead of both: expressions with partitions, as t:1, t:0-3, t:5- and t:-3, where "
+            "the end of a range is not meant.",
+        ),
+        Flag(
+            "time",
+            "time",
+            "Milliseconds since 1970, latest (the default), earliest, max-timestamp, "
+            "earliest-local, latest-tiered or earliest-pending-upload; -1 to -6 mean the same.",
+        ),
+        Flag("exclude-internal-topics", help="Leave the cluster's own topics out."),
+    ],
+)
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act)
+
+
+async def act(given: Given) -> int:
+    """Do what was asked for."""
+    if "bootstrap-server" not in given:
+        raise BadFlags(
+            'Missing required argument "[bootstrap-server]"' if given.values else USAGE.purpose
+        )
+    try:
+        await _shown(given)
+    except BadFlags:
+        raise
+    except (OttlaError, InvalidSettings) as error:
+        print(f"Error occurred: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+async def _shown(given: Given) -> None:
+    from ottla.cli.kafka import java_errors
+    from ottla.cli.kafka.offsets.filters import parse_place, parse_rules, rules_of, wanted
+    from ottla.cli.offsets.admin import OffsetAdmin
+    from ottla.cli.reach import reach
+    from ottla.client.partitions import partition
+
+    patterns = given.one("topic-partitions")
+    if patterns is not None and ("topic" in given or "partitions" in given):
+        raise OttlaError("--topic-partitions cannot be used with --topic or --partitions")
+    place = parse_place(given.one("time") or "latest")
+    if patterns is not None:
+        rules = parse_rules(patterns)
+    else:
+        rules = rules_of(given.one("topic"), given.one("partitions"))
+    settings = settings_of(given)
+    if why := await reach(settings[BOOTSTRAP], _REACH_S):
+        raise OttlaError(why)
+    async with OffsetAdmin(settings) as admin:
+        listed = await admin.list_topics(include_internal="exclude-internal-topics" not in given)
+        known = ((name, range(one.partitions)) for name, one in listed.items())
+        meant = wanted(rules, known)
+        if not meant:
+            raise OttlaError("Could not match any topic-partitions with the specified filters")
+        told = await admin.list_offsets(dict.fromkeys(meant, place))
+    for where, error in told.failed.items():
+        name = partition(*where)
+        print(
+            f"Skip getting offsets for topic-partition {name} due to error: "
+            f"{java_errors.text(error, name)}",
+            file=sys.stderr,
+        )
+    for (topic, number), one in told.succeeded.items():
+        if one.offset is not None:
+            print(f"{topic}:{number}:{one.offset}")

@@ -1,0 +1,202 @@
+"""`kafka-producer-perf-test`: how fast records are written.
+
+Invariant: what it prints are the lines that Java's prints. Latencies are of every 64th record, or
+of each when there is a rate, and times count from the first record that is sent.
+"""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.kafka.argument_words import ArgumentUsage
+from ottla.cli.kafka.client_flags import file_properties, reached, renamed
+from ottla.cli.kafka.flags import Flag, Given
+from ottla.cli.kafka.tool import run_tool
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.cli.perf.load import Span
+
+USAGE: Final = ArgumentUsage(
+    "kafka-producer-perf-test",
+    "Measure how fast records are written.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first."),
+        Flag("topic", "topic", "Where to write to. Required."),
+        Flag("num-records", "count", "How many records. Required."),
+        Flag("record-size", "bytes", "The bytes of a value."),
+        Flag("payload-file", "file", "A file whose lines are the values, by chance."),
+        Flag("payload-monotonic", help="Values are numbers that grow."),
+        Flag("payload-delimiter", "text", "What stands between the values of the file."),
+        Flag("throughput", "rate", "Records a second at most; -1 for no limit. Required."),
+        Flag("command-property", "key=value …", "Settings of the producer.", many=True),
+        Flag("command-config", "file", "A file of settings of the producer."),
+        Flag("producer-props", "key=value …", "The old name of --command-property.", many=True),
+        Flag("producer.config", "file", "The old name of --command-config."),
+        Flag("print-metrics", help="Print what the client counts.", done=False),
+        Flag("transactional-id", "id", "Write in transactions.", done=False),
+        Flag("transaction-duration-ms", "ms", "How long each of them takes.", done=False),
+        Flag("warmup-records", "count", "So many do not count in the steady state."),
+        Flag("reporting-interval", "ms", "How often to tell how it goes."),
+    ],
+)
+_OLD: Final = (
+    "Option --{old} has been deprecated and will be removed in a future version. "
+    "Use --{new} instead."
+)
+_INTERVAL_MS: Final = 5000
+
+
+async def act(given: Given) -> int:
+    """Write, and print how fast that was."""
+    topic = USAGE.text_of(given, "topic")
+    count = _positive(given, "num-records")
+    throughput = float(USAGE.text_of(given, "throughput"))
+    warm_up = USAGE.number_of(given, "warmup-records", 0)
+    interval_ms = _positive(given, "reporting-interval", _INTERVAL_MS)
+    chosen = [one for one in ("record-size", "payload-file", "payload-monotonic") if one in given]
+    if len(chosen) != 1:
+        raise USAGE.refused(
+            "one of the arguments --record-size --payload-file --payload-monotonic is required"
+            if not chosen
+            else f"argument --{chosen[1]}: not allowed with argument --{chosen[0]}"
+        )
+    if warm_up >= count:
+        raise USAGE.refused(
+            "The value for --warmup-records must be strictly fewer than the number of records in "
+            "the test, --num-records."
+        )
+    settings = _settings(given)
+    payloads = _payloads(given)
+    from ottla.cli.perf.load import Sender, Sending
+    from ottla.cli.records.sending import MetProducer
+
+    if warm_up > 0:
+        print(
+            f"Warmup first {warm_up} records. Steady state results will print after the complete "
+            "test summary."
+        )
+    sending = Sending(
+        topic=topic,
+        count=count,
+        payloads=payloads,
+        rate=throughput if throughput > 0 else None,
+        report_s=interval_ms / 1000,
+        warm_up=max(0, warm_up),
+    )
+    await reached(settings)
+    async with MetProducer(settings) as producer:
+        await producer.meet()
+        whole, steady = await Sender(producer, sending).run(_print_window)
+    _print_total(whole, "")
+    if warm_up > 0:
+        _print_total(steady, " steady state")
+    return 0
+
+
+def _positive(given: Given, name: str, default: int | None = None) -> int:
+    found = USAGE.number_of(given, name, default)
+    if found <= 0:
+        raise USAGE.refused(f"--{name} should be greater than zero.")
+    return found
+
+
+def _settings(given: Given) -> dict[str, str]:
+    """The producer's settings."""
+    named = ("bootstrap-server", "command-property", "producer-props")
+    if not any(one in given for one in (*named, "producer.config", "command-config")):
+        raise USAGE.refused(
+            "At least one of --bootstrap-server, --command-property, --producer-props, "
+            "--producer.config or --command-config must be specified."
+        )
+    for new, old in (
+        ("command-property", "producer-props"),
+        ("command-config", "producer.config"),
+    ):
+        if old in given and new in given:
+            raise USAGE.refused(f"--{new} and --{old} cannot be specified together.")
+    property_flag = renamed(given, "producer-props", "command-property", _OLD)
+    file_flag = renamed(given, "producer.config", "command-config", _OLD)
+    settings = file_properties(given.one(file_flag))
+    for text in (*given.all(property_flag), *given.rest):
+        key, equals, value = text.partition("=")
+        if not equals or "=" in value:
+            raise OttlaError(f"Invalid property: {text}")
+        settings[key] = value
+    if (servers := given.one("bootstrap-server")) is not None:
+        settings["bootstrap.servers"] = servers
+    settings.setdefault("client.id", "perf-producer-client")
+    for java in ("key.serializer", "value.serializer"):
+        settings.pop(java, None)
+    if settings.get("acks") in ("0", "1"):
+        settings.setdefault("enable.idempotence", "false")
+    return settings
+
+
+def _payloads(given: Given) -> Callable[[], Iterator[bytes]]:
+    """The values that are sent."""
+    if "payload-monotonic" in given:
+        return _growing
+    if (path := given.one("payload-file")) is not None:
+        delimiter = given.one("payload-delimiter") or "\\n"
+        return _of_file(path, "\n" if delimiter == "\\n" else delimiter)
+    size = _positive(given, "record-size")
+    return partial(repeat, bytes(random.choices(range(65, 91), k=size)))
+
+
+def _growing() -> Iterator[bytes]:
+    number = 0
+    while True:
+        yield b"%d" % number
+        number += 1
+
+
+def _of_file(path: str, delimiter: str) -> Callable[[], Iterator[bytes]]:
+    print(f"Reading payloads from: {os.path.abspath(path)}")
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        text = ""
+    if not text:
+        raise OttlaError("File does not exist or empty file provided.")
+    parts = [one.encode() for one in text.removesuffix(delimiter).split(delimiter)]
+    print(f"Number of records read: {len(parts)}")
+
+    def chosen() -> Iterator[bytes]:
+        while True:
+            yield random.choice(parts)
+
+    return chosen
+
+
+def _print_window(span: "Span") -> None:
+    found = span.latencies
+    print(
+        f"{span.records} records sent, {span.rate:.1f} records/sec ({span.mb_rate:.2f} MB/sec), "
+        f"{found.average:.1f} ms avg latency, {found.largest:.1f} ms max latency.",
+        flush=True,
+    )
+
+
+def _print_total(span: "Span", what: str) -> None:
+    from ottla.cli.perf.load import shares
+
+    found = span.latencies
+    parts = ", ".join(
+        f"{ms:.0f} ms {name}"
+        for ms, name in zip(shares(found), ("50th", "95th", "99th", "99.9th"), strict=True)
+    )
+    print(
+        f"{span.records}{what} records sent, {span.rate:.6f} records/sec "
+        f"({span.mb_rate:.2f} MB/sec), {found.average:.2f} ms avg latency, "
+        f"{found.largest:.2f} ms max latency, {parts}."
+    )
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act, is_fast=True)

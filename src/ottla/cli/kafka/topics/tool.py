@@ -1,0 +1,282 @@
+"""`kafka-topics`: topics listed, made, described, grown and deleted, as Kafka's tool does it.
+
+Invariant: what is asked for is looked at as a whole before anything is asked of a cluster.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ottla.cli.kafka.flags import BadFlags, Flag, Given, GivenTwice, Usage
+from ottla.cli.kafka.tool import run_tool, settings_of
+from ottla.cli.kafka.words import words
+from ottla.cli.kafka.wrong_use import Illegal, WrongUse, forbid, require, whole_number
+from ottla.errors import ErrorCode, OttlaError, RequestError
+
+if TYPE_CHECKING:
+    from ottla.cli.topic.admin import TopicAdmin
+    from ottla.client.admin.topics import NewTopic
+
+K = TypeVar("K")
+
+ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
+REPORTS: Final = (
+    "under-replicated-partitions",
+    "under-min-isr-partitions",
+    "at-min-isr-partitions",
+    "unavailable-partitions",
+)
+
+USAGE: Final = Usage(
+    "kafka-topics",
+    "Create, delete, describe, or change a topic.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first; always needed."),
+        Flag("command-config", "file", "A properties file with settings of the client."),
+        Flag("list", help="Name all topics."),
+        Flag("create", help="Make a topic."),
+        Flag("delete", help="Delete topics with all their records."),
+        Flag("alter", help="Give topics more partitions."),
+        Flag("describe", help="Show topics with their partitions."),
+        Flag("topic", "topic", "Which; but for --create a regular expression, or several by comma"),
+        Flag("topic-id", "id", "The topic to describe, by its id."),
+        Flag("config", "name=value", "A setting of the topic that is made.", many=True),
+        Flag("delete-config", "name", "Of former versions; without effect.", many=True),
+        Flag("partitions", "number", "How many in all. With more, keys go to other ones."),
+        Flag("replication-factor", "number", "On how many brokers the topic is made."),
+        Flag("replica-assignment", "1:2,2:3,…", "The brokers of each partition, the leader first."),
+        Flag("under-replicated-partitions", help="Describe those with replicas out of sync only."),
+        Flag("unavailable-partitions", help="Describe those without a leader only."),
+        Flag("under-min-isr-partitions", help="Describe those with too few in sync only."),
+        Flag("at-min-isr-partitions", help="Describe those with just enough in sync only."),
+        Flag("topics-with-overrides", help="Describe topics with settings of their own only."),
+        Flag("if-exists", help="Do nothing if there is no such topic."),
+        Flag("if-not-exists", help="A topic that is there already is no failure."),
+        Flag("exclude-internal", help="Leave out topics that the cluster keeps for itself."),
+        Flag("partition-size-limit-per-response", "number", "How many partitions in an answer."),
+    ],
+    takes_short_names=False,
+)
+
+COLLIDES: Final = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
+    "could collide. To avoid issues it is best to use either, but not both."
+)
+
+
+def check(given: Given) -> None:
+    """Whether the flags make sense together."""
+    if sum(action in given for action in ACTIONS) != 1:
+        raise WrongUse(
+            "Command must include exactly one action: "
+            "--list, --describe, --create, --alter or --delete"
+        )
+    if "delete-config" in given:
+        sys.stderr.write(
+            "delete-config option is no longer supported and deprecated since version 4.0. "
+            "The config will be fully removed in future releases.\n"
+        )
+    if "bootstrap-server" not in given:
+        raise Illegal("--bootstrap-server must be specified")
+    if "describe" in given and "if-exists" in given:
+        if "topic" not in given and "topic-id" not in given:
+            raise WrongUse("--topic or --topic-id is required to describe a topic")
+        if "topic" in given and "topic-id" in given:
+            print(
+                "Only topic id will be used when both --topic and --topic-id are specified "
+                "and topicId is not Uuid.ZERO_UUID"
+            )
+    if "list" not in given and "describe" not in given:
+        require(given, "topic")
+    if "alter" in given:
+        if "config" in given:
+            raise WrongUse(
+                'Option combination "[[bootstrap-server], [config]]" can\'t be used with option '
+                '"[alter]" (To alter topic configurations, the kafka-configs tool can be used.)'
+            )
+        require(given, "partitions")
+    _check_actions(given)
+
+
+def _check_actions(given: Given) -> None:
+    """Whether each flag goes with the action."""
+    _only_with(given, "config", "alter", "create")
+    _only_with(given, "partitions", "alter", "create")
+    _only_with(given, "replication-factor", "create")
+    _only_with(given, "replica-assignment", "alter", "create")
+    if "create" in given:
+        forbid(given, "replica-assignment", ("partitions", "replication-factor"))
+    for report in REPORTS:
+        _only_with(given, report, "describe")
+        forbid(given, report, ("topics-with-overrides",))
+    _only_with(given, "topics-with-overrides", "describe")
+    _only_with(given, "if-exists", "alter", "delete", "describe")
+    _only_with(given, "if-not-exists", "create")
+    _only_with(given, "exclude-internal", "list", "describe")
+
+
+def _only_with(given: Given, name: str, *actions: str) -> None:
+    forbid(given, name, (action for action in ACTIONS if action not in actions))
+
+
+async def act(given: Given) -> int:
+    """Do what the flags say."""
+    if not given.values and not given.rest:
+        raise WrongUse(USAGE.purpose)
+    check(given)
+    settings = settings_of(given)
+    wanted = new_topic(given) if "create" in given or "alter" in given else None
+
+    from ottla.cli.reach import reach
+    from ottla.cli.session import REACH_S
+    from ottla.cli.target import BOOTSTRAP
+
+    if why := await reach(settings[BOOTSTRAP], REACH_S):
+        raise OttlaError(why)
+    if "describe" in given:
+        from ottla.cli.kafka.topics.lines import TopicReader, describe
+
+        async with TopicReader(settings) as reader:
+            await describe(reader, given)
+        return 0
+
+    from ottla.cli.topic.admin import TopicAdmin
+
+    async with TopicAdmin(settings) as admin:
+        if wanted is not None and "create" in given:
+            await _create(admin, wanted, if_not_exists="if-not-exists" in given)
+        elif wanted is not None:
+            await _alter(admin, given, wanted)
+        elif "list" in given:
+            print("\n".join(await matching(admin, given)))
+        else:
+            await _delete(admin, given)
+    return 0
+
+
+def new_topic(given: Given) -> "NewTopic":
+    """The topic that is to be made, or how one is to be altered."""
+    from ottla.client.admin.topics import NewTopic
+
+    replicas = _replicas(given.one("replica-assignment") or "")
+    return NewTopic(
+        given.one("topic") or "",
+        whole_number(given, "partitions"),
+        whole_number(given, "replication-factor"),
+        _configs(given.all("config")),
+        replicas or None,
+    )
+
+
+def _configs(said: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in said:
+        # As Java splits it: what is empty at the end does not count.
+        parts = one.split("=")
+        while len(parts) > 1 and not parts[-1]:
+            parts.pop()
+        if len(parts) != 2:
+            raise OttlaError(
+                "requirement failed: Invalid topic config: "
+                'all configs to be added must be in the format "key=val".'
+            )
+        found[parts[0].strip()] = parts[1].strip()
+    return found
+
+
+def _replicas(text: str) -> dict[int, list[int]]:
+    """The brokers of each partition."""
+    found: dict[int, list[int]] = {}
+    for index, one in enumerate(text.split(",") if text else ()):
+        brokers: list[int] = []
+        for word in one.split(":"):
+            try:
+                brokers.append(int(word))
+            except ValueError:
+                raise OttlaError(f'For input string: "{word.strip()}"') from None
+        if twice := [str(broker) for broker in {*brokers} if brokers.count(broker) > 1]:
+            raise OttlaError(
+                f"Partition replica lists may not contain duplicate entries: {','.join(twice)}"
+            )
+        if len(brokers) != len(found.get(0, brokers)):
+            raise OttlaError(f"Partition {index} has different replication factor: {brokers}")
+        found[index] = brokers
+    return found
+
+
+async def _create(admin: "TopicAdmin", topic: "NewTopic", *, if_not_exists: bool) -> None:
+    from ottla.cli.topic.warnings import can_collide
+
+    if can_collide(topic.name):
+        print(COLLIDES)
+    if topic.replication_factor is not None and not 1 <= topic.replication_factor < 1 << 15:
+        raise OttlaError("The replication factor must be between 1 and 32767 inclusive")
+    if topic.partitions is not None and topic.partitions < 1:
+        raise OttlaError("The partitions must be greater than 0")
+    told = await admin.create_topics([topic])
+    error = told.failed.get(topic.name)
+    if error is None:
+        print(f"Created topic {topic.name}.")
+    elif not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+        raise _Of(error, topic.name)
+
+
+async def _alter(admin: "TopicAdmin", given: Given, wanted: "NewTopic") -> None:
+    from ottla.client.admin.topics import NewPartitions
+
+    names = await matching(admin, given, "if-exists" not in given)
+    total = wanted.partitions or 0
+    totals: dict[str, int | NewPartitions] = dict.fromkeys(names, total)
+    if wanted.replicas and names:
+        described = await admin.describe_topics(names)
+        for name in names:
+            more = [*wanted.replicas.values()][len(described[name].partitions) :]
+            totals[name] = NewPartitions(total, more)
+    _raise_first((await admin.create_partitions(totals)).failed)
+
+
+async def _delete(admin: "TopicAdmin", given: Given) -> None:
+    names = await matching(admin, given, "if-exists" not in given)
+    _raise_first((await admin.delete_topics(names)).failed)
+
+
+async def matching(admin: "TopicAdmin", given: Given, needed: bool = False) -> list[str]:
+    """The topics that the flags name, sorted; OttlaError when there is none and one is needed."""
+    from ottla.cli.kafka.include_list import included
+
+    pattern = given.one("topic")
+    hides_internal = "exclude-internal" in given
+    listed = await admin.list_topics(include_internal=not hides_internal)
+    names = sorted(listed)
+    if pattern is not None:
+        names = included(pattern, names)
+    if needed and pattern and not names:
+        raise OttlaError(f"Topic '{pattern}' does not exist as expected")
+    return names
+
+
+class _Of(OttlaError):
+    """An error of a request, and what it is about."""
+
+    def __init__(self, error: RequestError, about: object) -> None:
+        super().__init__(words(error, about))
+
+
+def _raise_first(failed: Mapping[K, RequestError]) -> None:
+    for name, error in failed.items():
+        raise _Of(error, name)
+
+
+def told(error: OttlaError) -> None:
+    """Say what is wrong, where Kafka's tool says it."""
+    if isinstance(error, WrongUse):
+        print(f"{error}\n{USAGE.text()}", file=sys.stderr)
+    elif isinstance(error, Illegal | BadFlags) and not isinstance(error, GivenTwice):
+        print(error, file=sys.stderr)
+    else:
+        print(f"Error while executing topic command : {words(error)}")
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act, told)

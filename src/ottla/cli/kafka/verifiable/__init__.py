@@ -1,0 +1,1 @@
+"""`kafka-verifiable-consumer` and `kafka-verifiable-producer`."""

@@ -1,0 +1,200 @@
+"""`kafka-verifiable-consumer`: reads as a member of a group, and tells what happens to it.
+
+Invariant: each event is a line when it happens: what came, what was committed, which partitions
+came and went. However it ends, its last line says that it has.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.kafka.argument_words import ArgumentUsage
+from ottla.cli.kafka.client_flags import PATIENCE, file_properties, reached
+from ottla.cli.kafka.flags import Flag, Given
+from ottla.cli.kafka.tool import run_tool
+
+if TYPE_CHECKING:
+    from ottla.cli.records.stream import ColumnConsumer
+    from ottla.client.record import Record
+    from ottla.ids import TopicPartition
+
+USAGE: Final = ArgumentUsage(
+    "kafka-verifiable-consumer",
+    "Read as a member of a group, and tell what happens.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag("topic", "topic", "What to read. Required."),
+        Flag("group-protocol", "protocol", "classic or consumer."),
+        Flag("group-remote-assignor", "name", "The broker's assignor."),
+        Flag("group-id", "group", "The group. Required."),
+        Flag("group-instance-id", "id", "A lasting name of this member."),
+        Flag("max-messages", "count", "How many; -1 for no end."),
+        Flag("session-timeout", "ms", "After so long without a heartbeat it is given up."),
+        Flag("verbose", help="Tell of each record, too."),
+        Flag("enable-autocommit", help="Let offsets be committed by themselves."),
+        Flag("reset-policy", "policy", "earliest, latest or none."),
+        Flag("assignment-strategy", "class", "The assignor of a classic group."),
+        Flag("command-config", "file", "A file of settings of the consumer."),
+        Flag("consumer.config", "file", "The old name of --command-config."),
+    ],
+    spoken="verifiable-consumer",
+)
+_RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
+_POLL_RECORDS: Final = 500
+
+
+async def act(given: Given) -> int:
+    """Read, and tell."""
+    topic = USAGE.text_of(given, "topic")
+    settings = _settings(given)
+    most = USAGE.number_of(given, "max-messages", -1)
+    from ottla.cli.kafka.endings import until_signal
+    from ottla.cli.records.stream import ColumnConsumer
+
+    reading = _Reading(
+        topic, most, commits="enable-autocommit" not in given, verbose="verbose" in given
+    )
+    await reached(settings)
+    return await until_signal(reading.run(ColumnConsumer(settings)))
+
+
+def _settings(given: Given) -> dict[str, str]:
+    """The consumer's settings."""
+    servers = USAGE.text_of(given, "bootstrap-server")
+    group = USAGE.text_of(given, "group-id")
+    if "consumer.config" in given and "command-config" in given:
+        raise USAGE.refused(
+            "Options --consumer.config and --command-config are mutually exclusive."
+        )
+    if "consumer.config" in given:
+        print(
+            "Option --consumer.config has been deprecated and will be removed in a future version. "
+            "Use --command-config instead."
+        )
+    settings = {
+        **PATIENCE,
+        **file_properties(given.one("command-config") or given.one("consumer.config")),
+    }
+    protocol = given.one("group-protocol") or "classic"
+    settings["group.protocol"] = protocol
+    if protocol.lower() == "consumer":
+        if (assignor := given.one("group-remote-assignor")) is not None:
+            settings["group.remote.assignor"] = assignor
+    else:
+        settings["partition.assignment.strategy"] = given.one("assignment-strategy") or _RANGE
+        settings["session.timeout.ms"] = str(USAGE.number_of(given, "session-timeout", 30_000))
+    if (instance := given.one("group-instance-id")) is not None:
+        settings["group.instance.id"] = instance
+    for java in ("key.deserializer", "value.deserializer"):
+        settings.pop(java, None)
+    return settings | {
+        "bootstrap.servers": servers,
+        "group.id": group,
+        "enable.auto.commit": "true" if "enable-autocommit" in given else "false",
+        "auto.offset.reset": given.one("reset-policy") or "earliest",
+    }
+
+
+class _Reading:
+    """Reads, and tells."""
+
+    def __init__(self, topic: str, most: int, *, commits: bool, verbose: bool) -> None:
+        self._topic = topic
+        self._left = most if most >= 0 else None
+        self._commits = commits
+        self._verbose = verbose
+
+    async def run(self, consumer: "ColumnConsumer") -> int:
+        """Read until there were enough; the exit code."""
+        from ottla.cli.kafka.verifiable.events import tell
+        from ottla.client.membership.owner import Rebalance
+        from ottla.ids import TopicPartition
+
+        def assigned(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+            tell("partitions_assigned", partitions=_named(partitions))
+
+        def revoked(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+            tell("partitions_revoked", partitions=_named(partitions))
+
+        async with consumer:
+            await consumer.meet()
+            tell("startup_complete")
+            try:
+                consumer.subscribe(self._topic, on_assigned=assigned, on_revoked=revoked)
+                while self._left != 0:
+                    records = await consumer.poll(1.0, max_records=_POLL_RECORDS)
+                    if records:
+                        await self._tell(consumer, records)
+            except asyncio.CancelledError:
+                tell("shutdown_requested")
+                raise
+            finally:
+                await consumer.close()
+                tell("shutdown_complete")
+        tell("shutdown_requested")  # as Java's does when its process ends
+        return 0
+
+    async def _tell(
+        self, consumer: "ColumnConsumer", records: "list[Record[bytes, bytes]]"
+    ) -> None:
+        from ottla.cli.kafka.verifiable.events import tell
+        from ottla.errors import RequestError
+        from ottla.ids import TopicPartition
+
+        by_place: dict[TopicPartition, list[Record[bytes, bytes]]] = {}
+        for record in records:
+            by_place.setdefault(record.place, []).append(record)
+        summaries: list[dict[str, object]] = []
+        offsets: dict[TopicPartition, int] = {}
+        for place, run in by_place.items():
+            kept = run if self._left is None else run[: self._left]
+            if not kept:
+                break
+            offsets[place] = kept[-1].offset + 1
+            summaries.append(
+                {
+                    "topic": place.topic,
+                    "partition": place.partition,
+                    "count": len(kept),
+                    "minOffset": kept[0].offset,
+                    "maxOffset": kept[-1].offset,
+                }
+            )
+            for record in kept if self._verbose else ():
+                tell(
+                    "record_data",
+                    key=_text(record.key),
+                    value=_text(record.value),
+                    topic=record.topic,
+                    partition=record.partition,
+                    offset=record.offset,
+                )
+            if self._left is not None:
+                self._left -= len(kept)
+        tell("records_consumed", count=len(records), partitions=summaries)
+        if not self._commits:
+            return
+        facts: dict[str, object] = {
+            "offsets": [
+                {"topic": place.topic, "partition": place.partition, "offset": offset}
+                for place, offset in offsets.items()
+            ]
+        }
+        try:
+            await consumer.commit(offsets)
+        except RequestError as error:
+            tell("offsets_committed", **facts, error=str(error), success=False)
+        else:
+            tell("offsets_committed", **facts, success=True)
+
+
+def _named(partitions: "frozenset[TopicPartition]") -> list[dict[str, object]]:
+    return [{"topic": one.topic, "partition": one.partition} for one in sorted(partitions)]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act, is_fast=True)

@@ -1,0 +1,206 @@
+"""`kafka-verifiable-producer`: numbers that grow, and a line for what became of each.
+
+Invariant: of every record that was sent one line tells that it was acknowledged and where, or why
+it was not; however it ends, the last lines sum it up.
+"""
+
+import asyncio
+import sys
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.kafka.argument_words import ArgumentUsage
+from ottla.cli.kafka.client_flags import file_properties, reached
+from ottla.cli.kafka.flags import Flag, Given
+from ottla.cli.kafka.tool import run_tool
+
+if TYPE_CHECKING:
+    from ottla.cli.records.sending import MetProducer
+    from ottla.client.producer import Producer
+    from ottla.client.producing.pending_batch import Ack
+
+USAGE: Final = ArgumentUsage(
+    "kafka-verifiable-producer",
+    "Write numbers that grow, and tell what became of each.",
+    [
+        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag("topic", "topic", "Where to write to. Required."),
+        Flag("max-messages", "count", "How many; -1 for no end."),
+        Flag("throughput", "rate", "Records a second at most; -1 for no limit."),
+        Flag("acks", "acks", "0, 1 or -1."),
+        Flag("message-create-time", "ms", "The time of the first record."),
+        Flag("value-prefix", "number", "A number before each value, and a dot."),
+        Flag("repeating-keys", "count", "Keys from 0 up to it, again and again."),
+        Flag("command-config", "file", "A file of settings of the producer."),
+        Flag("producer.config", "file", "The old name of --command-config."),
+    ],
+    spoken="verifiable-producer",
+)
+_PENDING_MAX: Final = 10_000
+
+
+async def act(given: Given) -> int:
+    """Write, and tell."""
+    topic = USAGE.text_of(given, "topic")
+    servers = USAGE.text_of(given, "bootstrap-server")
+    most = USAGE.number_of(given, "max-messages", -1)
+    throughput = USAGE.number_of(given, "throughput", -1)
+    acks = USAGE.number_of(given, "acks", -1)
+    if acks not in (0, 1, -1):
+        raise USAGE.refused(f"argument --acks: invalid choice: '{acks}' (choose from {{0,1,-1}})")
+    if "producer.config" in given and "command-config" in given:
+        raise USAGE.refused(
+            "Options --producer.config and --command-config are mutually exclusive."
+        )
+    if "producer.config" in given:
+        print(
+            "Option --producer.config has been deprecated and will be removed in a future version. "
+            "Use --command-config instead."
+        )
+    settings = {
+        "bootstrap.servers": servers,
+        "acks": str(acks),
+        "retries": "0",
+        **({} if acks == -1 else {"enable.idempotence": "false"}),
+        **file_properties(given.one("command-config") or given.one("producer.config")),
+    }
+    for java in ("key.serializer", "value.serializer"):
+        settings.pop(java, None)
+    from ottla.cli.kafka.endings import until_signal
+    from ottla.cli.records.sending import MetProducer
+
+    numbers = _Numbers(
+        topic,
+        most if most >= 0 else sys.maxsize,
+        throughput,
+        given.one("value-prefix"),
+        USAGE.number_of(given, "repeating-keys", 0),
+        USAGE.number_of(given, "message-create-time", -1),
+    )
+    await reached(settings)
+    return await until_signal(numbers.write(MetProducer(settings)))
+
+
+class _Numbers:
+    """Writes them."""
+
+    def __init__(
+        self,
+        topic: str,
+        most: int,
+        throughput: int,
+        prefix: str | None,
+        keys: int,
+        created_ms: int,
+    ) -> None:
+        self._topic = topic
+        self._most = most
+        self._throughput = throughput
+        self._prefix = "" if prefix is None else f"{prefix}."
+        self._keys = keys
+        self._created_ms = created_ms
+        self._sent = 0
+        self._acked = 0
+        self._pending: deque[tuple[str | None, str, Ack]] = deque()
+
+    async def write(self, producer: "MetProducer") -> int:
+        """Write all of them; the exit code."""
+        from ottla.cli.kafka.verifiable.events import tell
+
+        async with producer:
+            await producer.meet()
+            begun_s = time.monotonic()
+            tell("startup_complete")
+            try:
+                await self._send_all(producer, begun_s)
+            finally:
+                await self._settle(0)
+                self._sum_up(begun_s)
+        return 0
+
+    def _sum_up(self, begun_s: float) -> None:
+        from ottla.cli.kafka.verifiable.events import tell
+
+        tell("shutdown_complete")
+        rate = self._acked / max(time.monotonic() - begun_s, 1e-3)
+        tell(
+            "tool_data",
+            sent=self._sent,
+            acked=self._acked,
+            target_throughput=self._throughput,
+            avg_throughput=rate,
+        )
+
+    async def _send_all(self, producer: "Producer[bytes, bytes]", begun_s: float) -> None:
+        from ottla.errors import RequestError
+
+        started_ms = int(time.time() * 1000)
+        for number in range(self._most):
+            key = str(number % self._keys) if self._keys else None
+            value = f"{self._prefix}{number}"
+            created_ms = None
+            if self._created_ms >= 0:
+                created_ms = self._created_ms
+                self._created_ms += int(time.time() * 1000) - started_ms
+            self._sent += 1
+            try:
+                ack = await producer.send(
+                    self._topic,
+                    value.encode(),
+                    key=None if key is None else key.encode(),
+                    timestamp_ms=created_ms,
+                )
+            except RequestError as error:
+                self._tell_failed(key, value, error)
+                continue
+            self._pending.append((key, value, ack))
+            while self._pending and self._pending[0][2].done:
+                await self._settle_one()
+            await self._settle(_PENDING_MAX)
+            if self._throughput > 0:
+                left_s = begun_s + self._sent / self._throughput - time.monotonic()
+                if left_s > 0:
+                    await asyncio.sleep(left_s)
+
+    async def _settle(self, most: int) -> None:
+        """Wait until at most so many are without an answer."""
+        while len(self._pending) > most:
+            await self._settle_one()
+
+    async def _settle_one(self) -> None:
+        from ottla.cli.kafka.verifiable.events import tell
+        from ottla.errors import RequestError
+
+        key, value, ack = self._pending.popleft()
+        try:
+            written = await ack
+        except RequestError as error:
+            self._tell_failed(key, value, error)
+            return
+        self._acked += 1
+        tell(
+            "producer_send_success",
+            key=key,
+            value=value,
+            topic=written.topic,
+            partition=written.partition,
+            offset=written.offset,
+        )
+
+    def _tell_failed(self, key: str | None, value: str, error: Exception) -> None:
+        from ottla.cli.kafka.verifiable.events import tell
+
+        tell(
+            "producer_send_error",
+            key=key,
+            value=value,
+            topic=self._topic,
+            exception=type(error).__name__,
+            message=str(error),
+        )
+
+
+def run() -> None:
+    """The console script."""
+    run_tool(USAGE, act, is_fast=True)

@@ -1,0 +1,1 @@
+"""Files of logs: what `ottla log` does."""

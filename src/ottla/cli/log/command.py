@@ -1,0 +1,134 @@
+"""`ottla log`: what is in the files of a log, and whether they are right.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.output import Output
+from ottla.cli.records.form_names import Decoder, Form
+from ottla.cli.session import OutputOption
+
+app = typer.Typer(help="Look into the files of a log.", no_args_is_help=True)
+
+
+@app.callback()
+def log() -> None:
+    """Look into the files of a log."""
+
+
+@app.command("dump")
+def dump(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE|DIR…",
+            help="Files of a log, partitions' folders, data directories.",
+            exists=True,
+            show_default=False,
+        ),
+    ],
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Check everything and show only what is wrong; exit with 1 on damage."
+        ),
+    ] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="Show the records too, not only their batches.")
+    ] = False,
+    keys: Annotated[
+        Form | None, typer.Option("--keys", help="Show records with their keys in this form.")
+    ] = None,
+    values: Annotated[
+        Form | None, typer.Option("--values", help="Show records with their values in this form.")
+    ] = None,
+    decode: Annotated[
+        Decoder | None,
+        typer.Option(
+            "--decode",
+            help="Decode the records of an internal topic; auto goes by the name of the folder.",
+        ),
+    ] = None,
+    from_offset: Annotated[
+        int | None, typer.Option("--from-offset", min=0, help="Leave out what is below it.")
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, help="Stop before it.")
+    ] = None,
+    entries_max: Annotated[
+        int | None, typer.Option("-n", min=1, help="Show so many entries of each file.")
+    ] = None,
+    compacted: Annotated[
+        bool,
+        typer.Option("--compacted", help="With --verify: missing offsets are no damage."),
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what is in the files of a log, or check them.
+
+    Nothing is written or locked, so it may run beside a broker. Exit code: 0 when nothing is
+    damaged, 1 when something is, 2 for a wrong use and for a path that has nothing of a log, 74
+    when the output cannot be written, 141 when its reader left. An unfinished batch at the end of
+    the newest segment is reported as incomplete and is no damage, unless the data directory says
+    that the broker stopped cleanly or that these records were on the device.
+    """
+    shows_entries = any(
+        option is not None for option in (keys, values, decode, from_offset, to_offset, entries_max)
+    )
+    if verify and (records or shows_entries):
+        raise typer.BadParameter("--verify checks everything; it goes with --compacted and -o only")
+    if compacted and not verify:
+        raise typer.BadParameter("--compacted goes with --verify")
+    from ottla.cli.log.dump import Request, run
+
+    request = Request(
+        paths=paths,
+        verify=verify,
+        records=records or keys is not None or values is not None or decode is not None,
+        keys=keys,
+        values=values,
+        decode=decode,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        entries_max=entries_max,
+        compacted=compacted,
+        output=output,
+    )
+    raise typer.Exit(run(request))
+
+
+@app.command("adopt")
+def adopt(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR…",
+            help="All data directories of the broker, in the order of its log.dirs.",
+            exists=True,
+            file_okay=False,
+            show_default=False,
+        ),
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only tell what would become of it; change nothing.")
+    ] = False,
+    node_id: Annotated[
+        int | None,
+        typer.Option("--node-id", min=0, help="Refuse the data of any other broker than this."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take over the data of a stopped Kafka that was a single broker.
+
+    Its topics keep their ids, records, settings and the offsets that groups have committed. The
+    logs stay as they are. What is added is one file in the first directory; removing it undoes the
+    adoption, until an Ottla broker has served from there. Exit code: 0 when it is done or could
+    be, 1 when it is refused, 2 for a wrong use.
+    """
+    from ottla.cli.log.adopt import run
+
+    raise typer.Exit(run(directories, node_id=node_id, check_only=check, output=output))

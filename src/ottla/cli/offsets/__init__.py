@@ -1,0 +1,1 @@
+"""Offsets of partitions: what `ottla offsets` does, and how offsets are said on a command line."""

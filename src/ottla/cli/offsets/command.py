@@ -1,0 +1,95 @@
+"""`ottla offsets`: where partitions begin and end, and where they are at a time."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from ottla.cli.answer import Answer, Table
+from ottla.cli.offsets.partition_lists import BadPartitions, Choice, parse_choice
+from ottla.cli.offsets.positions import BadPosition, PositionKind, parse_position
+from ottla.cli.session import Misused, Session, asks, failure_of
+
+
+@asks
+async def offsets(
+    session: Session,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC[:0,1]]…", help="Topics, or some partitions; all if none."),
+    ] = None,
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="@TIME",
+            help="Also the first record of a time: @2026-11-01T00:00 (UTC, unless it ends with a "
+            "zone) or @-1h.",
+        ),
+    ] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Of all topics, also the cluster's own.")
+    ] = False,
+) -> Answer:
+    """Show the first and the last offset of partitions, and the one at a time.
+
+    LAST is behind the last record: the offset that the next one gets.
+    """
+    from ottla.cli.offsets.admin import OffsetAdmin, expanded
+    from ottla.cli.times import time_text
+    from ottla.client.admin.records import OffsetAt
+
+    time_ms = None if at is None else _time_ms(at)
+    choices = [_choice(one) for one in topics or ()]
+    async with await session.opened(OffsetAdmin) as admin:
+        if not choices:
+            choices = [Choice(one) for one in await admin.list_topics(include_internal=internal)]
+        wanted = await expanded(admin, choices)
+        first = await admin.list_offsets(dict.fromkeys(wanted, OffsetAt.EARLIEST))
+        last = await admin.list_offsets(dict.fromkeys(wanted, OffsetAt.LATEST))
+        then = None
+        if time_ms is not None:
+            then = await admin.list_offsets(dict.fromkeys(wanted, time_ms))
+    failed = {**first.failed, **last.failed, **({} if then is None else then.failed)}
+    rows = [
+        {
+            "topic": where[0],
+            "partition": where[1],
+            "first": start,
+            "last": end,
+            "records": end - start,
+            "at": None if then is None else then[where].offset,
+            "at_time": None if then is None else time_text(then[where].timestamp_ms),
+        }
+        for where in wanted
+        if where not in failed
+        and (start := first[where].offset) is not None
+        and (end := last[where].offset) is not None
+    ]
+    heads = ("TOPIC", "PARTITION", "FIRST", "LAST", "RECORDS", "AT", "TIME")
+    count = 5 if then is None else 7
+    return Answer(
+        {"partitions": rows},
+        [Table(heads[:count], [[*one.values()][:count] for one in rows])]
+        if wanted
+        else ["There are no topics."],
+        [failure_of(error, "{}-{}".format(*where)) for where, error in failed.items()],
+    )
+
+
+def _time_ms(text: str) -> int:
+    try:
+        found = parse_position(text, time.time_ns() // 1_000_000)
+    except BadPosition as error:
+        raise Misused(str(error)) from None
+    if found.kind is not PositionKind.TIME:
+        raise Misused(f"{text!r} is no time: @2026-11-01T00:00 or @-1h")
+    return found.value
+
+
+def _choice(text: str) -> Choice:
+    try:
+        return parse_choice(text)
+    except BadPartitions as error:
+        raise Misused(str(error)) from None

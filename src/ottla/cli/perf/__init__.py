@@ -1,0 +1,1 @@
+"""Measurements: what `ottla perf` does."""

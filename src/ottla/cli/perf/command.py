@@ -1,0 +1,212 @@
+"""`ottla perf`: how fast a cluster takes and gives records, and how long one is on its way.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.answer import Answer, Table
+from ottla.cli.output import Json
+from ottla.cli.records.produce import Acks, Codec
+from ottla.cli.session import Failed, Session, streams
+
+if TYPE_CHECKING:
+    from ottla.cli.perf.load import Latencies, Span
+
+app = typer.Typer(help="How fast it is.", no_args_is_help=True)
+
+TopicArgument = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
+SizeOption = Annotated[int, typer.Option("--size", min=0, help="The bytes of a value.")]
+
+
+@app.callback()
+def perf() -> None:
+    """Measure: write, read, and one record at a time."""
+
+
+@app.command("produce")
+@streams
+async def produce(
+    session: Session,
+    topic: TopicArgument,
+    *,
+    records: Annotated[
+        int, typer.Option("--records", "-n", min=1, help="How many records.")
+    ] = 1_000_000,
+    size: SizeOption = 100,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=1, help="Records a second at most.")
+    ] = None,
+    batch: Annotated[
+        int, typer.Option("--batch", min=0, help="The bytes of a batch: batch.size.")
+    ] = 65_536,
+    linger: Annotated[
+        int, typer.Option("--linger", min=0, help="Milliseconds a batch waits: linger.ms.")
+    ] = 5,
+    compression: Annotated[
+        Codec, typer.Option("--compression", "-z", help="How batches are compressed.")
+    ] = Codec.NONE,
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="Who has a record before it counts as written.")
+    ] = Acks.ALL,
+) -> Answer:
+    """Write records as fast as it goes, or at a rate.
+
+    Latencies are of every 64th record, from the call that sends it to its acknowledgement.
+    """
+    from ottla.cli.perf.load import Sender, Sending, same
+    from ottla.cli.perf.progress import progress
+    from ottla.cli.records.sending import producer_settings
+    from ottla.client.producer import Producer
+
+    settings = {
+        **producer_settings(session.settings),
+        "batch.size": str(batch),
+        "linger.ms": str(linger),
+        "compression.type": compression,
+        "acks": acks,
+    }
+    if acks is not Acks.ALL:
+        settings["enable.idempotence"] = "false"
+    await session.reach()
+    sending = Sending(topic=topic, count=records, payloads=same(size), rate=rate, report_s=0.2)
+    async with Producer(settings) as producer:
+        await producer.partitions(topic)
+        with progress(records) as advance:
+            span, _ = await Sender(producer, sending).run(lambda span: advance(span.records))
+    return _told("produce", topic, span, {"latency_ms": _latencies(span.latencies)})
+
+
+@app.command("consume")
+@streams
+async def consume(
+    session: Session,
+    topic: TopicArgument,
+    *,
+    records: Annotated[
+        int | None,
+        typer.Option("--records", "-n", min=1, help="How many records; without it all of now."),
+    ] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="By columns, and not one by one.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds without any.")
+    ] = 10.0,
+) -> Answer:
+    """Read a topic from its start as fast as it goes."""
+    from ottla.cli.offsets.positions import START
+    from ottla.cli.perf.load import read_load
+    from ottla.cli.perf.progress import progress
+    from ottla.cli.records.stream import ColumnConsumer, begin_at
+
+    await session.reach()
+    settings = {"allow.auto.create.topics": "false", **session.settings}
+    async with ColumnConsumer(settings) as consumer:
+        ends = await begin_at(consumer, topic, (), START, stops=False)
+        assert ends is None
+        there = await consumer.end_offsets(*consumer.assignment)
+        first = await consumer.beginning_offsets(*consumer.assignment)
+        present = sum(there.values()) - sum(first.values())
+        count = present if records is None else records
+        if not count:
+            raise Failed(f"{topic} has no records to read")
+        with progress(count) as advance:
+            span = await read_load(
+                consumer,
+                count,
+                timeout,
+                columns=columns,
+                report_s=0.2,
+                report=lambda window, whole: advance(window.records),
+            )
+    if span.records < count:
+        raise Failed(f"{span.records} of {count} records came, and none for {timeout:g} s")
+    return _told("consume", topic, span, {"columns": columns})
+
+
+@app.command("latency")
+@streams
+async def latency(
+    session: Session,
+    topic: TopicArgument,
+    *,
+    records: Annotated[
+        int, typer.Option("--records", "-n", min=1, help="How many records.")
+    ] = 2_000,
+    size: SizeOption = 100,
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Where they go.")] = 0,
+) -> Answer:
+    """Write one record at a time and read it: how long until it is acknowledged, and read.
+
+    The first tenth is not counted.
+    """
+    from ottla.cli.offsets.positions import END
+    from ottla.cli.perf.load import round_trips
+    from ottla.cli.records.sending import producer_settings
+    from ottla.cli.records.stream import ColumnConsumer, begin_at
+    from ottla.client.producer import Producer
+
+    await session.reach()
+    settings = {**producer_settings(session.settings), "linger.ms": "0"}
+    async with (
+        ColumnConsumer({"allow.auto.create.topics": "false", **session.settings}) as consumer,
+        Producer(settings) as producer,
+    ):
+        await begin_at(consumer, topic, (partition,), END, stops=False)
+        [where] = consumer.assignment
+        trips = await round_trips(producer, consumer, where, records, size, records // 10)
+    rows = [("acknowledged", trips.acked), ("read", trips.read)]
+    return Answer(
+        {
+            "topic": topic,
+            "records": records,
+            "acked_ms": _latencies(trips.acked),
+            "read_ms": _latencies(trips.read),
+        },
+        [
+            Table(
+                ("UNTIL", "RECORDS", *(head for head, _ in _SHARES), "MAX MS"),
+                [
+                    (name, records, *(f"{one:.2f}" for one in _latencies(found).values()))
+                    for name, found in rows
+                ],
+            )
+        ],
+    )
+
+
+_SHARES = (("AVERAGE MS", None), ("P50 MS", 0.5), ("P95 MS", 0.95), ("P99 MS", 0.99))
+
+
+def _latencies(latencies: "Latencies") -> dict[str, float]:
+    return {
+        "average": round(latencies.average, 3),
+        "p50": round(latencies.at(0.5), 3),
+        "p95": round(latencies.at(0.95), 3),
+        "p99": round(latencies.at(0.99), 3),
+        "max": round(latencies.largest, 3),
+    }
+
+
+def _told(what: str, topic: str, span: "Span", more: Mapping[str, Json]) -> Answer:
+    value: dict[str, Json] = {
+        "test": what,
+        "topic": topic,
+        "records": span.records,
+        "bytes": span.bytes,
+        "seconds": round(span.seconds, 6),
+        "records_per_s": round(span.rate, 1),
+        "mb_per_s": round(span.mb_rate, 3),
+        **more,
+    }
+    heads = ["RECORDS", "SECONDS", "RECORDS/S", "MB/S"]
+    row = [f"{span.records}", f"{span.seconds:.2f}", f"{span.rate:.0f}", f"{span.mb_rate:.2f}"]
+    found = more.get("latency_ms")
+    if isinstance(found, Mapping):
+        heads += [*(head for head, _ in _SHARES), "MAX MS"]
+        row += [f"{one:.2f}" for one in found.values() if isinstance(one, float)]
+    return Answer(value, [Table(heads, [row])])

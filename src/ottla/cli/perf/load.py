@@ -1,0 +1,246 @@
+"""Loads: how fast records are written and read, and how long one takes.
+
+Invariant: what is measured is the client as an application uses it, one record after the other
+unless columns are asked for. Times count from the first record to the last that is acknowledged or
+handed out; connecting is not in them. Latencies are of every so many-th record.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, repeat
+from operator import itemgetter
+from typing import Final, TypeAlias, cast
+
+from ottla.cli.records.stream import ColumnConsumer
+from ottla.client.producer import Producer
+from ottla.client.producing.pending_batch import Ack
+from ottla.client.record import Record
+from ottla.ids import TopicPartition
+
+SAMPLE_EVERY: Final = 64
+POLL_RECORDS: Final = 5_000
+POLL_S: Final = 0.1
+
+_Part: TypeAlias = "Callable[[Record[bytes, bytes]], bytes | None]"
+_KEY: Final = cast("_Part", itemgetter(Record._fields.index("key")))
+_VALUE: Final = cast("_Part", itemgetter(Record._fields.index("value")))
+
+
+@dataclass(slots=True)
+class Latencies:
+    """Milliseconds that were measured."""
+
+    ms: list[float] = field(default_factory=list[float])
+
+    def at(self, share: float) -> float:
+        """What so many of them are at most; 0 when there are none."""
+        found = sorted(self.ms)
+        return found[min(len(found) - 1, int(share * len(found)))] if found else 0.0
+
+    @property
+    def average(self) -> float:
+        """Their mean."""
+        return sum(self.ms) / len(self.ms) if self.ms else 0.0
+
+    @property
+    def largest(self) -> float:
+        """The longest."""
+        return max(self.ms, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What was done in a while."""
+
+    records: int
+    bytes: int
+    seconds: float
+    latencies: Latencies = field(default_factory=Latencies)
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / max(self.seconds, 1e-9)
+
+    @property
+    def mb_rate(self) -> float:
+        """Megabytes a second, of 1024 * 1024 bytes."""
+        return self.bytes / max(self.seconds, 1e-9) / (1 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """What is sent."""
+
+    topic: str
+    count: int
+    payloads: Callable[[], Iterator[bytes]]
+    """Values, as many as one likes."""
+
+    rate: float | None = None
+    """Records a second at most."""
+
+    report_s: float = 5.0
+    warm_up: int = 0
+    """So many are sent before the steady state begins."""
+
+
+class Sender:
+    """Sends, and measures."""
+
+    def __init__(self, producer: Producer[bytes, bytes], sending: Sending) -> None:
+        self._producer = producer
+        self._sending = sending
+        self._steady = Latencies()
+        self._all = Latencies()
+        self._window = Latencies()
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    async def run(self, report: Callable[[Span], object] = lambda span: None) -> tuple[Span, Span]:
+        """Send all of it: the whole, and the steady state; `report` hears of each while."""
+        sending, send, topic = self._sending, self._producer.send, self._sending.topic
+        values = sending.payloads()
+        begun_s = window_s = steady_s = time.perf_counter()
+        sent = size = window_size = window_sent = steady_size = 0
+        every = SAMPLE_EVERY if sending.rate is None else 1
+        while sent < sending.count:
+            # The first of a run is timed; in between nothing runs but the client.
+            until = sending.warm_up if sent < sending.warm_up else sending.count
+            count = min(until - sent, every)
+            run = [*islice(values, count)]
+            size += sum(map(len, run))
+            now_s = time.perf_counter()
+            self._time(await send(topic, run[0]), now_s, is_steady=sent >= sending.warm_up)
+            for value in islice(run, 1, None):
+                await send(topic, value)
+            sent += count
+            if sent == sending.warm_up:
+                steady_s, steady_size = time.perf_counter(), size
+            if now_s - window_s >= sending.report_s:
+                window, self._window = self._window, Latencies()
+                report(Span(sent - window_sent, size - window_size, now_s - window_s, window))
+                window_s, window_size, window_sent = now_s, size, sent
+            if sending.rate is not None:
+                await _until(begun_s + sent / sending.rate)
+        await self._producer.flush()
+        end_s = time.perf_counter()
+        await asyncio.gather(*self._waiting)
+        steady = sending.count - sending.warm_up
+        return (
+            Span(sending.count, size, end_s - begun_s, self._all),
+            Span(steady, size - steady_size, end_s - steady_s, self._steady),
+        )
+
+    def _time(self, ack: Ack, begun_s: float, *, is_steady: bool) -> None:
+        kept = (self._all, self._window, *((self._steady,) if is_steady else ()))
+        task = asyncio.get_running_loop().create_task(_timed(ack, begun_s, kept))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+
+async def _timed(ack: Ack, begun_s: float, kept: Sequence[Latencies]) -> None:
+    await ack
+    took_ms = (time.perf_counter() - begun_s) * 1000
+    for one in kept:
+        one.ms.append(took_ms)
+
+
+async def _until(when_s: float) -> None:
+    if (left_s := when_s - time.perf_counter()) > 0:
+        await asyncio.sleep(left_s)
+
+
+def same(size: int) -> Callable[[], Iterator[bytes]]:
+    """One value again and again, of so many bytes."""
+    return partial(repeat, b"x" * size)
+
+
+async def read_load(
+    consumer: ColumnConsumer,
+    count: int,
+    idle_s: float,
+    *,
+    columns: bool = False,
+    report_s: float = 5.0,
+    report: Callable[[Span, Span], object] = lambda window, whole: None,
+) -> Span:
+    """Read so many records, or until none comes for so long.
+
+    `report` hears now and then of what was read since the last time, and since the beginning.
+    """
+    begun_s = window_s = heard_s = time.perf_counter()
+    read = size = window_count = window_size = 0
+    while read < count:
+        wait_s = min(idle_s, POLL_S)
+        got, more = await (_columns if columns else _records)(consumer, wait_s)
+        now_s = time.perf_counter()
+        if got:
+            heard_s = now_s
+            read += got
+            size += more
+        elif now_s - heard_s >= idle_s:
+            break
+        if got and now_s - window_s >= report_s:
+            window = Span(read - window_count, size - window_size, now_s - window_s)
+            report(window, Span(read, size, now_s - begun_s))
+            window_s, window_size, window_count = now_s, size, read
+    return Span(read, size, time.perf_counter() - begun_s)
+
+
+async def _columns(consumer: ColumnConsumer, timeout_s: float) -> tuple[int, int]:
+    """How many records came, and how many bytes their keys and values have."""
+    taken = await consumer.columns(timeout_s)
+    return (0, 0) if taken is None else (taken.rows, taken.size)
+
+
+async def _records(consumer: ColumnConsumer, timeout_s: float) -> tuple[int, int]:
+    records = await consumer.poll(timeout_s, max_records=POLL_RECORDS)
+    size = sum(map(len, filter(None, map(_KEY, records))))
+    return len(records), size + sum(map(len, filter(None, map(_VALUE, records))))
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """How long one record at a time took: until it was acknowledged, and until it was read."""
+
+    acked: Latencies
+    read: Latencies
+
+
+async def round_trips(
+    producer: Producer[bytes, bytes],
+    consumer: ColumnConsumer,
+    where: TopicPartition,
+    count: int,
+    size: int,
+    uncounted: int,
+) -> Trips:
+    """Send one record after the other, each when the one before was read."""
+    trips = Trips(Latencies(), Latencies())
+    value = b"x" * size
+    await consumer.position(where)
+    for number in range(count + uncounted):
+        begun_s = time.perf_counter()
+        written = await (await producer.send(where.topic, value, partition=where.partition))
+        acked_s = time.perf_counter()
+        await _read_until(consumer, written.offset)
+        read_s = time.perf_counter()
+        if number >= uncounted:
+            trips.acked.ms.append((acked_s - begun_s) * 1000)
+            trips.read.ms.append((read_s - begun_s) * 1000)
+    return trips
+
+
+async def _read_until(consumer: ColumnConsumer, offset: int) -> None:
+    while True:
+        for record in await consumer.poll(1.0):
+            if record.offset >= offset:
+                return
+
+
+def shares(latencies: Latencies, of: Sequence[float] = (0.5, 0.95, 0.99, 0.999)) -> list[float]:
+    """What the given shares of the latencies are at most."""
+    return [latencies.at(one) for one in of]

@@ -1,0 +1,1 @@
+"""Profiles: what `ottla profile` does."""

@@ -1,0 +1,143 @@
+"""`ottla profile`: the settings of clusters by name.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.answer import Answer, Table, complain, facts
+from ottla.cli.output import Output
+from ottla.cli.profile import file as profiles
+from ottla.cli.profile.file import BadProfile, Profiles
+from ottla.cli.session import Misused, OutputOption, Session, YesOption, answers, conducted
+from ottla.cli.target import BOOTSTRAP, parsed
+
+app = typer.Typer(help="Settings of clusters, by name.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@app.callback()
+def profile() -> None:
+    """Keep the settings of clusters under names: `ottla --profile`, `OTTLA_PROFILE`."""
+
+
+@app.command("list")
+@answers
+def list_() -> Answer:
+    """List the profiles; the one in use is marked."""
+    known = _known()
+    counting = _counting(known)
+    rows = [
+        (name, settings.get(BOOTSTRAP), name == counting)
+        for name, settings in sorted(known.settings.items())
+    ]
+    keys = ("name", "bootstrap_servers", "used")
+    return Answer(
+        {"profiles": [dict(zip(keys, one, strict=True)) for one in rows]},
+        [Table(("PROFILE", "SERVERS", "USED"), rows)]
+        if rows
+        else ["There are no profiles: `ottla profile set NAME bootstrap.servers=HOST:PORT`"],
+    )
+
+
+@app.command("show")
+@answers
+def show(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Without one, that in use.", show_default=False),
+    ] = None,
+) -> Answer:
+    """Show the settings of a profile; passwords are hidden."""
+    from ottla.cli.profile.settings import masked
+
+    known = _known()
+    counting = _counting(known)
+    if (chosen := name or counting) is None:
+        raise BadProfile("no profile is in use: `ottla profile use NAME`")
+    settings = masked(known.of(chosen))
+    lines = [f"{key} = {value}" for key, value in sorted(settings.items())]
+    used = chosen == counting
+    return Answer(
+        {"name": chosen, "used": used, "settings": settings},
+        [*facts({"profile": chosen, "used": used}), *(_shown(line) for line in lines)],
+    )
+
+
+@app.command("set")
+@answers
+def set_(
+    name: NameArgument,
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=VALUE…", help="KEY= takes it away.", show_default=False),
+    ],
+) -> Answer:
+    """Make a profile, or change its settings; what is not named stays."""
+    from ottla.cli.profile.settings import check, masked
+
+    if not name.strip():
+        raise Misused("a profile needs a name")
+    changes = parsed(settings)
+    warnings = check(changes)
+    known = _known().with_settings(name, changes)
+    profiles.write(_place(), known)
+    for one in warnings:
+        complain(f"warning: {one}")
+    return Answer(
+        {"name": name, "settings": masked(known.of(name)), "warnings": warnings},
+        [f"Profile {_shown(name)} is kept in {_shown(str(_place()))}."],
+    )
+
+
+@app.command("use")
+@answers
+def use(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    none: Annotated[bool, typer.Option("--none", help="Use none any more.")] = False,
+) -> Answer:
+    """Let a profile count where none is named."""
+    if (name is None) is not none:
+        raise Misused("say which profile, or --none")
+    profiles.write(_place(), _known().using(name))
+    lines = ["No profile is used." if name is None else f"Profile {_shown(name)} is used."]
+    if (told := os.environ.get(profiles.PROFILE_VARIABLE)) and told != name:
+        complain(f"warning: {profiles.PROFILE_VARIABLE}={told} counts before it")
+    return Answer({"used": name}, lines)
+
+
+@app.command("delete")
+def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Output.TABLE) -> None:
+    """Delete a profile, with the passwords that are in it."""
+
+    def act() -> Answer:
+        left = _known().without(name)
+        Session({}, output).confirm(f"Delete profile {_shown(name)}?", yes=yes)
+        profiles.write(_place(), left)
+        return Answer({"deleted": name}, [f"Profile {_shown(name)} is deleted."])
+
+    raise typer.Exit(conducted(act, output))
+
+
+def _place() -> Path:
+    return profiles.place(os.environ)
+
+
+def _known() -> Profiles:
+    return profiles.read(_place())
+
+
+def _counting(known: Profiles) -> str | None:
+    """The one that counts where none is named."""
+    return os.environ.get(profiles.PROFILE_VARIABLE) or known.used
+
+
+def _shown(text: str) -> str:
+    from ottla.cli.escapes import escaped
+
+    return escaped(text)

@@ -1,0 +1,1 @@
+"""Records, read and written: what `ottla consume` and `ottla produce` do."""

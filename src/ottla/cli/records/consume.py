@@ -1,0 +1,118 @@
+r"""`ottla consume`: the records of a topic.
+
+Invariant: what does the work is imported when it is used: other commands start without it.
+"""
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.output import Output
+from ottla.cli.records.form_names import Seen
+from ottla.cli.session import Misused, Session, streams
+
+
+@streams
+async def consume(
+    session: Session,
+    topic: Annotated[str, typer.Argument(help="Whose records to show.", show_default=False)],
+    *,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            "--offset",
+            metavar="WHERE",
+            help="Where to begin: start, end, 42, -10 (before the end), @2026-11-01T00:00 or @-1h; "
+            "without it at the start. With --group it counts where the group has read nothing yet, "
+            "and is start or end.",
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this one; more than once for several."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", min=1, help="End after so many records.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Read as a member of this group, which remembers it."),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "-f",
+            "--format",
+            help="How to print a record: %t topic, %p partition, %o offset, %k key, %v value, "
+            "%h headers, %T time in ms, %d date, %K and %V sizes, %e epoch, \\n \\t \\x1f. "
+            "Without it the value on a line.",
+        ),
+    ] = None,
+    key: Annotated[Seen, typer.Option("--key", help="What keys are.")] = Seen.TEXT,
+    value: Annotated[Seen, typer.Option("--value", help="What values are.")] = Seen.TEXT,
+    key_schema: Annotated[
+        str | None, typer.Option("--key-schema", metavar="FILE", help="The Avro schema of keys.")
+    ] = None,
+    value_schema: Annotated[
+        str | None,
+        typer.Option("--value-schema", metavar="FILE", help="The Avro schema of values."),
+    ] = None,
+    null: Annotated[str, typer.Option("--null", help="What to print for null.")] = "null",
+    stops: Annotated[
+        bool | None,
+        typer.Option(
+            "--exit/--follow",
+            "-e",
+            help="End at the end, or wait there for more. Without either it waits when it prints "
+            "to a terminal, and ends otherwise.",
+        ),
+    ] = None,
+) -> None:
+    """Show the records of a topic, as they come.
+
+    With `-o json` each record is an object on a line of its own, with topic, partition, offset,
+    timestamp, key, value and headers.
+    """
+    import time
+
+    from ottla.cli.offsets.positions import START, BadPosition, PositionKind, parse_position
+    from ottla.cli.records.format import DEFAULT, BadFormat
+    from ottla.cli.records.output import stdout
+    from ottla.cli.records.reading import Reading, objects_shown, read_to, text_shown
+
+    if group is not None and partition:
+        raise Misused("a group says itself who reads which partition: --group or --partition")
+    if format_ is not None and session.output is not Output.TABLE:
+        raise Misused(f"-f is a form of its own, and so is -o {session.output.value}")
+    schemas = [_read(path) for path in (key_schema, value_schema)]
+    try:
+        position = START if offset is None else parse_position(offset, int(time.time() * 1000))
+        if session.output is Output.TABLE:
+            show = text_shown(format_ or DEFAULT, key, value, *schemas, null=null)
+        else:
+            show = objects_shown(session.output, key, value, *schemas)
+    except (BadPosition, BadFormat, ValueError, ModuleNotFoundError) as error:
+        raise Misused(str(error)) from None
+    if group is not None and position.kind not in (PositionKind.START, PositionKind.END):
+        raise Misused("a group goes on where it was: `ottla group seek` moves it to such a place")
+    output = stdout()
+    reading = Reading(
+        topic=topic,
+        partitions=partition or (),
+        position=position,
+        count=count,
+        stops=not output.is_terminal if stops is None else stops,
+        group=group,
+    )
+    await session.reach()
+    await read_to(session.settings, reading, show, output)
+
+
+def _read(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misused(f"{path}: {error}") from None

@@ -1,0 +1,117 @@
+"""Keys and values of records in the forms in which somebody wants to see them.
+
+Invariant: what is not of its form is shown all the same: as text where it is text, otherwise in
+base64. Null is no form: it is told apart by who asks.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from math import isfinite
+from struct import Struct
+from typing import Final, TypeAlias, cast
+from uuid import UUID
+
+from ottla.cli.output import Json
+from ottla.cli.records.form_names import Form, Seen
+from ottla.cli.records.payloads import shown
+
+ToJson: TypeAlias = Callable[[bytes], Json]
+ToBytes: TypeAlias = Callable[[bytes], bytes]
+
+_PLAIN: Final = {
+    Seen.TEXT: Form.TEXT,
+    Seen.JSON: Form.JSON,
+    Seen.HEX: Form.HEX,
+    Seen.BASE64: Form.BASE64,
+}
+_INT_SIZES: Final = (1, 2, 4, 8)
+_FLOATS: Final = {4: Struct(">f"), 8: Struct(">d")}
+
+
+def to_json(form: Seen, schema: str | None = None) -> ToJson:
+    """What makes JSON of bytes; ValueError for a schema that is none."""
+    match form:
+        case Seen.AVRO:
+            return _avro(schema)
+        case Seen.INT:
+            return _int
+        case Seen.FLOAT:
+            return _float
+        case _:
+            plain = _PLAIN[form]
+            return lambda data: shown(data, plain)
+
+
+def to_bytes(form: Seen, schema: str | None = None) -> ToBytes | None:
+    """What makes the bytes to print; None where they are printed as they are."""
+    if form is Seen.TEXT:
+        return None
+    if form is Seen.HEX:
+        return lambda data: data.hex().encode()
+    if form is Seen.BASE64:
+        return b64encode
+    make = to_json(form, schema)
+
+    def printed(data: bytes) -> bytes:
+        found = make(data)
+        if isinstance(found, str) and form is not Seen.AVRO:
+            return data if form is Seen.JSON else found.encode()
+        if found == {"base64": b64encode(data).decode("ascii")}:
+            return b64encode(data)
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+
+    return printed
+
+
+def _int(data: bytes) -> Json:
+    if len(data) not in _INT_SIZES:
+        return shown(data, Form.TEXT)
+    return int.from_bytes(data, "big", signed=True)
+
+
+def _float(data: bytes) -> Json:
+    layout = _FLOATS.get(len(data))
+    if layout is None:
+        return shown(data, Form.TEXT)
+    (found,) = layout.unpack(data)
+    return found if isfinite(found) else str(found)
+
+
+def _avro(schema: str | None) -> ToJson:
+    from ottla.client.serializers.documents import avro
+
+    if schema is None:
+        raise ValueError("to decode Avro takes its schema: --key-schema or --value-schema")
+    read = avro(schema).deserialize
+
+    def decoded(data: bytes) -> Json:
+        try:
+            return _plain(read("", data))
+        # What a decoder raises for bytes of another schema is of any kind.
+        except Exception:
+            return shown(data, Form.TEXT)
+
+    return decoded
+
+
+def _plain(value: object) -> Json:
+    """Of what Avro says, what JSON can say."""
+    match value:
+        case bytes():
+            return {"base64": b64encode(value).decode("ascii")}
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if isfinite(value) else str(value)
+        case Decimal() | UUID():
+            return str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Mapping():
+            fields = cast("Mapping[str, object]", value)
+            return {name: _plain(one) for name, one in fields.items()}
+        case _:
+            return [_plain(one) for one in cast("Sequence[object]", value)]

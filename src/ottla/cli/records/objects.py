@@ -1,0 +1,94 @@
+"""Records as objects for programs: one a line as JSON, or one document each as YAML.
+
+Invariant: every record has the same keys. A key or value that is no text is {"base64": …}, unless
+another form was asked for, and `ottla produce --json` takes it as it is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import msgspec
+
+from ottla.cli.output import Json, Output
+from ottla.cli.records.cells import Cells
+from ottla.cli.records.form_names import Seen
+from ottla.cli.records.forms import ToJson, to_json
+
+
+@dataclass(frozen=True)
+class Objects:
+    """How keys and values are told."""
+
+    key: Seen = Seen.TEXT
+    value: Seen = Seen.TEXT
+    key_schema: str | None = None
+    value_schema: str | None = None
+
+    @cached_property
+    def _key(self) -> ToJson:
+        return to_json(self.key, self.key_schema)
+
+    @cached_property
+    def _value(self) -> ToJson:
+        return to_json(self.value, self.value_schema)
+
+    def made(self, cells: Cells) -> list[dict[str, Json]]:
+        """An object for each record."""
+        topic, partition = cells.partition
+        return [
+            {
+                "topic": topic,
+                "partition": partition,
+                "offset": offset,
+                "timestamp": timestamp,
+                "key": key,
+                "value": value,
+                "headers": headers,
+            }
+            for offset, timestamp, key, value, headers in zip(
+                cells.offsets(),
+                cells.timestamps(),
+                told(cells.keys(), self.key, self._key),
+                told(cells.values(), self.value, self._value),
+                _headers(cells),
+                strict=True,
+            )
+        ]
+
+
+def written(objects: Sequence[dict[str, Json]], output: Output) -> bytes:
+    """Objects one after the other, as they go to stdout."""
+    if output is Output.JSON:
+        return msgspec.json.Encoder().encode_lines(objects)
+    import yaml
+
+    dump = cast("Callable[..., str]", cast("Any", yaml).safe_dump)
+    return b"".join(
+        b"---\n" + dump(one, sort_keys=False, allow_unicode=True).encode() for one in objects
+    )
+
+
+def told(data: list[bytes | None], form: Seen, make: ToJson) -> Sequence[Json]:
+    """Bytes in a form; None for null."""
+    if form is Seen.TEXT:
+        try:
+            return [None if one is None else one.decode() for one in data]
+        except UnicodeDecodeError:
+            pass  # each by itself
+    return [None if one is None else make(one) for one in data]
+
+
+def _headers(cells: Cells) -> list[list[dict[str, Json]]]:
+    make = to_json(Seen.TEXT)
+    return [
+        [
+            {
+                "key": name.decode("utf-8", "replace"),
+                "value": None if value is None else make(value),
+            }
+            for name, value in pairs
+        ]
+        for pairs in cells.headers()
+    ]

@@ -1,0 +1,133 @@
+"""`ottla produce`: records out of lines, into a topic.
+
+Invariant: what does the work is imported when it is used: other commands start without it.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.answer import Answer
+from ottla.cli.session import Failed, Misused, Session, streams
+
+
+class Codec(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """Who has a record before it counts as written."""
+
+    ALL = "all"
+    ONE = "1"
+    NONE = "0"
+
+
+@streams
+async def produce(
+    session: Session,
+    topic: Annotated[str, typer.Argument(help="Where to write to.", show_default=False)],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE…]", help="Files of lines; without any it is stdin.", show_default=False
+        ),
+    ] = None,
+    *,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help='Each line is {"key": …, "value": …, "headers": {…}, "partition": 0, '
+            '"timestamp": ms}, or less of it; as `ottla consume -o json` prints them.',
+        ),
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="The key of all that have none.")
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-K", help="What stands between key and value in a line."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of all records."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Where all records go.")
+    ] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", help="What stands for a key or a value that is null.")
+    ] = None,
+    compression: Annotated[
+        Codec | None, typer.Option("--compression", "-z", help="How batches are compressed.")
+    ] = None,
+    acks: Annotated[
+        Acks | None, typer.Option("--acks", help="Who has a record before it counts as written.")
+    ] = None,
+) -> Answer:
+    """Write a record for each line of stdin, or of files.
+
+    When a line is no record, or a record cannot be written, none behind it is sent, and the exit
+    code is 1; how many were written is told.
+    """
+    from ottla.cli.records.input import BadLine, LineForm, header_of
+    from ottla.cli.records.sending import (
+        NotAllSent,
+        lines_of,
+        producer_settings,
+        send_lines,
+        split_lines,
+    )
+    from ottla.cli.records.sources import opened
+
+    if json and (key_separator is not None or null is not None):
+        raise Misused("a line of JSON says itself what is the key, and what is null")
+    if key is not None and key_separator is not None:
+        raise Misused("--key is for all records, and --key-separator for each its own")
+    try:
+        form = LineForm(
+            json=json,
+            key=_bytes(key),
+            key_separator=_bytes(key_separator),
+            headers=tuple(map(header_of, header or ())),
+            partition=partition,
+            null=_bytes(null),
+        )
+    except BadLine as error:
+        raise Misused(str(error)) from None
+    settings = producer_settings(session.settings)
+    if compression is not None:
+        settings["compression.type"] = compression
+    if acks is not None:
+        settings["acks"] = acks
+        if acks is not Acks.ALL:
+            settings["enable.idempotence"] = "false"
+    from ottla.client.producer import Producer
+
+    with opened(files or ()) as sources:
+        await session.reach()
+        async with Producer(settings) as producer:
+            blocks = lines_of(sources.descriptors, split_lines, sources.read)
+            try:
+                sent = await send_lines(producer, topic, blocks, form)
+            except NotAllSent as error:
+                told = "1 record was" if error.written == 1 else f"{error.written} records were"
+                raise Failed(f"{error}; {told} written to {topic}", error.code) from error
+    what = "1 record" if sent.records == 1 else f"{sent.records} records"
+    return Answer(
+        {"topic": topic, "records": sent.records, "bytes": sent.bytes},
+        [f"Wrote {what} to {topic}."],
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")

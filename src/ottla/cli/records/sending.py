@@ -1,0 +1,149 @@
+"""Sending records that come as lines: the work of `ottla produce`.
+
+Invariant: lines are sent in their order, one record each. When one cannot be sent none behind it
+is, those before it are waited for, and how many were written is told, whatever happened.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ottla.cli.blocking_calls import BlockingCalls
+from ottla.cli.records.input import BadLine, Draft
+from ottla.client.producer import Producer
+from ottla.client.producing.pending_batch import Ack
+from ottla.errors import OttlaError, RequestError
+
+BLOCK_BYTES: Final = 1 << 18
+MEET_S: Final = 20.0
+
+
+class Lines(Protocol):
+    """What makes records of lines."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a line is a value and nothing else."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """The key of plain ones."""
+        ...
+
+    @property
+    def partition(self) -> int | None:
+        """The partition of plain ones."""
+        ...
+
+    def draft(self, line: bytes) -> Draft:
+        """The record that a line says; BadLine if none."""
+        ...
+
+
+class NotAllSent(OttlaError):
+    """A record could not be sent or written; how many were."""
+
+    def __init__(self, why: str, code: str, written: int) -> None:
+        super().__init__(why)
+        self.code = code
+        self.written = written
+
+
+@dataclass(slots=True)
+class Sent:
+    """What was written."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+class MetProducer(Producer[bytes, bytes]):
+    """A producer that can say at its beginning whether a broker answers."""
+
+    async def meet(self) -> None:
+        """Wait for a broker's first answer; RequestError when none comes."""
+        await self._started().metadata.refreshed(MEET_S)
+
+
+def producer_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a client, for a producer whose user waits."""
+    found = dict(settings)
+    patience_ms = found.pop("default.api.timeout.ms", None)  # no producer has it
+    if patience_ms is not None:
+        found.setdefault("max.block.ms", patience_ms)
+    return found
+
+
+async def send_lines(
+    producer: Producer[bytes, bytes],
+    topic: str,
+    blocks: AsyncGenerator[list[bytes]],
+    form: Lines,
+) -> Sent:
+    """Send all lines, and wait until they are written."""
+    line = 0
+    try:
+        async for lines in blocks:
+            if producer.metrics().record_error_total:
+                break  # which `flush` raises
+            if form.is_plain:
+                await producer.send_many(topic, lines, key=form.key, partition=form.partition)
+                line += len(lines)
+                continue
+            for one in lines:
+                line += 1
+                await send_draft(producer, topic, form.draft(one))
+        await producer.flush()
+    except (BadLine, RequestError) as error:
+        with suppress(RequestError):
+            await producer.flush()
+        written = producer.metrics().record_send_total
+        code = "BAD_RECORD" if isinstance(error, BadLine) else error.code.name
+        where = f"line {line}: " if isinstance(error, BadLine) else ""
+        message = error.message if isinstance(error, RequestError) else str(error)
+        raise NotAllSent(f"{where}{message}", code, written) from error
+    counted = producer.metrics()
+    return Sent(counted.record_send_total, counted.byte_total)
+
+
+async def send_draft(producer: Producer[bytes, bytes], topic: str, draft: Draft) -> Ack:
+    """Send one record; what is returned tells what becomes of it."""
+    return await producer.send(
+        topic,
+        draft.value,
+        key=draft.key,
+        partition=draft.partition,
+        headers=draft.headers,
+        timestamp_ms=draft.timestamp_ms,
+    )
+
+
+async def lines_of(
+    descriptors: Iterable[int],
+    split: Callable[[bytes], tuple[list[bytes], bytes]],
+    read: Callable[[int], object] = lambda size: None,
+) -> AsyncGenerator[list[bytes]]:
+    """The lines of files, one file after the other, as they come; `read` hears how much came.
+
+    `split` gives the whole lines of what came, and the rest.
+    """
+    calls = BlockingCalls()
+    for descriptor in descriptors:
+        rest = b""
+        while block := await calls.begin(lambda at=descriptor: os.read(at, BLOCK_BYTES)):
+            lines, rest = split(rest + block)
+            if lines:
+                yield lines
+            read(len(block))
+        if rest:
+            lines, last = split(rest + b"\n")
+            yield [*lines, last] if last else lines
+
+
+def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
+    """The lines that have ended, and the rest."""
+    lines = data.split(b"\n")
+    return lines, lines.pop()

@@ -1,0 +1,157 @@
+"""The records of a topic as they come, for commands that read them.
+
+Invariant: what is handed on is in the order of each partition and without a gap, and no more than
+was asked for. For a group what was handed on and nothing else counts as read.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final
+
+from ottla.cli.offsets.positions import Position, PositionKind
+from ottla.cli.records.cells import Taken
+from ottla.cli.records.places import Limits, places
+from ottla.cli.session import Failed
+from ottla.client.consumer import Consumer
+from ottla.client.membership.owner import Rebalance
+from ottla.client.partitions import partition_of
+from ottla.errors import ErrorCode
+from ottla.ids import TopicPartition
+from ottla.records import Columns
+
+WAIT_S: Final = 1.0
+
+
+class ColumnConsumer(Consumer[bytes, bytes]):
+    """A consumer that hands out columns, with the place behind them."""
+
+    async def columns(self, timeout_s: float) -> Taken | None:
+        """What comes next, which may be no record; None when nothing comes in time."""
+        reader = self._reader()
+
+        def make(where: TopicPartition, columns: Columns) -> tuple[Taken, None]:
+            batches = reader.cursors[where].chunks[0].batches
+            epochs = [(one.header.base_offset, one.header.leader_epoch) for one in batches]
+            return Taken(where, columns, 0, epochs), None
+
+        found = await reader.take_columns(timeout_s, make, empty_too=True)
+        if found is None:
+            return None
+        cursor = reader.cursors.get(found.partition)
+        behind = 0 if cursor is None else cursor.position
+        return Taken(found.partition, found.columns, behind, found.epochs)
+
+    async def meet(self) -> None:
+        """Wait for a broker's first answer; RequestError when none comes."""
+        await self._started().reading.metadata.refreshed(self._timeout_s)
+
+    async def known_partitions(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic; Failed at once when there is none of this name."""
+        metadata = self._started().reading.metadata
+        metadata.want(topic)
+        view = await metadata.refreshed(self._timeout_s)
+        known = view.topics.get(topic)
+        if known is None or known.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+            raise Failed(f"there is no topic {topic}", code)
+        return await self.partitions(topic)
+
+    def stop_at(self, partition: TopicPartition, end: int) -> None:
+        """Ask brokers for nothing from an offset on."""
+        self._cursor(partition).fetch_end = end
+        self._started().reading.poke()
+
+
+async def begin_at(
+    consumer: ColumnConsumer,
+    topic: str,
+    partitions: Sequence[int],
+    position: Position,
+    *,
+    stops: bool,
+) -> dict[TopicPartition, int] | None:
+    """Read partitions, all of a topic unless some are named; the ends if it is to stop there."""
+    chosen = await _chosen(consumer, topic, partitions)
+    starts = await consumer.beginning_offsets(*chosen)
+    ends = await consumer.end_offsets(*chosen)
+    at_time: dict[TopicPartition, int] = {}
+    if position.kind is PositionKind.TIME:
+        found = await consumer.offsets_for_times(dict.fromkeys(chosen, position.value))
+        at_time = {where: one.offset for where, one in found.items() if one is not None}
+    begin = places(position, starts, ends, at_time)
+    if stops:
+        ends = {where: end for where, end in ends.items() if begin[where] < end}
+        chosen = [*ends]
+    if chosen:
+        consumer.assign(*chosen)
+    for where in chosen:
+        consumer.seek(where, begin[where])
+        if stops:
+            consumer.stop_at(where, ends[where])
+    return ends if stops else None
+
+
+async def _chosen(
+    consumer: ColumnConsumer, topic: str, partitions: Sequence[int]
+) -> list[TopicPartition]:
+    known = await consumer.known_partitions(topic)
+    wanted = [partition_of((topic, one)) for one in dict.fromkeys(partitions)]
+    for one in wanted:
+        if one not in known:
+            raise Failed(
+                f"{topic} has no partition {one.partition}: it has 0 to {len(known) - 1}",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
+            )
+    return wanted or known
+
+
+async def taken(
+    consumer: ColumnConsumer, limits: Limits, *, idle_s: float | None = None
+) -> AsyncGenerator[tuple[Taken, int] | None]:
+    """What comes, with how many of its records are wanted; None when nothing is there just now.
+
+    It ends when the limits are reached, or after so long without a record.
+    """
+    loop = asyncio.get_running_loop()
+    since_s = loop.time()
+    while not limits.is_reached:
+        found = await consumer.columns(0)
+        if found is None:
+            yield None
+            left_s = WAIT_S
+            if idle_s is not None:
+                left_s = min(left_s, since_s + idle_s - loop.time())
+                if left_s <= 0:
+                    return
+            found = await consumer.columns(left_s)
+            if found is None:
+                continue
+        rows = limits.rows(found)
+        if rows:
+            since_s = loop.time()
+            yield found, rows
+        if rows < found.rows and found.partition in consumer.assignment:
+            # What is not handed on is not read, and nothing more of it is wanted.
+            consumer.seek(found.partition, found.offset_of(rows))
+            consumer.pause(found.partition)
+
+
+async def join(consumer: ColumnConsumer, topic: str, limits: Limits, *, stops: bool) -> None:
+    """Read what a group gives; the limits learn where that ends if it is to stop there."""
+    given = asyncio.Event()
+
+    def assigned(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        given.set()
+
+    def revoked(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
+        if limits.ends is not None:
+            for one in partitions:
+                limits.ends.pop(one, None)
+
+    consumer.subscribe(topic, on_assigned=assigned, on_revoked=revoked)
+    if stops:
+        await given.wait()
+        ends = await consumer.end_offsets(*consumer.assignment)
+        limits.ends = {
+            where: end for where, end in ends.items() if await consumer.position(where) < end
+        }

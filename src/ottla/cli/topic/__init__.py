@@ -1,0 +1,1 @@
+"""Topics: what `ottla topic` does."""

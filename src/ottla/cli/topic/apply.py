@@ -1,0 +1,195 @@
+"""`ottla topic apply`: a file's topics compared with the cluster's, and what is missing done.
+
+Invariant: nothing is changed before the cluster said of everything that it could be, and before
+somebody agreed. Topics are made first, then changed, and deleted last.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ottla.cli.answer import Answer, Failure, complain, is_colored
+from ottla.cli.escapes import escaped
+from ottla.cli.output import Output
+from ottla.cli.session import Session, failure_of
+from ottla.cli.topic.file import BadTopicFile, WantedTopic, read_topics
+from ottla.cli.topic.plan import Action, PresentTopic, Step, lines, obstructed, plan
+from ottla.cli.topic.settings_admin import TopicSettingsAdmin
+from ottla.cli.topic.warnings import KEYS_MOVE, name_warning
+from ottla.client.admin.configs import ConfigResource
+from ottla.client.admin.topics import NewTopic
+from ottla.errors import RequestError
+
+_COLORS = {"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m", "!": "\x1b[31m"}
+_PLAIN = "\x1b[0m"
+
+
+def topics_of(path: Path) -> list[WantedTopic]:
+    """The topics that a file wants; `-` is what comes in."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadTopicFile(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadTopicFile(f"{path}: it is no UTF-8, from byte {error.start}") from None
+    return read_topics(text, "stdin" if str(path) == "-" else str(path))
+
+
+async def apply(
+    session: Session,
+    wanted: Sequence[WantedTopic],
+    *,
+    unset_others: bool,
+    delete_others: bool,
+    dry_run: bool,
+    yes: bool,
+) -> Answer:
+    """Show what is to be done, ask, and do it."""
+    async with await session.opened(TopicSettingsAdmin) as admin:
+        steps = plan(
+            wanted,
+            await _present(admin, wanted, all_topics=delete_others),
+            unset_others=unset_others,
+            delete_others=delete_others,
+        )
+        steps = obstructed(steps, await _tried(admin, steps))
+        return await _carried_out(session, admin, steps, dry_run=dry_run, yes=yes)
+
+
+async def _present(
+    admin: TopicSettingsAdmin, wanted: Iterable[WantedTopic], *, all_topics: bool
+) -> dict[str, PresentTopic]:
+    listed = await admin.list_topics(include_internal=True)
+    named = {one.name for one in wanted}
+    names = [
+        one.name
+        for one in listed.values()
+        if one.name in named or (all_topics and not one.is_internal)
+    ]
+    described = (await admin.describe_topics(names)).or_raise()
+    configs = await admin.own_configs(names)
+    return {
+        one.name: PresentTopic(
+            one.name,
+            len(one.partitions),
+            max((len(each.replicas) for each in one.partitions), default=0),
+            configs.get(one.name, {}),
+        )
+        for one in described.values()
+    }
+
+
+async def _tried(admin: TopicSettingsAdmin, steps: Iterable[Step]) -> dict[str, str]:
+    """What the cluster says against steps that look possible, by topic."""
+    refused = await _done(admin, [one for one in steps if one.is_possible], validate_only=True)
+    return {name: _why(name, error) for name, error in refused.items()}
+
+
+def _why(name: str, error: RequestError) -> str:
+    """What the cluster says, without the name that stands before it."""
+    message = failure_of(error).message
+    return message.removeprefix("topic ").removeprefix(f"{name}: ")
+
+
+async def _done(
+    admin: TopicSettingsAdmin, steps: Sequence[Step], *, validate_only: bool = False
+) -> dict[str, RequestError]:
+    """Do steps, or only ask whether they could be; what failed, by topic."""
+    made = await admin.create_topics(
+        [_new_topic(one) for one in steps if one.action is Action.CREATE],
+        validate_only=validate_only,
+    )
+    changed = [one for one in steps if one.action is Action.CHANGE]
+    grown = await admin.create_partitions(
+        {one.topic: one.partitions for one in changed if one.partitions is not None},
+        validate_only=validate_only,
+    )
+    set_ = await admin.alter_configs(
+        {ConfigResource.topic(one.topic): one.configs() for one in changed if one.configs()},
+        validate_only=validate_only,
+    )
+    failed = {**made.failed, **grown.failed}
+    failed |= {resource.name: error for resource, error in set_.failed.items()}
+    gone = [one.topic for one in steps if one.action is Action.DELETE]
+    if gone and not validate_only:
+        failed |= {
+            str(name): error for name, error in (await admin.delete_topics(gone)).failed.items()
+        }
+    return failed
+
+
+def _new_topic(step: Step) -> NewTopic:
+    configs = {name: value for name, value in step.configs().items() if value is not None}
+    return NewTopic(step.topic, step.partitions, step.replication_factor, configs)
+
+
+async def _carried_out(
+    session: Session, admin: TopicSettingsAdmin, steps: Sequence[Step], *, dry_run: bool, yes: bool
+) -> Answer:
+    warnings = [*_warnings(steps)]
+    work = [one for one in steps if one.action is not Action.KEEP]
+    hindered = [one for one in steps if not one.is_possible]
+    if session.output is Output.TABLE:
+        _show(steps, warnings)
+    failures = [
+        Failure(f"{one.topic}: {why}", "IMPOSSIBLE", one.topic)
+        for one in hindered
+        for why in one.obstacles()
+    ]
+    done: Sequence[Step] = ()
+    if not dry_run and work and not hindered:
+        session.confirm(_question(work), yes=yes)
+        refused = await _done(admin, work)
+        failures = [failure_of(error, name) for name, error in refused.items()]
+        done = [one for one in work if one.topic not in refused]
+    value = {
+        "plan": [one.object() for one in steps],
+        "applied": [one.topic for one in done],
+        "warnings": warnings,
+    }
+    return Answer(value, [_outcome(work, hindered, done, dry_run=dry_run)], failures)
+
+
+def _show(steps: Iterable[Step], warnings: Iterable[str]) -> None:
+    colored = is_colored()
+    for line in map(escaped, lines(steps)):
+        color = _COLORS.get(line[0]) if colored else None
+        sys.stdout.write(f"{color}{line}{_PLAIN}\n" if color else f"{line}\n")
+    sys.stdout.flush()
+    for warning in warnings:
+        complain(f"warning: {warning}")
+
+
+def _warnings(steps: Iterable[Step]) -> Iterable[str]:
+    for one in steps:
+        if one.action is Action.CREATE and (warning := name_warning(one.topic)):
+            yield warning
+        if one.action is Action.CHANGE and one.is_possible and one.partitions is not None:
+            yield f"{one.topic}: {KEYS_MOVE}"
+
+
+def _question(work: Sequence[Step]) -> str:
+    counts = {action: sum(one.action is action for one in work) for action in Action}
+    parts = [
+        f"{verb} {counts[action]}"
+        for action, verb in (
+            (Action.CREATE, "make"),
+            (Action.CHANGE, "change"),
+            (Action.DELETE, "delete"),
+        )
+        if counts[action]
+    ]
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]} {'topic' if len(work) == 1 else 'topics'}?"
+
+
+def _outcome(
+    work: Sequence[Step], hindered: Sequence[Step], done: Sequence[Step], *, dry_run: bool
+) -> str:
+    if hindered:
+        return "Nothing was done: not all of it can be."
+    if not work:
+        return "Nothing is to be done."
+    if dry_run:
+        return "Nothing was done: this was a dry run."
+    return f"Done for {len(done)} of {len(work)} {'topic' if len(work) == 1 else 'topics'}."

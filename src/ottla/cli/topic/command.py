@@ -1,0 +1,244 @@
+"""`ottla topic`: what topics there are, and what becomes of them.
+
+What does the work is imported when it is used: other commands start without it.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.answer import Answer, Table, complain
+from ottla.cli.completion import topic_names
+from ottla.cli.session import Session, YesOption, asks
+
+app = typer.Typer(help="Topics.", no_args_is_help=True)
+
+TopicArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC…", help="Names of topics.", show_default=False, autocompletion=topic_names
+    ),
+]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting of the topic."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only ask the cluster whether it could be done.")
+]
+
+
+@app.callback()
+def topic() -> None:
+    """Create, list, describe, change and delete topics."""
+
+
+@app.command("list")
+@asks
+async def list_(
+    session: Session,
+    *,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also those that the cluster keeps for itself.")
+    ] = False,
+) -> Answer:
+    """List the topics that you may see."""
+    from ottla.cli.topic.admin import TopicAdmin
+
+    async with await session.opened(TopicAdmin) as admin:
+        found = await admin.list_topics(include_internal=internal)
+    topics = [
+        (one.name, one.partitions, None if one.id is None else str(one.id), one.is_internal)
+        for _, one in sorted(found.items())
+    ]
+    keys = ("name", "partitions", "id", "internal")
+    return Answer(
+        {"topics": [dict(zip(keys, one, strict=True)) for one in topics]},
+        [Table(("TOPIC", "PARTITIONS", "ID"), [one[:3] for one in topics])]
+        if topics
+        else ["There are no topics."],
+    )
+
+
+@app.command("create")
+@asks
+async def create(
+    session: Session,
+    *,
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.", show_default=False)
+    ],
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="How many; the cluster's default."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            min=1,
+            max=32_767,
+            help="On how many brokers; the cluster's default.",
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="One that is there already is no failure.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> Answer:
+    """Make topics."""
+    from ottla.cli.target import parsed
+    from ottla.cli.topic.admin import TopicAdmin
+    from ottla.cli.topic.changes import created
+    from ottla.client.admin.topics import NewTopic
+
+    configs = parsed(config or ())
+    wanted = [NewTopic(name, partitions, replication_factor, configs) for name in topics]
+    async with await session.opened(TopicAdmin) as admin:
+        return await created(admin, wanted, if_not_exists=if_not_exists, dry_run=dry_run)
+
+
+@app.command("describe")
+@asks
+async def describe(
+    session: Session,
+    *,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC…]",
+            help="Names of topics; without any all of them.",
+            show_default=False,
+            autocompletion=topic_names,
+        ),
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--seconds",
+            min=0,
+            max=3600,
+            help="Measure rates for so long; 0 measures none.",
+        ),
+    ] = 1.0,
+) -> Answer:
+    """Describe topics: partitions, leaders, replicas, offsets, sizes and rates.
+
+    A rate is what came between two looks at the ends of the partitions. A partition that has more
+    than twice the mean of its topic, of bytes or of new records, is marked: its keys are skewed.
+    """
+    from ottla.cli.topic.description import DescribingAdmin
+    from ottla.cli.topic.description import describe as described
+
+    async with await session.opened(DescribingAdmin) as admin:
+        answer, warnings = await described(admin, topics or (), seconds)
+    for warning in warnings:
+        complain(f"warning: {warning}")
+    return answer
+
+
+@app.command("alter")
+@asks
+async def alter(
+    session: Session,
+    *,
+    topics: TopicArgument,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="How many in all.")
+    ] = None,
+    config: ConfigOption = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", "-u", metavar="NAME", help="A setting to take from the topic."),
+    ] = None,
+    dry_run: DryRunOption = False,
+) -> Answer:
+    """Give topics more partitions, or other settings.
+
+    Nothing is changed unless the cluster says of all of it that it can be.
+    """
+    from ottla.cli.session import Misused
+    from ottla.cli.target import parsed
+    from ottla.cli.topic.changes import altered
+    from ottla.cli.topic.settings_admin import TopicSettingsAdmin
+
+    configs: dict[str, str | None] = {**parsed(config or ())}
+    if both := configs.keys() & {*(unset or ())}:
+        raise Misused(f"{', '.join(sorted(both))}: set or unset?")
+    configs |= dict.fromkeys(unset or ())
+    if partitions is None and not configs:
+        raise Misused("nothing to change: --partitions, --config or --unset")
+    async with await session.opened(TopicSettingsAdmin) as admin:
+        return await altered(admin, topics, partitions, configs, dry_run=dry_run)
+
+
+@app.command("delete")
+@asks
+async def delete(
+    session: Session,
+    *,
+    topics: TopicArgument,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="One that is not there is no failure.")
+    ] = False,
+    yes: YesOption = False,
+) -> Answer:
+    """Delete topics with all their records."""
+    from ottla.cli.topic.admin import TopicAdmin
+    from ottla.cli.topic.changes import deleted
+
+    async with await session.opened(TopicAdmin) as admin:
+        return await deleted(session, admin, topics, if_exists=if_exists, yes=yes)
+
+
+@app.command("apply")
+@asks
+async def apply(
+    session: Session,
+    *,
+    file: Annotated[
+        Path,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            show_default=False,
+            help="A YAML file with topics: a list of name, partitions, replication_factor and "
+            "configs. - is the standard input.",
+        ),
+    ],
+    unset_others: Annotated[
+        bool,
+        typer.Option(
+            "--unset-others", help="Take settings from these topics that the file does not name."
+        ),
+    ] = False,
+    delete_others: Annotated[
+        bool,
+        typer.Option("--delete-others", help="Delete all topics that the file does not name."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+    ] = False,
+    yes: YesOption = False,
+) -> Answer:
+    """Let topics be as a file says: show what is to be done, ask, and do it.
+
+    Settings and topics that the file does not name stay as they are, unless it is told otherwise.
+    Nothing is done when something in the file cannot be: fewer partitions, another replication
+    factor, or what the cluster refuses.
+    """
+    from ottla.cli.topic.apply import apply as applied
+    from ottla.cli.topic.apply import topics_of
+
+    return await applied(
+        session,
+        topics_of(file),
+        unset_others=unset_others,
+        delete_others=delete_others,
+        dry_run=dry_run,
+        yes=yes,
+    )

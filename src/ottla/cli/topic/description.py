@@ -1,0 +1,237 @@
+"""`ottla topic describe`: what there is to know of topics, from several questions.
+
+Invariant: a rate is the records that came between two looks at the ends of partitions, divided by
+the time between them; nobody reads a record for it. What may not be seen is left out with a
+warning, and hides nothing else.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla.cli.answer import Answer, Failure, Table
+from ottla.cli.escapes import escaped
+from ottla.cli.output import Json
+from ottla.cli.session import failure_of
+from ottla.cli.topic.partition_load import Load, Look, bytes_shown, rate_shown, skewed
+from ottla.cli.topic.settings_admin import TopicSettingsAdmin
+from ottla.client.admin.log_dirs import LogDirCalls
+from ottla.client.admin.records import OffsetAt, RecordCalls
+from ottla.client.admin.topic_descriptions import PartitionDescription, TopicDescription
+from ottla.client.partitions import Partition
+from ottla.errors import RequestError
+
+
+class DescribingAdmin(TopicSettingsAdmin, RecordCalls, LogDirCalls):
+    """Asks all there is to know of topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTopic:
+    """A topic with what its partitions carry."""
+
+    topic: TopicDescription
+    configs: Mapping[str, str | None]
+    loads: Mapping[int, Load]
+    skews: Mapping[int, Mapping[str, float]]
+
+
+async def describe(
+    admin: DescribingAdmin, names: Sequence[str], seconds: float
+) -> tuple[Answer, Sequence[str]]:
+    """Topics by name, or all that are not internal, and what there is to warn of.
+
+    Rates are from two looks so many seconds apart.
+    """
+    wanted = [*names] or sorted(await admin.list_topics())
+    told = await admin.describe_topics(wanted)
+    topics = [*told.succeeded.values()]
+    failures = [failure_of(error, str(name)) for name, error in told.failed.items()]
+    led = [
+        ((topic.name, one.index), one.leader)
+        for topic in topics
+        for one in topic.partitions
+        if one.leader is not None
+    ]
+    warnings: list[str] = []
+    configs = await admin.own_configs([one.name for one in topics])
+    sizes = await _sizes(admin, dict(led), warnings)
+    places = [place for place, _ in led]
+    firsts = await _offsets(admin, places, OffsetAt.EARLIEST, warnings)
+    clock = asyncio.get_running_loop().time
+    before, before_s = await _offsets(admin, places, OffsetAt.LATEST, warnings), clock()
+    after, after_s = before, before_s
+    if seconds > 0 and before:
+        await asyncio.sleep(seconds)
+        after, after_s = await _offsets(admin, places, OffsetAt.LATEST, []), clock()
+    found = [
+        _described(
+            topic,
+            configs.get(topic.name, {}),
+            _of(topic, sizes),
+            _of(topic, firsts),
+            Look(_of(topic, before), _of(topic, after), after_s - before_s),
+        )
+        for topic in topics
+    ]
+    return answer(found, failures, warnings), warnings
+
+
+async def _sizes(
+    admin: DescribingAdmin, leaders: Mapping[Partition, int], warnings: list[str]
+) -> dict[Partition, int]:
+    """What partitions take on their leaders."""
+    if not leaders:
+        return {}
+    told = await admin.describe_log_dirs(sorted({*leaders.values()}), leaders)
+    _warn(warnings, "sizes are missing", told.failed.values())
+    found: dict[Partition, int] = {}
+    for broker, directories in told.succeeded.items():
+        for directory in directories.succeeded.values():
+            for place, replica in directory.replicas.items():
+                if leaders.get(place) == broker and not replica.is_future:
+                    found[place] = replica.size_bytes
+    return found
+
+
+async def _offsets(
+    admin: DescribingAdmin, places: Iterable[Partition], at: OffsetAt, warnings: list[str]
+) -> dict[Partition, int]:
+    told = await admin.list_offsets(dict.fromkeys(places, at))
+    _warn(warnings, f"offsets ({at.name.lower()}) are missing", told.failed.values())
+    return {place: one.offset for place, one in told.succeeded.items() if one.offset is not None}
+
+
+def _warn(warnings: list[str], what: str, errors: Iterable[RequestError]) -> None:
+    """Add one warning, however many errors there are."""
+    for error in errors:
+        warnings.append(f"{what}: {failure_of(error).message}")
+        return
+
+
+def _of(topic: TopicDescription, values: Mapping[Partition, int]) -> dict[int, int]:
+    """What belongs to a topic, by partition."""
+    return {
+        one.index: values[topic.name, one.index]
+        for one in topic.partitions
+        if (topic.name, one.index) in values
+    }
+
+
+def _described(
+    topic: TopicDescription,
+    configs: Mapping[str, str | None],
+    sizes: Mapping[int, int],
+    firsts: Mapping[int, int],
+    look: Look,
+) -> DescribedTopic:
+    rates = look.rates()
+    loads = {
+        one.index: Load(
+            sizes.get(one.index),
+            firsts.get(one.index),
+            look.after.get(one.index),
+            rates.get(one.index),
+        )
+        for one in topic.partitions
+    }
+    return DescribedTopic(topic, configs, loads, skewed(sizes, look if rates else None))
+
+
+# What is printed.
+
+
+def answer(
+    topics: Sequence[DescribedTopic], failures: Sequence[Failure], warnings: Sequence[str]
+) -> Answer:
+    """Topics for programs and for people."""
+    shown: list[Table | str] = []
+    for one in topics:
+        if shown:
+            shown.append("")
+        shown += _shown(one)
+    if not topics and not failures:
+        shown.append("There are no topics.")
+    value: dict[str, Json] = {"topics": [_object(one) for one in topics], "warnings": [*warnings]}
+    return Answer(value, shown, failures)
+
+
+def _object(one: DescribedTopic) -> dict[str, Json]:
+    return {
+        "name": one.topic.name,
+        "id": None if one.topic.id is None else str(one.topic.id),
+        "internal": one.topic.is_internal,
+        "replication_factor": _factor(one.topic),
+        "configs": dict(one.configs),
+        "partitions": [_partition_object(one, each) for each in one.topic.partitions],
+    }
+
+
+def _partition_object(topic: DescribedTopic, one: PartitionDescription) -> dict[str, Json]:
+    load = topic.loads[one.index]
+    rate = load.records_per_s
+    return {
+        "partition": one.index,
+        "leader": one.leader,
+        "replicas": [*one.replicas],
+        "isr": [*one.in_sync],
+        "offline": [*one.offline],
+        "first_offset": load.first_offset,
+        "end_offset": load.end_offset,
+        "size_bytes": load.size_bytes,
+        "records_per_s": None if rate is None else round(rate, 3),
+        "skewed": sorted(topic.skews.get(one.index, {})),
+    }
+
+
+def _factor(topic: TopicDescription) -> int:
+    return max((len(one.replicas) for one in topic.partitions), default=0)
+
+
+_HEADS = (
+    "PARTITION", "LEADER", "REPLICAS", "ISR", "FIRST", "END", "SIZE", "RECORDS/S", "NOTE",
+)  # fmt: skip
+
+
+def _shown(one: DescribedTopic) -> list[Table | str]:
+    count, factor = len(one.topic.partitions), _factor(one.topic)
+    facts = [
+        f"{count} {'partition' if count == 1 else 'partitions'}",
+        f"replication factor {factor}",
+        *(() if one.topic.id is None else (f"id {one.topic.id}",)),
+        *(("internal",) if one.topic.is_internal else ()),
+    ]
+    sizes = _right([bytes_shown(one.loads[each.index].size_bytes) for each in one.topic.partitions])
+    rates = _right(
+        [rate_shown(one.loads[each.index].records_per_s) for each in one.topic.partitions]
+    )
+    rows = [
+        (
+            each.index,
+            "none" if each.leader is None else each.leader,
+            ",".join(map(str, each.replicas)),
+            ",".join(map(str, each.in_sync)),
+            one.loads[each.index].first_offset,
+            one.loads[each.index].end_offset,
+            size,
+            rate,
+            _note(each, one.skews.get(each.index, {})),
+        )
+        for each, size, rate in zip(one.topic.partitions, sizes, rates, strict=True)
+    ]
+    settings = [escaped(f"  {name}={value}") for name, value in one.configs.items()]
+    return [f"{escaped(one.topic.name)}: {', '.join(facts)}", *settings, Table(_HEADS, rows)]
+
+
+def _right(texts: Sequence[str]) -> list[str]:
+    width = max(map(len, texts), default=0)
+    return [text.rjust(width) for text in texts]
+
+
+def _note(one: PartitionDescription, skew: Mapping[str, float]) -> str:
+    notes = [f"{what} {factor:.1f} x the mean" for what, factor in sorted(skew.items())]
+    if one.leader is None:
+        notes.append("offline")
+    elif len(one.in_sync) < len(one.replicas):
+        notes.append("under-replicated")
+    return ", ".join(notes)

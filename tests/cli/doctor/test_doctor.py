@@ -1,0 +1,233 @@
+"""`ottla doctor`: each judgement both ways, the facts of this machine, and the whole command."""
+
+import asyncio
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.console import ottla
+from cli.golden import check_golden
+from cli.strangers import silent, talkative
+from judges.ottla_broker import OttlaBroker
+from ottla.cli.doctor import addresses, judgements, machine
+from ottla.cli.doctor.command import answer
+from ottla.cli.doctor.facts import (
+    AddressFacts,
+    ClockFacts,
+    ClusterFacts,
+    DiskFacts,
+    Facts,
+    JavaFacts,
+    KernelFacts,
+    LimitFacts,
+    PortFacts,
+    PythonFacts,
+)
+from ottla.cli.doctor.judgements import OK, PROBLEM, WARNING, Grade, Judgement
+from ottla.clock import SystemClock
+
+GIB = 1024**3
+HOUR_MS = 3_600_000
+DISK = DiskFacts("/d/.ottla", "/d", free_bytes=50 * GIB, total_bytes=100 * GIB)
+NOW = ClockFacts(now_ms=10**12, installed_ms=10**12 - HOUR_MS)
+THERE = AddressFacts(1, "10.0.0.1", 9092)
+
+GOOD = Facts(
+    python=PythonFacts((3, 11, 7), "CPython", asserts=True),
+    kernel=KernelFacts(True, "kernel.so"),
+    java=JavaFacts(17),
+    ports=[PortFacts(9092, "a broker", is_free=True), PortFacts(9192, "its metrics", is_free=True)],
+    disk=DISK,
+    limits=LimitFacts(1024, 1_048_576),
+    clock=NOW,
+    cluster=ClusterFacts("10.0.0.1:9092", True, None, [THERE]),
+)
+
+
+def grade(found: Judgement, expected: Grade, *words: str) -> None:
+    assert found.grade is expected, found
+    assert bool(found.advice) is (expected is not OK), found
+    for word in words:
+        assert word in found.found + found.advice
+
+
+def test_where_all_is_well_all_is_ok() -> None:
+    assert {one.grade for one in judgements.judged(GOOD)} == {OK}
+    assert answer([*judgements.judged(GOOD)]).failures == []
+
+
+def test_python() -> None:
+    grade(judgements.python(GOOD.python), OK, "CPython 3.11.7")
+    grade(judgements.python(PythonFacts((3, 10, 9), "CPython", asserts=True)), PROBLEM, "3.11")
+    grade(judgements.python(PythonFacts((3, 11, 0), "CPython", asserts=False)), PROBLEM, "-O")
+
+
+def test_kernel_and_java() -> None:
+    grade(judgements.kernel(KernelFacts(False, "kernel.py")), WARNING, "C compiler")
+    grade(judgements.java(JavaFacts(None, "there is none")), WARNING, "there is none", "Spark")
+    grade(judgements.java(JavaFacts(21)), OK, "21")
+
+
+@pytest.mark.parametrize("use", ["a broker", "its metrics"])
+def test_ports(use: str) -> None:
+    grade(judgements.port(PortFacts(9092, use, is_free=True)), OK, "free")
+    taken = PortFacts(9092, use, is_free=False, occupant="nginx (pid 7)")
+    grade(judgements.port(taken), WARNING, "nginx (pid 7)", "N`")
+    grade(judgements.port(replace(taken, is_ours=True)), OK, "nginx (pid 7)", use)
+    grade(judgements.port(replace(taken, occupant=None)), WARNING, "another process")
+
+
+def test_disk() -> None:
+    grade(judgements.writable(DISK), OK, "/d/.ottla")
+    grade(judgements.writable(replace(DISK, why_not_writable="Read-only")), PROBLEM, "Read-only")
+    grade(judgements.room(DISK), OK, "50.0 GiB of 100.0 GiB")
+    grade(judgements.room(replace(DISK, free_bytes=GIB)), WARNING)
+    grade(judgements.room(replace(DISK, free_bytes=4 * GIB)), WARNING)  # below 5 %
+    grade(judgements.room(replace(DISK, free_bytes=5 * GIB)), OK)
+    grade(judgements.room(replace(DISK, free_bytes=200 * 1024**2)), PROBLEM, "200.0 MiB")
+
+
+def test_open_files() -> None:
+    grade(judgements.open_files(LimitFacts(None, None)), OK, "no limit")
+    grade(judgements.open_files(LimitFacts(256, 65_536)), OK)  # a broker takes the upper one
+    grade(judgements.open_files(LimitFacts(1024, 4096)), WARNING, "LimitNOFILE")
+    grade(judgements.open_files(LimitFacts(256, 256)), PROBLEM, "256")
+
+
+def test_clock() -> None:
+    grade(judgements.clock(NOW), OK)
+    grade(judgements.clock(replace(NOW, synchronized=True)), OK, "kept in time")
+    grade(judgements.clock(replace(NOW, synchronized=False)), WARNING, "chrony")
+    grade(judgements.clock(replace(NOW, now_ms=NOW.installed_ms - 12 * HOUR_MS)), OK)
+    grade(judgements.clock(replace(NOW, now_ms=NOW.installed_ms - 30 * HOUR_MS)), PROBLEM)
+
+
+def test_the_cluster() -> None:
+    grade(judgements.cluster(GOOD.cluster), OK, "1 broker")
+    grade(judgements.cluster(ClusterFacts("a:1", True, "nobody")), PROBLEM, "-b HOST:PORT")
+    grade(judgements.cluster(ClusterFacts("a:1", False, "nobody")), WARNING, "ottla dev")
+
+
+@pytest.mark.parametrize(
+    ("host", "servers", "expected"),
+    [
+        ("10.0.0.1", "a:9092", OK),
+        ("localhost", "127.0.0.1:9092,[::1]:9092", OK),
+        ("127.0.0.1", "a:9092", WARNING),
+        ("localhost", "localhost:1,10.0.0.9:1", WARNING),
+        ("::1", "a", WARNING),
+    ],
+)
+def test_an_address_that_means_whoever_asks(host: str, servers: str, expected: Grade) -> None:
+    grade(judgements.listener(replace(THERE, host=host), servers), expected)
+
+
+def test_an_address_that_nobody_reaches() -> None:
+    refused = replace(THERE, why_not="nobody listens")
+    grade(judgements.listener(refused, "a:1"), PROBLEM, "nobody listens", "advertised.listeners")
+    grade(judgements.listener(replace(THERE, is_other=True), "a:1"), PROBLEM, "another cluster")
+
+
+def test_sizes_can_be_read() -> None:
+    assert [judgements.size(n) for n in (5, 2048, 3 * GIB, 5 * 1024 * GIB)] == [
+        "5 bytes",
+        "2.0 KiB",
+        "3.0 GiB",
+        "5.0 TiB",
+    ]
+
+
+# The facts of this machine.
+
+
+def test_facts_of_this_machine(tmp_path: Path) -> None:
+    assert judgements.python(machine.python()).grade is OK
+    assert machine.kernel().file.endswith((".py", ".so"))
+    found = machine.disk(tmp_path / "not" / "there")
+    assert (found.nearest, found.why_not_writable) == (str(tmp_path), None)
+    assert 0 <= found.free_bytes <= found.total_bytes
+    assert [*tmp_path.iterdir()] == []
+    assert machine.disk(Path("/proc")).why_not_writable
+    assert judgements.clock(machine.clock(SystemClock())).grade is not PROBLEM
+    assert machine.java({"PATH": str(tmp_path)}).version is None
+
+
+def test_a_port_is_free_or_somebodys() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        number = holder.getsockname()[1]
+        found = machine.port(number, "a broker", is_ours=False)
+        assert not found.is_free
+        assert "pid" in (found.occupant or "pid")
+    assert machine.port(number, "a broker", is_ours=False).is_free
+
+
+def test_who_answers_is_told_apart() -> None:
+    with talkative() as rubbish, silent() as mute:
+        assert not asyncio.run(addresses.is_broker(rubbish.port))
+        assert not asyncio.run(addresses.is_metrics_page(rubbish.port))
+        assert mute.port != rubbish.port
+    assert asyncio.run(addresses.unreached(f"127.0.0.1:{rubbish.port}")) == "nobody listens"
+    assert asyncio.run(addresses.unreached("no.such.host.invalid:1"))
+
+
+# The command.
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> "object":
+    with OttlaBroker(tmp_path_factory.mktemp("broker")) as running:
+        running.start()
+        yield running
+
+
+def test_a_broker_that_is_reached(broker: OttlaBroker, tmp_path: Path) -> None:
+    done = ottla("doctor", "-b", broker.bootstrap, "--port", str(broker.port), "-o", "json",
+                 folder=tmp_path)  # fmt: skip
+    told = json.loads(done.stdout)
+    checks = {one["about"]: one for one in told["checks"]}
+    assert checks["cluster"]["grade"] == "ok"
+    assert checks["broker 1"] == {
+        "about": "broker 1",
+        "grade": "ok",
+        "found": f"reached at {broker.bootstrap}",
+        "advice": None,
+    }
+    assert checks[f"port {broker.port}"]["found"].endswith("serves a broker there")
+    problems = [one for one in told["checks"] if one["grade"] == "problem"]
+    assert done.returncode == (1 if problems else 0)
+    assert told["ok"] is not bool(problems)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_broker_that_sends_clients_elsewhere(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        nowhere = gone.getsockname()[1]
+    with OttlaBroker(tmp_path, f"advertised.listeners=PLAINTEXT://127.0.0.1:{nowhere}") as broker:
+        broker.start()
+        done = ottla("doctor", "-b", broker.bootstrap, folder=tmp_path)
+        assert done.returncode == 1
+        assert f"it sends clients to 127.0.0.1:{nowhere}, and there nobody listens" in done.stdout
+        assert "advertised.listeners" in done.stdout
+        assert done.stderr.startswith("ottla: 1 problem: broker 1: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_what_is_printed() -> None:
+    bad = replace(
+        GOOD,
+        limits=LimitFacts(256, 256),
+        kernel=KernelFacts(False, "kernel.py"),
+        cluster=replace(GOOD.cluster, addresses=[replace(THERE, why_not="nobody listens")]),
+    )
+    from ottla.cli.answer import Table
+
+    for name, facts in (("doctor-ok", GOOD), ("doctor-problems", bad)):
+        found = answer([*judgements.judged(facts)])
+        lines: list[str] = []
+        for one in found.shown:
+            lines += one.lines() if isinstance(one, Table) else [one]
+        check_golden(f"{name}.txt", "\n".join(lines) + "\n")
+        check_golden(f"{name}.json", json.dumps(found.object(), indent=1) + "\n")

@@ -1,0 +1,447 @@
+"""`ottla log dump`: what it prints, how it ends, and that records cannot drive the terminal."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from log.test_dump_tool import write_log
+from ottla.cli.log.dump import PROGRESS_BYTES_MIN, Progress
+from ottla.cli.main import app
+from ottla.protocol import offsets_topic, transactions_topic
+from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_embedded
+from ottla.records.builder import BatchBuilder
+
+PAGE = (Path(__file__).parents[3] / "docs" / "log-dump.md").read_text().split("## For programs")[1]
+KEYS = {
+    row[1]: set(re.findall(r"`(\w+)`", row[2]))
+    for row in re.finditer(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE)
+}
+"""The keys of each kind of object, as the page promises them."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with one partition, cleanly left."""
+    data = tmp_path_factory.mktemp("data")
+    (data / "events-0").mkdir()
+    asyncio.run(write_log(data / "events-0"))
+    (data / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    (data / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    (data / "replication-offset-checkpoint").write_text("0\n1\nevents 0 606\n")
+    (data / ".lock").touch()
+    return data
+
+
+def dump(*arguments: object) -> Result:
+    return CliRunner().invoke(app(["log"]), ["log", "dump", *map(str, arguments)])
+
+
+def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
+    done = dump(*arguments, "-o", "json")
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def lone(folder: Path, *records: tuple[bytes | None, bytes | None], topic: str = "t") -> Path:
+    """A records file in the folder of a partition."""
+    builder = BatchBuilder()
+    for key, value in records:
+        builder.append(1_700_000_000_000, key, value)
+    (folder / f"{topic}-0").mkdir()
+    path = folder / f"{topic}-0" / "00000000000000000000.log"
+    path.write_bytes(builder.build())
+    return path
+
+
+def test_json_is_an_object_a_line_with_stable_keys(data: Path) -> None:
+    found = objects(data, "--keys", "text", "--values", "text")
+    seen = {each["kind"] for each in found}
+    assert seen == set(KEYS) - {"finding", "summary", "known-damage"}
+    for each in found:
+        assert set(each) - {"kind"} == KEYS[each["kind"]]
+    records = [each for each in found if each["kind"] == "record"]
+    assert [each["offset"] for each in records] == list(range(606))
+    assert records[13]["value"] == "value-1-3-x"
+    assert records[13]["headers"] == [{"key": "h", "value": "1"}]
+    control = [each["control"] for each in records if each["control"]]
+    assert control[0] == {"type": "COMMIT", "coordinator_epoch": 1}
+
+
+def test_yaml_has_the_keys_and_values_of_json(data: Path) -> None:
+    arguments = (data, "--records", "-n", 3)
+    documents = dump(*arguments, "-o", "yaml").stdout.split("---\n")[1:]
+    read = [
+        {
+            name: json.loads(value)
+            for name, value in (line.split(": ", 1) for line in document.splitlines())
+        }
+        for document in documents
+    ]
+    assert read == objects(*arguments)
+
+
+def test_the_table_says_it_in_words(data: Path) -> None:
+    done = dump(data / "events-0", "--values", "text", "-n", 2)
+    assert done.exit_code == 0
+    assert "batch 0 to 9, 10 records, at 0, 271 bytes, none, epoch 3" in done.stdout
+    assert (
+        "0, 2023-11-14T22:13:20.000Z, sequence 0, key of 2 bytes, value value-0-0-" in done.stdout
+    )
+    assert "epoch 3 from offset 0" in done.stdout
+    assert "producer 9 aborted 131 to 151, stable to 152" in done.stdout
+
+
+def test_a_range_and_a_limit(data: Path) -> None:
+    arguments = (data, "--records", "--from-offset", 205, "--to-offset", 400)
+    found = [e["offset"] for e in objects(*arguments) if e["kind"] == "record"]
+    assert found == list(range(205, 400))
+    limited = [e["offset"] for e in objects(*arguments, "-n", 2) if e["kind"] == "record"]
+    assert limited == [205, 206, 364, 365]
+    path = data / "events-0" / "00000000000000000000.log"
+    kinds = [e["kind"] for e in objects(path, "--records", "-n", 10)]
+    assert kinds == ["file", "batch", *["record"] * 10]  # and not the next batch
+
+
+def test_verify_ends_with_0_and_a_summary(data: Path) -> None:
+    (summary,) = objects(data, "--verify")
+    assert set(summary) - {"kind"} == KEYS["summary"]
+    assert (summary["records"], summary["damage"], summary["incomplete"]) == (606, 0, 0)
+    done = dump(data, "--verify")
+    assert done.exit_code == 0
+    assert done.stdout.endswith("bytes: no damage\n")
+
+
+@pytest.mark.parametrize("options", [["--verify"], []])
+def test_damage_ends_with_1_and_names_file_position_and_problem(
+    tmp_path: Path, options: list[str]
+) -> None:
+    path = lone(tmp_path, (b"k", b"v"))
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+    done = dump(*options, path)
+    assert done.exit_code == 1
+    assert f"damage: {path}, position 0: the CRC is wrong" in done.stdout
+    finding = next(e for e in objects(*options, path, code=1) if e["kind"] == "finding")
+    assert set(finding) - {"kind"} == KEYS["finding"]
+    assert (finding["level"], finding["path"], finding["position"]) == ("damage", str(path), 0)
+
+
+def test_an_unfinished_batch_is_reported_and_no_damage(tmp_path: Path) -> None:
+    path = lone(tmp_path, (b"k", b"v"))
+    path.write_bytes(path.read_bytes()[:-1])
+    found = objects("--verify", path.parent)
+    assert [e["level"] for e in found if e["kind"] == "finding"] == ["incomplete"]
+    done = dump("--verify", path.parent)
+    assert "no damage, 1 incomplete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["/nowhere/at/all"],
+        [],
+        [".", "--verify", "--records"],
+        [".", "--verify", "-n", "3"],
+        [".", "--compacted"],
+        [".", "--values", "xml"],
+        [".", "-n", "0"],
+        [".", "--from-offset", "-1"],
+    ],
+)
+def test_a_wrong_use_ends_with_2(arguments: list[str]) -> None:
+    done = dump(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == "" or not arguments
+
+
+@pytest.mark.parametrize("options", [[], ["--verify"]])
+def test_a_path_without_a_log_is_no_success(data: Path, tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "holiday.jpg").touch()
+    for path in (tmp_path, tmp_path / "holiday.jpg"):
+        done = dump(path, *options)
+        assert done.exit_code == 2
+        assert done.stderr == f"{path}: there is nothing of a log in it\n"
+        # The others are looked at all the same.
+        done = dump(path, data, *options)
+        assert done.exit_code == 2
+        assert done.stdout == dump(data, *options).stdout
+
+
+def test_a_file_of_another_kind_in_a_folder_is_left_out_with_a_note(tmp_path: Path) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    (folder / "holiday.jpg").touch()
+    notes = [one for one in objects(folder) if one["kind"] == "finding"]
+    assert [(one["level"], one["problem"]) for one in notes] == [
+        ("note", "not a file of a log, left out")
+    ]
+
+
+# What is in records.
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\x7f\r\u2028\\"
+
+
+def test_records_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    path = lone(tmp_path, (EVIL.encode(), EVIL.encode() + b"\xff\x1b"), (b"\x1b", EVIL.encode()))
+    (path.parent / "\x1b[31mname").touch()
+    for options in (
+        ["--keys", "text", "--values", "text"],
+        ["--values", "json"],
+        ["--keys", "hex"],
+    ):
+        for output in ("table", "json", "yaml"):
+            done = dump(path.parent, *options, "-o", output)
+            assert done.exit_code == 0
+            unprintable = {c for c in done.stdout if not c.isprintable()} - {"\n"}
+            assert unprintable <= ({"\x7f"} if output != "table" else set())
+
+
+def test_the_forms_of_a_value(tmp_path: Path) -> None:
+    value = b'{"b": [1, "\xc3\xa9"]}'
+    path = lone(tmp_path, (b"k", value), (None, b"\xff\x00"), (b"k", None))
+
+    def values(form: str) -> list[Any]:
+        return [e["value"] for e in objects(path, "--values", form) if e["kind"] == "record"]
+
+    assert values("text") == [value.decode(), {"base64": "/wA="}, None]
+    assert values("json") == [{"b": [1, "é"]}, {"base64": "/wA="}, None]
+    assert values("hex") == [value.hex(), "ff00", None]
+    assert values("base64")[1:] == ["/wA=", None]
+    table = dump(path, "--values", "text").stdout
+    assert 'value {"b": [1, "é"]}' in table
+    assert "value null" in table
+
+
+@pytest.mark.parametrize("value", [b"[" * 100_000, b"NaN", b"1e999", b"1" * 10_000, b"{", b""])
+def test_what_is_no_json_is_shown_as_text(tmp_path: Path, value: bytes) -> None:
+    path = lone(tmp_path, (b"k", value))
+    found = [e["value"] for e in objects(path, "--values", "json") if e["kind"] == "record"]
+    assert found == [value.decode()]
+
+
+def test_commits_of_groups_are_decoded(tmp_path: Path) -> None:
+    types = offsets_topic.TYPES
+    commit = types.encode_key(offsets_topic.OffsetCommitKey(group="g", topic="t", partition=3))
+    committed = types.encode_value(
+        offsets_topic.OffsetCommitValue(offset=17, metadata="m", commit_timestamp=5), 3
+    )
+    group = types.encode_key(offsets_topic.GroupMetadataKey(group="g"))
+    subscription = ConsumerProtocolSubscription(topics=["t"])
+    member = offsets_topic.MemberMetadata(
+        member_id="m-1",
+        client_id="c",
+        client_host="/127.0.0.1",
+        session_timeout=1,
+        subscription=encode_embedded(subscription, 0),
+        assignment=b"",
+    )
+    state = types.encode_value(
+        offsets_topic.GroupMetadataValue(
+            protocol_type="consumer", generation=1, protocol="range", leader="m-1", members=[member]
+        ),
+        3,
+    )
+    path = lone(
+        tmp_path,
+        (commit, committed),
+        (commit, None),
+        (group, state),
+        (b"\x7f\x00what", b"ever"),
+        topic="__consumer_offsets",
+    )
+    for how in ("auto", "offsets"):
+        records = [e for e in objects(path, "--decode", how) if e["kind"] == "record"]
+        assert records[0]["key"] == {
+            "type": "OffsetCommitKey", "group": "g", "topic": "t", "partition": 3,
+        }  # fmt: skip
+        assert records[0]["value"]["offset"] == 17
+        assert records[1]["value"] is None
+        (shown,) = records[2]["value"]["members"]
+        assert shown["subscription"]["topics"] == ["t"]
+        assert records[3]["key"] == "fwB3aGF0"  # not known: as it is
+    assert "OffsetCommitKey" in dump(path, "--decode", "auto").stdout
+
+
+def test_transactions_are_decoded(tmp_path: Path) -> None:
+    types = transactions_topic.TYPES
+    key = types.encode_key(transactions_topic.TransactionLogKey(transactional_id="tx"))
+    value = types.encode_value(
+        transactions_topic.TransactionLogValue(
+            producer_id=7,
+            producer_epoch=1,
+            transaction_timeout_ms=1000,
+            transaction_status=1,
+            transaction_partitions=[
+                transactions_topic.PartitionsSchema(topic="t", partition_ids=[0])
+            ],
+            transaction_last_update_timestamp_ms=1,
+            transaction_start_timestamp_ms=1,
+        ),
+        0,
+    )
+    path = lone(tmp_path, (key, value), topic="renamed")
+    (record,) = [e for e in objects(path, "--decode", "transactions") if e["kind"] == "record"]
+    assert record["key"] == {"type": "TransactionLogKey", "transactional_id": "tx"}
+    assert record["value"]["transaction_partitions"] == [{"topic": "t", "partition_ids": [0]}]
+    (plain,) = [e for e in objects(path, "--decode", "auto") if e["kind"] == "record"]
+    assert "key" not in plain
+
+
+# In a process of its own.
+
+
+def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
+    run = "from ottla.cli.entry import run; run()"
+    command = [
+        sys.executable,
+        "-c",
+        run,
+        "log",
+        "dump",
+        str(data),
+        "--values",
+        "text",
+        "-o",
+        "json",
+    ]
+    dumping = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert dumping.stdout is not None
+    assert dumping.stderr is not None
+    assert dumping.stdout.readline().startswith(b'{"kind": "file"')
+    dumping.stdout.close()
+    assert dumping.stderr.read() == b""
+    dumping.stderr.close()
+    assert dumping.wait() == 141
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [["version"], ["log", "dump"]])
+def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments: list[str]) -> None:
+    run = "from ottla.cli.entry import run; run()"
+    paths = [str(data)] * 20 if arguments[0] == "log" else []  # more than is kept in memory
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", run, *arguments, *paths],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 74
+    assert done.stderr == b"ottla: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("arguments", ["version", "log dump {}", "log dump --verify {}"])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, closed: str) -> None:
+    run = f"{sys.executable} -c 'from ottla.cli.entry import run; run()'"
+    command = f"{run} {arguments.format(data)} {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 74
+    told = b"ottla: the output cannot be written: Bad file descriptor\n"
+    assert done.stderr == (told if "2>" not in closed else b"")
+
+
+def test_no_stderr_is_no_failure(data: Path) -> None:
+    run = f"{sys.executable} -c 'from ottla.cli.entry import run; run()'"
+    command = f"{run} log dump --verify {data} 2>&-"
+    done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0
+    assert b"batches" in done.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--verify"]])
+@pytest.mark.parametrize("name", ["00000000000000000100.log", "00000000000000000000.index"])
+def test_a_pipe_named_like_a_file_of_a_log_is_refused(
+    tmp_path: Path, name: str, options: list[str]
+) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    os.mkfifo(folder / name)
+    for path in (folder, folder / name):  # a hang ends with the time limit of every test
+        done = dump(path, *options)
+        assert done.exit_code == 1
+        assert f"{name}: open: not a regular file" in done.output
+        assert done.output.count(name) == 1
+        if path == folder and options:
+            assert "1 batches" in done.output  # what can be read is checked
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
+def test_a_text_that_cannot_be_opened_keeps_nothing_else_from_being_checked(
+    tmp_path: Path, name: str
+) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    os.mkfifo(folder / name)
+    done = dump(folder, "--verify")
+    assert done.exit_code == 1
+    assert f"{name}: open: not a regular file" in done.output
+    assert "1 batches" in done.output
+
+
+def test_what_a_broker_found_damaged_is_told(tmp_path: Path) -> None:
+    folder = lone(tmp_path, (b"k", b"v")).parent
+    told = folder / "damaged-offset-checkpoint"
+    told.write_text("0\n1\n0 70 90 3 5\n")
+    (entry,) = [one for one in objects(folder) if one["kind"] == "known-damage"]
+    assert {key: entry[key] for key in KEYS["known-damage"] if key != "path"} == {
+        "base_offset": 0,
+        "position": 70,
+        "size": 90,
+        "first_offset": 3,
+        "end_offset": 5,
+    }
+    assert "offsets 3 to 4, 90 bytes at 70 of segment 0" in dump(told).output
+    assert dump(told, "--verify").exit_code == 0
+    told.write_text("0\n1\n0 70 90 5 3\n")
+    for path in (folder, told):
+        assert "end before they begin" in dump(path, "--verify").output
+
+
+def test_a_whole_data_directory_is_not_changed(data: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
+    assert dump(data, "--values", "text").exit_code == 0
+    assert dump(data, "--verify").exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
+
+
+def test_progress_is_one_line_that_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(visible=True)
+    progress.show("/small", 1, 100)
+    for done in range(0, PROGRESS_BYTES_MIN + 1, 1024 * 1024):
+        progress.show("/large\x1b", done, PROGRESS_BYTES_MIN)
+    progress.clear()
+    shown = capsys.readouterr().err
+    assert "100 % large\\x1b" in shown
+    assert "small" not in shown
+    assert shown.endswith("\r")
+    Progress(visible=False).show("/large", 1, PROGRESS_BYTES_MIN)
+    assert capsys.readouterr().err == ""
+
+
+def test_colors_are_for_terminals_that_want_them(tmp_path: Path) -> None:
+    path = lone(tmp_path, (b"k", b"v"))
+    path.write_bytes(path.read_bytes() + b"?" * 80)
+    run = "from ottla.cli.entry import run; run()"
+    for variables, colored in (({}, True), ({"NO_COLOR": "1"}, False)):
+        main, terminal = os.openpty()
+        environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | variables
+        subprocess.run(
+            [sys.executable, "-c", run, "log", "dump", str(path)],
+            stdout=terminal,
+            env=environment,
+            check=False,
+        )
+        os.close(terminal)
+        shown = os.read(main, 65536)
+        os.close(main)
+        assert b"damage" in shown
+        assert (b"\x1b[" in shown) is colored

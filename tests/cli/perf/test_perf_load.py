@@ -1,0 +1,32 @@
+"""What is made of what was measured."""
+
+import pytest
+
+from ottla.cli.kafka.flags import NotDone
+from ottla.cli.kafka.perf.consumer import DateFormat
+from ottla.cli.perf.load import Latencies, Span, shares
+
+
+def test_latencies_are_told_by_shares() -> None:
+    found = Latencies([float(n) for n in range(100, 0, -1)])
+    assert shares(found) == [51.0, 96.0, 100.0, 100.0]
+    assert (found.average, found.largest) == (50.5, 100.0)
+    assert (Latencies().at(0.5), Latencies().average, Latencies().largest) == (0.0, 0.0, 0.0)
+
+
+def test_rates_are_of_a_second() -> None:
+    span = Span(1000, 2 << 20, 0.5)
+    assert (span.rate, span.mb_rate) == (2000.0, 4.0)
+
+
+def test_dates_are_as_a_pattern_of_java_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    assert (
+        DateFormat("yyyy-MM-dd HH:mm:ss:SSS").text(1_700_000_000_007) == "2023-11-14 22:13:20:007"
+    )
+    assert DateFormat("'at' HH''mm %").text(0) == "at 00'00 %"
+    with pytest.raises(NotDone, match="z in a --date-format"):
+        DateFormat("z")

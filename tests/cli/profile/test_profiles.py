@@ -1,0 +1,95 @@
+"""Profiles and what a client's settings are made of."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.profile import file as profiles
+from ottla.cli.profile.file import BadProfile, Profiles
+from ottla.cli.target import BOOTSTRAP, HERE, BadSetting, client_settings
+
+ODD = 'a "quoted" \\ value\nwith ünïcode\x7f and \x01'
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "config.toml"
+    made = Profiles().with_settings("prod", {BOOTSTRAP: "a:1,b:2", "sasl.password": ODD})
+    made = made.with_settings("odd name.", {"client.id": "x"}).using("prod")
+    profiles.write(path, made)
+    assert profiles.read(path) == made
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_a_file_by_hand_may_leave_the_quotes_away(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[profiles.dev]\nbootstrap.servers = "a:1"\nenable.idempotence = false\nn = 5\n'
+    )
+    found = profiles.read(path).of("dev")
+    assert found == {BOOTSTRAP: "a:1", "enable.idempotence": "false", "n": "5"}
+
+
+def test_without_a_file_there_are_none(tmp_path: Path) -> None:
+    assert profiles.read(tmp_path / "none") == Profiles()
+
+
+@pytest.mark.parametrize(
+    "text", ["[profiles", "profile = 3", "profiles = 3", "[profiles]\nprod = 3", "\xff"]
+)
+def test_a_bad_file_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(BadProfile, match=r"config\.toml"):
+        profiles.read(path)
+
+
+def test_profiles_change() -> None:
+    made = Profiles().with_settings("a", {"x": "1", "y": "2"}).with_settings("a", {"x": ""})
+    assert made.of("a") == {"y": "2"}
+    used = made.using("a")
+    assert used.without("a") == Profiles()
+    with pytest.raises(BadProfile, match="no profile 'b': a"):
+        used.using("b")
+    with pytest.raises(BadProfile):
+        used.without("b")
+
+
+def test_the_place_follows_the_environment() -> None:
+    assert profiles.place({"OTTLA_CONFIG": "/x/y"}) == Path("/x/y")
+    assert profiles.place({"XDG_CONFIG_HOME": "/c"}) == Path("/c/ottla/config.toml")
+    assert profiles.place({"HOME": "/h"}) == Path("/h/.config/ottla/config.toml")
+
+
+def test_what_is_said_nearer_counts(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    made = Profiles().with_settings("a", {BOOTSTRAP: "a:1", "client.id": "a"})
+    made = made.with_settings("b", {BOOTSTRAP: "b:1"})
+    environment = {"OTTLA_CONFIG": str(path)}
+
+    def server(**said: object) -> str:
+        return client_settings(environment, **said)[BOOTSTRAP]  # type: ignore[arg-type]
+
+    assert server() == HERE
+    profiles.write(path, made.using("a"))
+    assert server() == "a:1"
+    environment["OTTLA_PROFILE"] = "b"
+    assert server() == "b:1"
+    assert server(profile="a") == "a:1"
+    assert server(profile="a", bootstrap_server="c:1") == "c:1"
+    assert server(bootstrap_server="c:1", settings=["bootstrap.servers=d:1"]) == "d:1"
+    assert client_settings(environment, profile="a")["client.id"] == "a"
+    with pytest.raises(BadProfile):
+        server(profile="c")
+
+
+@pytest.mark.parametrize("said", ["x", "=x", " =x"])
+def test_a_setting_needs_a_name_and_a_value(said: str) -> None:
+    with pytest.raises(BadSetting):
+        client_settings({"OTTLA_CONFIG": "/none"}, settings=[said])
+
+
+def test_a_value_may_have_any_characters() -> None:
+    found = client_settings({"OTTLA_CONFIG": "/none"}, settings=["a=b=c", "d="])
+    assert (found["a"], found["d"]) == ("b=c", "")

@@ -1,0 +1,48 @@
+"""Records as a consumer takes them, without a broker; and commands as users run them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ottla.cli.records.cells import Taken
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.records import BatchBuilder, Compression, batches, decode
+
+WHERE = TopicPartition("t", PartitionIndex(3))
+BIN = Path(sys.executable).parent
+PATIENCE_S = 120
+
+Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
+
+def taken_of(rows: Iterable[Row], *, epoch: int = 7) -> Taken:
+    """Rows of (timestamp, key, value, headers), at offsets from 0 on."""
+    builder = BatchBuilder(1 << 24, Compression.NONE)
+    count = 0
+    for timestamp, key, value, headers in rows:
+        assert builder.append(timestamp, key, value, headers)
+        count += 1
+    columns = decode([*batches(builder.build())])
+    return Taken(WHERE, columns, count, [(0, epoch)])
+
+
+def environment() -> dict[str, str]:
+    """That of a user who has no profiles."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
+    return {**kept, "NO_COLOR": "1", "COLUMNS": "200", "OTTLA_CONFIG": os.devnull, "TZ": "UTC"}
+
+
+def run(
+    script: str, *arguments: str, stdin: bytes = b"", more: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a script to its end."""
+    return subprocess.run(
+        [str(BIN / script), *arguments],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env={**environment(), **(more or {})},
+    )

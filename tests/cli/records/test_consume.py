@@ -1,0 +1,276 @@
+"""`ottla consume` on our broker: what it shows, where it begins and ends, and how it is ended."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.golden import check_golden
+from cli.records.scene import BIN, PATIENCE_S, environment, run
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.client.admin import Admin
+from ottla.client.producer import Producer
+
+MANY = 5_000_000
+MEMORY_MB_MAX = 200
+
+LINES = [
+    {"partition": 0, "timestamp": 1000, "key": "ann", "value": "1 apple"},
+    {"partition": 0, "timestamp": 2000, "key": None, "value": {"count": 2}, "headers": {"h": "1"}},
+    {"partition": 0, "timestamp": 3000, "key": "bob", "value": None},
+    {"partition": 1, "timestamp": 1500, "key": {"base64": "/w=="}, "value": "b\u00e9\x1b[31m"},
+    {"partition": 1, "timestamp": 2500, "value": "last", "headers": {"a": None, "b": "x"}},
+]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Generator[OttlaBroker]:
+    with ottla_broker() as running:
+        asyncio.run(_create(running.bootstrap))
+        stdin = "".join(json.dumps(line) + "\n" for line in LINES).encode()
+        done = run("ottla", "produce", "fruit", "--json", "-b", running.bootstrap, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        yield running
+
+
+async def _create(servers: str) -> None:
+    async with Admin({"bootstrap.servers": servers}) as admin:
+        kept = {"retention.ms": "-1"}  # its records are old
+        await admin.create_topic("fruit", partitions=2, config=kept)
+        await admin.create_topic("empty", partitions=1)
+
+
+def consume(broker: OttlaBroker, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return run("ottla", "consume", *arguments, "-b", broker.bootstrap)
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.decode().splitlines())
+
+
+def test_it_shows_values_and_ends_at_the_end(broker: OttlaBroker) -> None:
+    done = consume(broker, "fruit", "-p", "0")
+    assert done.stdout == b'1 apple\n{"count":2}\nnull\n'
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_is_printed(broker: OttlaBroker) -> None:
+    whole = consume(broker, "fruit", "-f", "%t %p %o %T %d %K %V %k %v %h\\n", "--key", "hex")
+    check_golden("consume.txt", "".join(f"{line}\n" for line in lines(whole)))
+    objects = consume(broker, "fruit", "-o", "json", "--value", "json")
+    check_golden("consume.json", "".join(f"{line}\n" for line in lines(objects)))
+
+
+@pytest.mark.parametrize(
+    ("where", "shown"),
+    [
+        ("start", ["0:0", "0:1", "0:2", "1:0", "1:1"]),
+        ("end", []),
+        ("1", ["0:1", "0:2", "1:1"]),
+        ("-1", ["0:2", "1:1"]),
+        ("+2", ["0:2"]),
+        ("@2000", ["0:1", "0:2", "1:1"]),
+        ("@1970-01-01T00:00:02.500", ["0:2", "1:1"]),
+        ("@-1h", []),
+    ],
+)
+def test_it_begins_where_it_is_told(broker: OttlaBroker, where: str, shown: list[str]) -> None:
+    assert lines(consume(broker, "fruit", f"--offset={where}", "-f", "%p:%o\\n")) == shown
+
+
+def test_so_many_and_no_more(broker: OttlaBroker) -> None:
+    assert len(lines(consume(broker, "fruit", "-n", "2", "-f", "%o\\n"))) == 2
+    assert len(lines(consume(broker, "fruit", "-n", "3", "-o", "json"))) == 3
+
+
+def test_an_empty_topic_has_nothing(broker: OttlaBroker) -> None:
+    assert lines(consume(broker, "empty")) == []
+
+
+def test_a_group_goes_on_where_it_was(broker: OttlaBroker) -> None:
+    first = lines(consume(broker, "fruit", "-g", "readers", "-n", "2", "-f", "%p:%o\\n"))
+    rest = lines(consume(broker, "fruit", "-g", "readers", "-e", "-f", "%p:%o\\n"))
+    assert sorted(first + rest) == ["0:0", "0:1", "0:2", "1:0", "1:1"]
+    assert lines(consume(broker, "fruit", "-g", "readers")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["none"], 1, "there is no topic none"),
+        (["fruit", "-p", "7"], 1, "fruit has no partition 7: it has 0 to 1"),
+        (["fruit", "-f", "%y"], 2, "'%y' is not known in a format"),
+        (["fruit", "--offset", "soon"], 2, "'soon' is no position"),
+        (["fruit", "-g", "g", "-p", "0"], 2, "--group or --partition"),
+        (["fruit", "-g", "g", "--offset=-3"], 2, "`ottla group seek`"),
+        (["fruit", "-f", "%v", "-o", "json"], 2, "-f is a form of its own"),
+        (["fruit", "--value", "avro"], 2, "--value-schema"),
+        (["fruit", "--value-schema", "/none", "--value", "avro"], 2, "/none"),
+        (["fruit", "--nothing"], 2, "--nothing"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    broker: OttlaBroker, arguments: list[str], code: int, said: str
+) -> None:
+    done = consume(broker, *arguments)
+    assert done.returncode == code
+    assert done.stdout == b"" or "json" in arguments
+    told = (done.stdout if "json" in arguments else done.stderr).decode()
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_it_follows_and_ctrl_c_ends_it(broker: OttlaBroker) -> None:
+    words = [str(BIN / "ottla"), "consume", "empty", "--follow", "-b", broker.bootstrap]
+    with _ended(words) as process:
+        assert process.stdout is not None
+        done = run("ottla", "produce", "empty", "-b", broker.bootstrap, stdin=b"now\n")
+        assert done.returncode == 0
+        assert process.stdout.readline() == b"now\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err) == (130, b"", b"ottla: interrupted\n")
+
+
+# Many.
+
+
+@pytest.fixture(scope="module")
+def many(broker: OttlaBroker) -> str:
+    async def fill() -> None:
+        import pyarrow
+
+        pa: Any = pyarrow
+        rows = 100_000
+        values = pa.array([b"%020d" % n for n in range(rows)], pa.binary())
+        batch = pa.RecordBatch.from_arrays([values], ["value"])
+        settings = {"bootstrap.servers": broker.bootstrap}
+        async with Admin(settings) as admin:
+            await admin.create_topic("many", partitions=3)
+        async with Producer({**settings, "batch.size": 262_144}) as producer:
+            for _ in range(MANY // rows):
+                await producer.send_arrow("many", batch, key=None)
+
+    asyncio.run(fill())
+    return "many"
+
+
+def command(tool: str, broker: OttlaBroker, topic: str) -> list[str]:
+    if tool == "ottla":
+        return [str(BIN / "ottla"), "consume", topic, "--exit", "-b", broker.bootstrap]
+    return [
+        str(BIN / "kafka-console-consumer"), "--topic", topic, "--from-beginning",
+        "--max-messages", str(MANY), "--timeout-ms", "60000",
+        "--bootstrap-server", broker.bootstrap,
+    ]  # fmt: skip
+
+
+# Started by something small: until it runs, a process counts what the one that started it holds.
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("tool", ["ottla", "kafka-console-consumer"])
+def test_five_million_records_into_nothing_take_little_memory(
+    broker: OttlaBroker, many: str, tool: str
+) -> None:
+    read, write = os.pipe()
+    counter = subprocess.Popen(["wc", "-l"], stdin=read, stdout=subprocess.PIPE)
+    os.close(read)
+    measured = [sys.executable, "-c", MEASURED, *command(tool, broker, many)]
+    with subprocess.Popen(
+        measured, stdout=write, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        os.close(write)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    told, _ = counter.communicate()
+    assert process.returncode == 0, said
+    assert b"Traceback" not in said
+    assert int(told) == MANY
+    assert int(said.split()[-1]) / 1024 <= MEMORY_MB_MAX
+
+
+@pytest.mark.parametrize("tool", ["ottla", "kafka-console-consumer"])
+def test_a_closed_pipe_ends_it_without_a_word_too_many(
+    broker: OttlaBroker, many: str, tool: str
+) -> None:
+    with _ended(command(tool, broker, many)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1000)
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(PATIENCE_S) == 141
+    assert b"Traceback" not in said
+    assert said.count(b"\n") == (0 if tool == "ottla" else 1)
+
+
+def test_a_pipe_that_nobody_reads_does_not_keep_ctrl_c(broker: OttlaBroker, many: str) -> None:
+    with _ended(command("ottla", broker, many)) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        _wait_until_it_sleeps(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+
+
+@contextmanager
+def _ended(words: list[str]) -> Generator[subprocess.Popen[bytes]]:
+    """A command that has ended when the `with` is over."""
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _wait_until_it_sleeps(process_id: int) -> None:
+    """Until the pipe is full, and what writes into it waits."""
+    before = -1
+    while (now := _cpu_ticks(process_id)) != before:
+        before = now
+        time.sleep(0.3)
+
+
+def _cpu_ticks(process_id: int) -> int:
+    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+# A terminal.
+
+
+def test_on_a_terminal_it_follows_and_what_it_shows_is_harmless(broker: OttlaBroker) -> None:
+    ours, theirs = pty.openpty()
+    words = [str(BIN / "ottla"), "consume", "fruit", "-p", "1", "-b", broker.bootstrap]
+    with subprocess.Popen(words, stdout=theirs, env=environment()) as process:
+        os.close(theirs)
+        try:
+            shown = b""
+            while b"last\r\n" not in shown:
+                shown += os.read(ours, 1000)
+            assert shown == "b\u00e9\\x1b[31m\r\nlast\r\n".encode()
+            assert process.poll() is None  # it waits for more
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 130
+        finally:
+            process.kill()
+            os.close(ours)

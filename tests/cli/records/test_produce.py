@@ -1,0 +1,226 @@
+"""`ottla produce` and `ottla perf` on our broker."""
+
+import asyncio
+import json
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cli.golden import check_golden
+from cli.records.scene import BIN, PATIENCE_S, environment, run
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.client.admin import Admin, NewTopic
+
+
+@pytest.fixture(scope="module")
+def broker() -> Generator[OttlaBroker]:
+    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
+        asyncio.run(_create(running.bootstrap))
+        yield running
+
+
+async def _create(servers: str) -> None:
+    names = ("plain", "keys", "json", "copied", "files", "packed", "bad", "fast", "golden")
+    async with Admin({"bootstrap.servers": servers}) as admin:
+        (await admin.create_topics([NewTopic(one, partitions=2) for one in names])).or_raise()
+        small = NewTopic("small", partitions=1, config={"max.message.bytes": "200"})
+        (await admin.create_topics([small])).or_raise()
+
+
+def produce(
+    broker: OttlaBroker, *arguments: str, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    return run("ottla", "produce", *arguments, "-b", broker.bootstrap, stdin=stdin)
+
+
+def shown(broker: OttlaBroker, topic: str, format_: str) -> list[str]:
+    done = run("ottla", "consume", topic, "-f", format_ + "\\n", "-b", broker.bootstrap)
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.decode().splitlines())
+
+
+def test_each_line_is_a_record(broker: OttlaBroker) -> None:
+    done = produce(broker, "plain", "-p", "1", stdin=b"a\n\nb\r\n\xff\nlast")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == b"Wrote 5 records to plain.\n"
+    raw = run("ottla", "consume", "plain", "-b", broker.bootstrap).stdout
+    assert raw == b"a\n\nb\r\n\xff\nlast\n"
+
+
+def test_keys_headers_and_nulls(broker: OttlaBroker) -> None:
+    stdin = b"k1:v1\nk2:-\n"
+    done = produce(broker, "keys", "-K", ":", "-H", "a=1", "-H", "b", "--null", "-", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    assert shown(broker, "keys", "%k %v %h") == ["k1 v1 a=1,b=null", "k2 null a=1,b=null"]
+
+
+def test_one_key_for_all_keeps_them_together(broker: OttlaBroker) -> None:
+    done = produce(broker, "fast", "-k", "same", stdin=b"x\n" * 1000)
+    assert done.stdout == b"Wrote 1000 records to fast.\n"
+    found = shown(broker, "fast", "%p %k")
+    assert len(found) == 1000
+    assert len(set(found)) == 1
+
+
+def test_what_consume_prints_is_taken(broker: OttlaBroker) -> None:
+    line = {
+        "key": {"base64": "/w=="}, "value": "v", "headers": [{"key": "h", "value": None}],
+        "partition": 1, "timestamp": 1234,
+    }  # fmt: skip
+    assert produce(broker, "json", "--json", stdin=json.dumps(line).encode()).returncode == 0
+    objects = run("ottla", "consume", "json", "-o", "json", "-b", broker.bootstrap).stdout
+    assert produce(broker, "copied", "--json", stdin=objects).returncode == 0
+    copied = run("ottla", "consume", "copied", "-o", "json", "-b", broker.bootstrap).stdout
+    assert copied == objects.replace(b'"json"', b'"copied"')
+
+
+def test_files_are_read_one_after_the_other(broker: OttlaBroker, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}1\n{name}2")
+    done = produce(broker, "files", "-p", "0", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert done.stdout == b"Wrote 4 records to files.\n"
+    assert shown(broker, "files", "%o %v") == ["0 a1", "1 a2", "2 b1", "3 b2"]
+
+
+def test_batches_are_compressed(broker: OttlaBroker) -> None:
+    done = produce(broker, "packed", "-z", "zstd", "--acks", "1", "-p", "0", stdin=b"x\n" * 10_000)
+    assert done.returncode == 0, done.stderr
+    size = sum(path.stat().st_size for path in broker.data.rglob("packed-0/*.log"))
+    assert 0 < size < 10_000
+
+
+def test_what_is_printed(broker: OttlaBroker) -> None:
+    table = produce(broker, "golden", stdin=b"a\n").stdout
+    objects = produce(broker, "golden", "-o", "json", stdin=b"a\n").stdout
+    check_golden("produce.txt", table.decode())
+    check_golden("produce.json", objects.decode())
+
+
+def test_a_line_that_is_no_record_ends_it(broker: OttlaBroker) -> None:
+    done = produce(
+        broker, "bad", "--json", stdin=b'{"value": "1"}\n{"value": 2}\n{\n{"value": 4}\n'
+    )
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith("ottla: line 3: this is no JSON: ")
+    assert done.stderr.decode().endswith("; 2 records were written to bad\n")
+    assert shown(broker, "bad", "%v") == ["1", "2"]
+    told = produce(broker, "bad", "--json", "-o", "json", stdin=b"{\n")
+    assert told.returncode == 1
+    assert json.loads(told.stdout)["error"]["code"] == "BAD_RECORD"
+
+
+def test_a_record_that_is_refused_ends_it(broker: OttlaBroker) -> None:
+    done = produce(broker, "small", stdin=b"a\nb\n" + b"x" * 1000 + b"\n")
+    assert done.returncode == 1
+    assert re.search(r"; [012] records? (was|were) written to small\n$", done.stderr.decode())
+    large = produce(broker, "bad", stdin=b"x" * 2_000_000)
+    assert large.returncode == 1
+    assert "max.request.size" in large.stderr.decode()
+    assert large.stderr.decode().endswith("; 0 records were written to bad\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["none", "-X", "max.block.ms=500"], 1, "there is no such topic"),
+        (["plain", "-p", "9"], 1, "has partitions 0 to 1, not 9"),
+        (["plain", "/no/such/file"], 1, "/no/such/file: No such file"),
+        (["plain", "-H", "=x"], 2, "is no header"),
+        (["plain", "--json", "-K", ":"], 2, "a line of JSON says itself"),
+        (["plain", "-k", "a", "-K", ":"], 2, "--key-separator"),
+        (["plain", "-z", "rar"], 2, "rar"),
+        (["plain", "-X", "acks=7"], 2, "acks"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    broker: OttlaBroker, arguments: list[str], code: int, said: str
+) -> None:
+    done = produce(broker, *arguments, stdin=b"x\n")
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+    assert done.stdout == b""
+
+
+# How fast it is.
+
+NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+def perf(broker: OttlaBroker, *arguments: str) -> bytes:
+    done = run("ottla", "perf", *arguments, "-b", broker.bootstrap)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def plain(text: bytes) -> str:
+    """Without the numbers that differ each time, and the columns that they make wider."""
+    return re.sub(r" +", " ", NUMBER.sub("0", text.decode()))
+
+
+def test_perf_tells_what_it_measured(broker: OttlaBroker) -> None:
+    asyncio.run(_create_one(broker.bootstrap, "perf"))
+    check_golden("perf_produce.txt", plain(perf(broker, "produce", "perf", "-n", "5000")))
+    told = perf(broker, "produce", "perf", "-n", "5000", "--size", "10", "-o", "json")
+    check_golden("perf_produce.json", plain(told))
+    assert json.loads(told)["records"] == 5000
+    assert json.loads(told)["bytes"] == 50_000
+    for more in ((), ("--columns",)):
+        told = perf(broker, "consume", "perf", *more, "-o", "json")
+        assert json.loads(told)["records"] == 10_000
+        assert json.loads(told)["bytes"] == 550_000
+    check_golden("perf_consume.txt", plain(perf(broker, "consume", "perf")))
+    check_golden("perf_consume.json", plain(told))
+    check_golden("perf_latency.txt", plain(perf(broker, "latency", "perf", "-n", "50")))
+    check_golden(
+        "perf_latency.json", plain(perf(broker, "latency", "perf", "-n", "50", "-o", "json"))
+    )
+
+
+async def _create_one(servers: str, name: str) -> None:
+    async with Admin({"bootstrap.servers": servers}) as admin:
+        await admin.create_topic(name, partitions=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["consume", "none"], "there is no topic none"),
+        (["latency", "none"], "there is no topic none"),
+        (["consume", "golden", "-n", "99", "--timeout", "0.3"], "2 of 99 records came"),
+        (["produce", "none", "-X", "max.block.ms=500"], "there is no such topic"),
+    ],
+)
+def test_perf_without_what_it_needs(broker: OttlaBroker, arguments: list[str], said: str) -> None:
+    done = run("ottla", "perf", *arguments, "-b", broker.bootstrap)
+    assert done.returncode == 1
+    assert said in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_on_a_terminal_files_have_a_bar(broker: OttlaBroker, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"x" * 99 + b"\n" + b"y\n" * 200_000)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [BIN / "ottla", "produce", "fast", str(path), "-b", broker.bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**environment(), "TERM": "xterm"},
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # which is how the end is told
+        while data := os.read(ours, 1000):
+            shown += data
+    os.close(ours)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert out == b"Wrote 200001 records to fast.\n"
+    assert b"kB" in shown

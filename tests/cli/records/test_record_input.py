@@ -1,0 +1,83 @@
+"""Records out of lines."""
+
+import pytest
+
+from ottla.cli.records.input import BadLine, Draft, LineForm, header_of, timestamp_of
+from ottla.cli.records.sending import split_lines
+
+
+def test_a_line_is_a_value() -> None:
+    form = LineForm(key=b"k", partition=2)
+    assert form.is_plain
+    assert form.draft(b"v") == Draft(b"k", b"v", (), 2)
+
+
+def test_a_key_stands_before_its_separator() -> None:
+    form = LineForm(key_separator=b"::", null=b"-")
+    assert form.draft(b"a::b::c") == Draft(b"a", b"b::c")
+    assert form.draft(b"-::-") == Draft(None, None)
+    assert form.draft(b"::") == Draft(b"", b"")
+    with pytest.raises(BadLine, match="no '::' behind a key"):
+        form.draft(b"a:b")
+
+
+def test_headers_are_of_all() -> None:
+    form = LineForm(headers=(header_of("a=1=2"), header_of("b")))
+    assert not form.is_plain
+    assert form.draft(b"v").headers == (("a", b"1=2"), ("b", None))
+    with pytest.raises(BadLine, match="no header"):
+        header_of("=x")
+
+
+@pytest.mark.parametrize(
+    ("line", "draft"),
+    [
+        (b'{"value": "v"}', Draft(None, b"v")),
+        (b"{}", Draft(None, None)),
+        (b'{"key": "k", "partition": 3, "timestamp": 5}', Draft(b"k", None, (), 3, 5)),
+        (b'{"value": {"a": 1}}', Draft(None, b'{"a":1}')),
+        (b'{"value": 1.5, "key": true}', Draft(b"true", b"1.5")),
+        (b'{"value": {"base64": "/w=="}}', Draft(None, b"\xff")),
+        (b'{"headers": {"a": "1", "b": null}}', Draft(None, None, (("a", b"1"), ("b", None)))),
+        (b'{"headers": [{"key": "a", "value": "1"}]}', Draft(None, None, (("a", b"1"),))),
+        (b'{"headers": [["a", "1"]]}', Draft(None, None, (("a", b"1"),))),
+        (b'{"topic": "x", "offset": 7, "value": "v"}', Draft(None, b"v")),
+    ],
+)  # fmt: skip
+def test_a_line_of_json_is_a_record(line: bytes, draft: Draft) -> None:
+    assert LineForm(json=True).draft(line) == draft
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"{", "no JSON"),
+        (b"[]", "no object"),
+        (b'{"valeu": "v"}', "a record has no valeu"),
+        (b'{"partition": -1}', "-1 is no partition"),
+        (b'{"partition": "0"}', "is no partition"),
+        (b'{"timestamp": -1}', "-1 is no time"),
+        (b'{"timestamp": "soon"}', "is no time"),
+        (b'{"timestamp": true}', "is no time"),
+        (b'{"value": {"base64": "!"}}', "no base64"),
+        (b'{"headers": "a"}', "headers are"),
+        (b'{"headers": [1]}', "a header is"),
+        (b"\xff", "no JSON"),
+    ],
+)
+def test_what_is_no_record_is_told(line: bytes, why: str) -> None:
+    with pytest.raises(BadLine, match=why):
+        LineForm(json=True).draft(line)
+
+
+def test_a_time_is_a_number_or_a_date() -> None:
+    assert timestamp_of("1970-01-01T00:00:01Z") == 1000
+    assert timestamp_of("1970-01-01T01:00:00+01:00") == 0
+    assert timestamp_of(None) is None
+    with pytest.raises(BadLine):
+        timestamp_of("1969-12-31")
+
+
+def test_lines_end_with_a_newline() -> None:
+    assert split_lines(b"a\n\nb\r\nc") == ([b"a", b"", b"b\r"], b"c")
+    assert split_lines(b"") == ([], b"")

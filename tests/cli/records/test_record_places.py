@@ -1,0 +1,53 @@
+"""Where reading begins and stops."""
+
+import pytest
+
+from cli.records.scene import WHERE, taken_of
+from ottla.cli.offsets.positions import parse_position
+from ottla.cli.records.places import Limits, places
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("start", 10), ("end", 30), ("15", 15), ("3", 10), ("99", 30), ("-5", 25), ("-500", 10),
+        ("+5", 15), ("+500", 30), ("@1000", 17), ("@now", 17),
+    ],
+)  # fmt: skip
+def test_a_position_is_one_that_there_is(said: str, place: int) -> None:
+    position = parse_position(said, 5000)
+    assert places(position, {WHERE: 10}, {WHERE: 30}, {WHERE: 17}) == {WHERE: place}
+
+
+def test_behind_all_times_is_the_end() -> None:
+    assert places(parse_position("@1000", 0), {WHERE: 10}, {WHERE: 30}, {}) == {WHERE: 30}
+
+
+def test_it_ends_after_so_many() -> None:
+    taken = taken_of([(0, None, b"x", ())] * 5)
+    limits = Limits(left=7)
+    assert limits.rows(taken) == 5
+    assert not limits.is_reached
+    assert limits.rows(taken) == 2
+    assert limits.is_reached
+
+
+def test_it_ends_where_the_end_was() -> None:
+    taken = taken_of([(0, None, b"x", ())] * 5)
+    limits = Limits(ends={WHERE: 3})
+    assert limits.rows(taken) == 3
+    assert limits.is_reached
+    assert Limits(ends={}).is_reached
+    further = Limits(ends={WHERE: 9})
+    assert further.rows(taken) == 5
+    assert not further.is_reached
+
+
+def test_what_was_not_to_be_read_is_not() -> None:
+    assert Limits(ends={}).rows(taken_of([(0, None, b"x", ())])) == 0
+
+
+def test_without_limits_it_goes_on() -> None:
+    limits = Limits()
+    assert limits.rows(taken_of([(0, None, b"x", ())] * 5)) == 5
+    assert not limits.is_reached

@@ -1,0 +1,86 @@
+"""Files of topics: what is read, and what is wrong with which line."""
+
+import pytest
+
+from ottla.cli.topic.file import BadTopicFile, WantedTopic, read_topics
+
+GOOD = """\
+# What the shop has.
+topics:
+  - name: orders
+    partitions: 6
+    replication_factor: 1
+    configs:
+      retention.ms: 86_400_000
+      cleanup.policy: [compact, delete]
+      preallocate: yes
+      min.cleanable.dirty.ratio: 0.5
+      retention.bytes: -1
+      compression.type: null
+      segment.ms: "0100"
+  - {name: 1999}
+"""
+
+
+def test_a_file_says_what_topics_there_are_to_be() -> None:
+    orders, other = read_topics(GOOD, "topics.yaml")
+    assert orders == WantedTopic(
+        "orders",
+        6,
+        1,
+        {
+            "retention.ms": "86400000",
+            "cleanup.policy": "compact,delete",
+            "preallocate": "true",
+            "min.cleanable.dirty.ratio": "0.5",
+            "retention.bytes": "-1",
+            "compression.type": None,
+            "segment.ms": "0100",
+        },
+        3,
+    )
+    assert other == WantedTopic("1999", line=14)
+
+
+def test_the_list_may_stand_alone_and_parts_may_be_shared() -> None:
+    text = "- {name: a, configs: &c {x: 1}}\n- {name: b, configs: *c, partitions: null}\n"
+    assert [one.configs for one in read_topics(text, "f")] == [{"x": "1"}, {"x": "1"}]
+    assert read_topics("[]", "f") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "f is empty"),
+        ("# nothing\n", "f is empty"),
+        ("{}", "f has no topics"),
+        ("topics: 5", "f, line 1: a list of topics is wanted here"),
+        ("5", "f, line 1: a list of topics is wanted here"),
+        ("topic:\n  - name: a\n", "f, line 1: the file has no 'topic': it has topics"),
+        ("- name: a\n- b\n", "f, line 2: a topic is wanted here"),
+        ("- partitions: 1\n", "f, line 1: this topic has no name"),
+        ("- name: a\n  partition: 1\n", "f, line 2: a topic has no 'partition'"),
+        ("- name: a\n  name: b\n", "f, line 2: 'name' comes twice"),
+        ("- name: a\n- name: b\n- name: a\n", "f, line 3: topic 'a' is in line 1 already"),
+        ("- name: a\n  partitions: 0\n", "f, line 2: partitions is a number of 1 or more"),
+        ("- name: a\n  partitions: many\n", "f, line 2: partitions is a number of 1 or more"),
+        ("- name: a\n  partitions: true\n", "f, line 2: partitions is a number of 1 or more"),
+        ("- name: a\n  partitions: 1.5\n", "f, line 2: partitions is a number of 1 or more"),
+        ("- name: a\n  replication_factor: 40000\n", "f, line 2: replication_factor is a number"),
+        ("- name: a\n  configs: 5\n", "f, line 2: settings are wanted here"),
+        ("- name: a\n  configs:\n    x: {y: 1}\n", "f, line 3: the value of x is text"),
+        ("- name: a\n  configs: {x: 1, x: 2}\n", "f, line 2: 'x' comes twice"),
+        ("- name: a/b\n", "f, line 1: A topic name is made of"),
+        ("- name:\n", "f, line 1: the name of a topic is text"),
+        ("- name: [a]\n", "f, line 1: the name of a topic is text"),
+        ("- ? [a]\n  : b\n", "f, line 1: a key is text"),
+        ("- name: a\n  partitions: 3\n configs: 1\n", "f, line 3: "),
+        ("- name: 'a\n", "f, line 2: "),
+        ("a: 1\n---\nb: 2\n", "f, line 2: "),
+        ("- name: \x07\n", "f: "),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(BadTopicFile) as refused:
+        read_topics(text, "f")
+    assert str(refused.value).startswith(message)

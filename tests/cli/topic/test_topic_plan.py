@@ -1,0 +1,119 @@
+"""The way from the topics that there are to those that there are to be."""
+
+import pytest
+
+from ottla.cli.topic.file import WantedTopic
+from ottla.cli.topic.plan import Action, Change, PresentTopic, Step, lines, obstructed, plan
+
+PRESENT = {
+    "kept": PresentTopic("kept", 3, 1, {"retention.ms": "1", "segment.ms": "5"}),
+    "other": PresentTopic("other", 1, 1, {}),
+}
+
+
+def test_what_is_not_there_is_made() -> None:
+    wanted = WantedTopic("new", 3, None, {"retention.ms": "1", "segment.ms": None})
+    (step,) = plan([wanted], PRESENT)
+    assert step == Step(
+        "new",
+        Action.CREATE,
+        (Change("partitions", None, 3), Change("configs.retention.ms", None, "1")),
+    )
+    assert (step.partitions, step.replication_factor) == (3, None)
+    assert step.configs() == {"retention.ms": "1"}
+    assert plan([WantedTopic("new")], {}) == [Step("new", Action.CREATE)]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        WantedTopic("kept"),
+        WantedTopic("kept", 3, 1, {"retention.ms": "1"}),
+        WantedTopic("kept", configs={"cleanup.policy": None}),
+    ],
+)
+def test_what_is_as_wanted_is_kept(wanted: WantedTopic) -> None:
+    assert plan([wanted], PRESENT) == [Step("kept", Action.KEEP)]
+
+
+def test_what_differs_is_changed_and_the_rest_stays() -> None:
+    wanted = WantedTopic("kept", 5, 1, {"retention.ms": "2", "cleanup.policy": "compact"})
+    (step,) = plan([wanted], PRESENT)
+    assert step.action is Action.CHANGE
+    assert step.is_possible
+    assert step.changes == (
+        Change("partitions", 3, 5),
+        Change("configs.retention.ms", "1", "2"),
+        Change("configs.cleanup.policy", None, "compact"),
+    )
+    assert step.configs() == {"retention.ms": "2", "cleanup.policy": "compact"}
+
+
+def test_a_setting_is_unset_when_it_is_said_to_be() -> None:
+    (named,) = plan([WantedTopic("kept", configs={"retention.ms": None})], PRESENT)
+    assert named.configs() == {"retention.ms": None}
+    (others,) = plan(
+        [WantedTopic("kept", configs={"retention.ms": "1"})], PRESENT, unset_others=True
+    )
+    assert others.configs() == {"segment.ms": None}
+
+
+def test_nothing_is_deleted_unless_it_is_told_to() -> None:
+    assert plan([], PRESENT) == []
+    assert plan([WantedTopic("kept")], PRESENT, delete_others=True) == [
+        Step("kept", Action.KEEP),
+        Step("other", Action.DELETE),
+    ]
+
+
+def test_what_cannot_be_is_in_the_plan() -> None:
+    (step,) = plan([WantedTopic("kept", 2, 3, {"retention.ms": "2"})], PRESENT)
+    assert not step.is_possible
+    assert [one.what for one in step.changes if one.obstacle] == [
+        "partitions",
+        "replication_factor",
+    ]
+    assert len([*step.obstacles()]) == 2
+    steps = obstructed(plan([WantedTopic("new"), WantedTopic("kept")], PRESENT), {"new": "no"})
+    assert [one.is_possible for one in steps] == [False, True]
+    assert [*steps[0].obstacles()] == ["no"]
+
+
+def test_people_see_what_becomes_of_each() -> None:
+    wanted = [
+        WantedTopic("new", 3, 1, {"retention.ms": "1"}),
+        WantedTopic("kept", 5, configs={"retention.ms": None, "x": "1"}),
+        WantedTopic("same"),
+        WantedTopic("less", 1),
+    ]
+    present = {
+        **PRESENT,
+        "same": PresentTopic("same", 1, 1, {}),
+        "less": PresentTopic("less", 2, 1, {}),
+    }
+    steps = obstructed(plan(wanted, present, delete_others=True), {"other": "not now"})
+    assert lines(steps) == [
+        "+ new: to be made",
+        "    partitions: 3",
+        "    replication factor: 1",
+        "    retention.ms: 1",
+        "~ kept: to be changed",
+        "    partitions: 3 -> 5",
+        "    retention.ms: 1 -> (not set)",
+        "    x: (not set) -> 1",
+        "! less: to be changed",
+        "    partitions: 2 -> 1   cannot be: a topic cannot have fewer partitions than it has",
+        "! other: to be deleted with all its records",
+        "    cannot be: not now",
+        "= 1 topic is as wanted",
+    ]
+    assert steps[1].object() == {
+        "topic": "kept",
+        "action": "change",
+        "changes": [
+            {"what": "partitions", "before": 3, "after": 5, "obstacle": None},
+            {"what": "configs.retention.ms", "before": "1", "after": None, "obstacle": None},
+            {"what": "configs.x", "before": None, "after": "1", "obstacle": None},
+        ],
+        "obstacle": None,
+    }
