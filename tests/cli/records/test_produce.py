@@ -125,6 +125,20 @@ def test_a_record_that_is_refused_ends_it(broker: OttlaBroker) -> None:
     assert large.stderr.decode().endswith("; 0 records were written to bad\n")
 
 
+def test_what_has_no_lines_ends_it_and_is_not_held_without_bounds(broker: OttlaBroker) -> None:
+    command = f"(echo first; head -c 200M /dev/zero) | {BIN}/ottla produce bad -b"
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {broker.bootstrap}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 1
+    assert done.stderr == ("ottla: line 2: it is longer than 64 MB; 1 record was written to bad\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -21,7 +21,9 @@ from ottla.client.record import Record
 from ottla.ids import TopicPartition
 
 SAMPLE_EVERY: Final = 64
-POLL_RECORDS: Final = 5_000
+POLL_RECORDS: Final = 500
+"""As many as stay in the processor's cache: with ten times as many each takes a third longer."""
+
 POLL_S: Final = 0.1
 
 _Part: TypeAlias = "Callable[[Record[bytes, bytes]], bytes | None]"

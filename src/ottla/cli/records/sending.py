@@ -17,6 +17,9 @@ from ottla.client.producing.pending_batch import Ack
 from ottla.errors import OttlaError, RequestError
 
 BLOCK_BYTES: Final = 1 << 18
+LINE_BYTES_MAX: Final = 64 << 20
+"""Longer than any record that a broker takes by default; what has no lines is no text."""
+
 MEET_S: Final = 20.0
 
 
@@ -41,6 +44,10 @@ class Lines(Protocol):
     def draft(self, line: bytes) -> Draft:
         """The record that a line says; BadLine if none."""
         ...
+
+
+class LineTooLong(BadLine):
+    """What comes has no lines."""
 
 
 class NotAllSent(OttlaError):
@@ -98,6 +105,7 @@ async def send_lines(
                 await send_draft(producer, topic, form.draft(one))
         await producer.flush()
     except (BadLine, RequestError) as error:
+        line += isinstance(error, LineTooLong)  # the one that was never ended
         with suppress(RequestError):
             await producer.flush()
         written = producer.metrics().record_send_total
@@ -132,14 +140,20 @@ async def lines_of(
     """
     calls = BlockingCalls()
     for descriptor in descriptors:
-        rest = b""
+        parts: list[bytes] = []  # of the line that has not ended
         while block := await calls.begin(lambda at=descriptor: os.read(at, BLOCK_BYTES)):
-            lines, rest = split(rest + block)
-            if lines:
-                yield lines
+            may_end = b"\n" in block or b"\r" in block or (parts and parts[-1].endswith(b"\r"))
+            parts.append(block)
+            if may_end:
+                lines, rest = split(b"".join(parts))
+                parts = [rest] if rest else []
+                if lines:
+                    yield lines
+            elif sum(map(len, parts)) > LINE_BYTES_MAX:
+                raise LineTooLong(f"it is longer than {LINE_BYTES_MAX >> 20} MB")
             read(len(block))
-        if rest:
-            lines, last = split(rest + b"\n")
+        if parts:
+            lines, last = split(b"".join((*parts, b"\n")))
             yield [*lines, last] if last else lines
 
 
