@@ -18,7 +18,9 @@ from typing import Any
 import typer.main
 
 from ottla.broker.dispatch import served
+from ottla.cli.kafka import scripts as scripts_of_tools
 from ottla.cli.kafka.flags import Usage
+from ottla.cli.kafka.scripts import Script
 from ottla.cli.main import app
 from ottla.errors import ErrorCode
 from ottla.metrics import LATENCY_SECONDS, METRICS
@@ -332,7 +334,8 @@ def commands_page() -> Iterator[str]:
     ]
     for name, place in sorted(scripts.items()):
         if name.startswith("kafka-"):
-            yield from tool_section(import_module(place.partition(":")[0]).USAGE)
+            script: Script = getattr(scripts_of_tools, place.partition(":")[2])
+            yield from tool_section(import_module(script.module).USAGE)
 
 
 # Any: Typer's own classes have no public types.

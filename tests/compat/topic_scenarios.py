@@ -155,6 +155,13 @@ def create_topics(ask: Asker) -> None:
     settings.configs = [*settings.configs, CreatableTopicConfig(name="retention.ms", value="2")]
     ask(CreateTopicsRequest(topics=[settings], validate_only=True), 7)
     ask(CreateTopicsRequest(topics=[]), 7)
+    for many in (
+        [topic("many", 10_001, 1)],
+        [topic("many", 2_000_000_000, 1), topic("created", 1, 1)],
+        [topic("many", 9_999, 1), topic("default", -1, 1), topic("one-more", 1, 1)],
+        [topic("many", 10_001, 1), topic("many", 1, 1)],
+    ):
+        ask(CreateTopicsRequest(topics=many, validate_only=True), 7)
     ask(CreateTopicsRequest(topics=[topic("mixed", 1, 1), topic("created", 1, 1)]), 5)
     ask(CreateTopicsRequest(topics=[topic("__consumer_offsets", 1, 1)], validate_only=True), 7)
 
@@ -208,6 +215,8 @@ def create_partitions(ask: Asker) -> None:
     grow("grown", 3)
     grow("grown", 3)
     grow("grown", 2)
+    grow("grown", 20_003)
+    grow("grown", 2_000_000_000, validate_only=True)
     grow("grown", 0)
     grow("grown", -1)
     grow("absent", 2)

@@ -1,17 +1,21 @@
 """The console script's first step: to hear a signal before anything takes time.
 
 Invariant: nothing is imported here that takes long. To import the commands takes a tenth of a
-second, and a broker that is asked to stop meanwhile ends with 0, as it does later.
+second; a broker that is asked to stop meanwhile ends with 0, and a command that is interrupted with
+130, as they do later.
 """
 
 import sys
 
 from ottla.broker.stop_signals import StopSignals
+from ottla.cli.early_interrupt import early_interrupt
+from ottla.cli.output import wanted
 
 
 def run() -> None:
     """The console script."""
     arguments = sys.argv[1:]
+    early_interrupt(wanted(arguments)).heed()
     if arguments[:1] == ["version"]:
         from ottla.cli.version import answered
 

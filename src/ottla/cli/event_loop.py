@@ -4,14 +4,14 @@ Invariant: nothing is imported before it is needed. A command that says what is 
 arguments needs no loop, and one that asks a few questions not the fastest.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def run_asking(asked: Coroutine[Any, Any, T], *, is_fast: bool = False) -> T:
+def run_asking(asked: Callable[[], Coroutine[Any, Any, T]], *, is_fast: bool = False) -> T:
     """Run it to its end; `is_fast` is for one that moves many records."""
     import asyncio
     import logging
@@ -25,4 +25,4 @@ def run_asking(asked: Coroutine[Any, Any, T], *, is_fast: bool = False) -> T:
 
             factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(asked)
+        return runner.run(asked())

@@ -28,7 +28,7 @@ READER_LEFT: Final = 141
 @contextmanager
 def heeded(command: str) -> Generator[None]:
     """End the process as its output demands."""
-    _open_closed_outputs()
+    _open_what_is_closed()
     stdout = sys.stdout
     try:
         try:
@@ -50,12 +50,16 @@ def heeded(command: str) -> Generator[None]:
         sys.exit(OUTPUT_FAILED)
 
 
-def _open_closed_outputs() -> None:
-    """Give a process that was started without stdout or stderr (`>&-`) something in their place.
+def _open_what_is_closed() -> None:
+    """Give a process that was started without stdin, stdout or stderr something in their place.
 
-    Or the first file that is opened would be there. To write to such a stdout fails, as it does
-    for any command; what is for people alone is let go.
+    Or the first file that is opened would be there (`<&-`, `>&-`), and an event loop ends the
+    process when it finds a socket there. Nothing comes from such a stdin. To write to such a stdout
+    fails, as it does for any command; what is for people alone is let go.
     """
+    if sys.stdin is None:
+        _occupy(0, os.O_RDONLY)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open to the end
     if sys.stdout is None:
         _occupy(1, os.O_RDONLY)
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open to the end

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from ottla.cli.answer import Answer, Failure, show, show_failure
+from ottla.cli.early_interrupt import begin
 from ottla.cli.event_loop import run_asking
 from ottla.cli.output import Output
 from ottla.cli.profile.file import BadProfile
@@ -124,7 +125,7 @@ def _asking(
             )
             return await act(Session(found, output), **given)
 
-        raise typer.Exit(conducted(lambda: run_asking(asked(), is_fast=is_fast), output))
+        raise typer.Exit(conducted(lambda: run_asking(asked, is_fast=is_fast), output))
 
     return _with_parameters(command, [*own, *_OPTIONS])
 
@@ -155,6 +156,7 @@ def _with_parameters(
 def conducted(act: Callable[[], Answer | None], output: Output) -> int:
     """Do it and print its outcome; the exit code."""
     try:
+        begin()
         answer = act()
     except KeyboardInterrupt:
         show_failure(Failure("interrupted", "INTERRUPTED"), output)

@@ -13,6 +13,9 @@ from ottla.ids import BrokerId, topic_name_problem, topic_names_collide
 
 UNSET: Final = -1
 
+PARTITIONS_MAX: Final = 10_000
+"""As many a request may make, as in Kafka: more would keep everybody else waiting."""
+
 Assignment = tuple[tuple[BrokerId, ...], ...]
 """The replicas of each partition, the preferred leader first."""
 
@@ -31,6 +34,22 @@ class AskedTopic(NamedTuple):
     partitions: int = UNSET
     replication_factor: int = UNSET
     assignment: Mapping[int, Sequence[int]] = {}
+
+
+def check_made(numbers: Iterable[int]) -> None:
+    """Refuse a request that makes topics with these numbers of partitions, when they are many."""
+    if sum(one for one in numbers if one > 0) > PARTITIONS_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
+
+
+def check_added(totals: Iterable[tuple[int, int]]) -> None:
+    """Refuse a request by which topics grow too much, from so many partitions to so many."""
+    if sum(max(0, after - before) for before, after in totals) > PARTITIONS_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
 
 
 def check_name(name: str, existing: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
+from ottla.cluster.creation import check_added
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Answer, Request
 from ottla.protocol.messages.create_partitions import (
@@ -23,6 +24,16 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Answer:
+    topics = state.image.topics
+    try:
+        check_added(
+            (len(topics[one.name].partitions), one.count)
+            for one in message.topics
+            if one.name in topics
+        )
+    except RequestError as error:
+        refused = [_result(one.name, error.code, error.message) for one in message.topics]
+        return CreatePartitionsResponse(throttle_time_ms=0, results=refused)
     names = Counter(topic.name for topic in message.topics)
     results = [
         _result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")

@@ -4,7 +4,7 @@ from collections import Counter
 
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
-from ottla.cluster.creation import AskedTopic
+from ottla.cluster.creation import UNSET, AskedTopic, check_made
 from ottla.cluster.image import Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Answer, Request
@@ -15,6 +15,7 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.settings import broker
 from ottla.transport.connection import Connection, Later
 
 
@@ -26,6 +27,15 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 
 async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Answer:
+    default = state.settings.broker[broker.NUM_PARTITIONS]
+    try:
+        check_made(
+            len(one.assignments) or (default if one.num_partitions == UNSET else one.num_partitions)
+            for one in message.topics
+        )
+    except RequestError as error:
+        refused = [_failed(one.name, error) for one in message.topics]
+        return CreateTopicsResponse(throttle_time_ms=0, topics=refused)
     names = Counter(topic.name for topic in message.topics)
     results = [
         _failed(name, RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))

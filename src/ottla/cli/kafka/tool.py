@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla import __version__
+from ottla.cli.early_interrupt import begin
 from ottla.cli.event_loop import run_asking
 from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
 from ottla.cli.output_errors import heeded
@@ -79,7 +80,8 @@ def conducted(
     if isinstance(given, int):
         return given
     try:
-        return run_asking(act(given), is_fast=is_fast)
+        begin()
+        return run_asking(lambda: act(given), is_fast=is_fast)
     except KeyboardInterrupt:
         return INTERRUPTED
     except NotDone as error:

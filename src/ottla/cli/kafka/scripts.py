@@ -1,0 +1,41 @@
+"""The console scripts of Kafka's tools: their first step, before anything takes time.
+
+Invariant: a tool is imported when its script runs, and Ctrl-C is heard from then on.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
+
+from ottla.cli.early_interrupt import EarlyInterrupt
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Runs the tool of a module."""
+
+    module: str
+
+    def __call__(self) -> None:
+        """Do so, on the arguments of this process."""
+        EarlyInterrupt().heed()
+        import_module(self.module).run()
+
+
+broker_api_versions: Final = Script("ottla.cli.kafka.broker_api_versions")
+cluster: Final = Script("ottla.cli.kafka.cluster")
+configs: Final = Script("ottla.cli.kafka.configs.tool")
+console_consumer: Final = Script("ottla.cli.kafka.console.consumer")
+console_producer: Final = Script("ottla.cli.kafka.console.producer")
+consumer_groups: Final = Script("ottla.cli.kafka.groups.tool")
+consumer_perf_test: Final = Script("ottla.cli.kafka.perf.consumer")
+delete_records: Final = Script("ottla.cli.kafka.delete_records")
+dump_log: Final = Script("ottla.cli.kafka.dump.tool")
+get_offsets: Final = Script("ottla.cli.kafka.offsets.tool")
+log_dirs: Final = Script("ottla.cli.kafka.log_dirs.tool")
+producer_perf_test: Final = Script("ottla.cli.kafka.perf.producer")
+server_start: Final = Script("ottla.cli.kafka.server.start")
+server_stop: Final = Script("ottla.cli.kafka.server.stop")
+topics: Final = Script("ottla.cli.kafka.topics.tool")
+verifiable_consumer: Final = Script("ottla.cli.kafka.verifiable.consumer")
+verifiable_producer: Final = Script("ottla.cli.kafka.verifiable.producer")
