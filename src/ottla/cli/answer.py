@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from json import dumps
 from typing import Final, TypeAlias
 
-from ottla.cli.escapes import escaped
+from ottla.cli.escapes import escaped, printable
 from ottla.cli.output import Json, Output
 
 Cell: TypeAlias = "str | int | float | bool | None"
@@ -126,7 +126,7 @@ def show_failure(failure: Failure, output: Output) -> None:
 def complain(message: str) -> None:
     """Say on stderr what is wrong, in one line."""
     sys.stdout.flush()
-    sys.stderr.write(f"ottla: {escaped(' '.join(message.split()))}\n")
+    sys.stderr.write(f"ottla: {printable(' '.join(message.split()))}\n")
 
 
 def write_object(value: Mapping[str, Json], output: Output) -> None:

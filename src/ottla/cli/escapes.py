@@ -6,6 +6,11 @@ told from it.
 """
 
 
+def printable(text: str) -> str:
+    """A sentence of ours with all escaped that a terminal acts on; backslashes are its own."""
+    return "\\".join(map(escaped, text.split("\\")))
+
+
 def escaped(text: str) -> str:
     """The text with everything that is not printed as itself in the escapes of Python."""
     if text.isprintable() and "\\" not in text:

@@ -201,6 +201,8 @@ def test_records_settings_and_commits_are_there_and_go_on(left: Left, tmp_path: 
 def test_the_data_of_another_broker_is_refused(left: Left) -> None:
     code, _, told = adopt("--check", "--node-id", "5", str(left.data))
     assert (code, "belongs to broker 1, not to 5" in told) == (1, True)
+    code, told, _ = adopt("--check", "--node-id", "5", "-o", "json", str(left.data))
+    assert (code, json.loads(told)["error"]["code"]) == (1, "REFUSED")
 
 
 def test_a_part_of_the_data_is_refused(left: Left, tmp_path: Path) -> None:

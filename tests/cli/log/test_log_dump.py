@@ -169,7 +169,9 @@ def test_a_path_without_a_log_is_no_success(data: Path, tmp_path: Path, options:
     for path in (tmp_path, tmp_path / "holiday.jpg"):
         done = dump(path, *options)
         assert done.exit_code == 2
-        assert done.stderr == f"{path}: there is nothing of a log in it\n"
+        assert done.stderr == f"ottla: {path}: there is nothing of a log in it\n"
+        told = json.loads(dump(path, "-o", "json").stdout)
+        assert told["error"]["message"] == f"{path}: there is nothing of a log in it"
         # The others are looked at all the same.
         done = dump(path, data, *options)
         assert done.exit_code == 2

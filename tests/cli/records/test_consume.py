@@ -79,6 +79,7 @@ def test_what_is_printed(broker: OttlaBroker) -> None:
         ("end", []),
         ("1", ["0:1", "0:2", "1:1"]),
         ("-1", ["0:2", "1:1"]),
+        ("-0", []),
         ("+2", ["0:2"]),
         ("@2000", ["0:1", "0:2", "1:1"]),
         ("@1970-01-01T00:00:02.500", ["0:2", "1:1"]),
@@ -92,6 +93,33 @@ def test_it_begins_where_it_is_told(broker: OttlaBroker, where: str, shown: list
 def test_so_many_and_no_more(broker: OttlaBroker) -> None:
     assert len(lines(consume(broker, "fruit", "-n", "2", "-f", "%o\\n"))) == 2
     assert len(lines(consume(broker, "fruit", "-n", "3", "-o", "json"))) == 3
+
+
+CONSOLE_CONSUMER = "kafka-console-consumer --topic fruit --from-beginning --max-messages 1"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ottla consume fruit -n 1 -b {servers}",
+        "ottla produce empty -b {servers}",
+        f"{CONSOLE_CONSUMER} --bootstrap-server {{servers}}",
+    ],
+)
+@pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-"])
+def test_what_is_closed_is_no_place_for_a_socket(
+    broker: OttlaBroker, command: str, closed: str
+) -> None:
+    """The first file that is opened has the lowest number, which event loops do not expect."""
+    done = subprocess.run(
+        ["sh", "-c", f"{BIN}/{command.format(servers=broker.bootstrap)} {closed}"],
+        capture_output=True,
+        check=False,
+        env=environment(),
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"\n") == 1
 
 
 def test_an_empty_topic_has_nothing(broker: OttlaBroker) -> None:
@@ -116,7 +144,9 @@ def test_a_group_goes_on_where_it_was(broker: OttlaBroker) -> None:
         (["fruit", "-g", "g", "--offset=-3"], 2, "`ottla group seek`"),
         (["fruit", "-f", "%v", "-o", "json"], 2, "-f is a form of its own"),
         (["fruit", "--value", "avro"], 2, "--value-schema"),
-        (["fruit", "--value-schema", "/none", "--value", "avro"], 2, "/none"),
+        (["fruit", "--value-schema", "/none", "--value", "avro"], 2, "/none: No such file"),
+        (["fruit", "--key-schema", "/none"], 2, "--key-schema is for Avro: --key avro"),
+        (["fruit", "-f", "\\q"], 2, "'\\\\q' is not known"),
         (["fruit", "--nothing"], 2, "--nothing"),
     ],
 )

@@ -150,7 +150,9 @@ def open_files(facts: LimitFacts) -> Judgement:
     if facts.most is None:
         return Judgement("open files", OK, "no limit")
     found = f"a process may open {facts.most}"
-    advice = f"raise it: `ulimit -Hn {FILES_GOOD}`, or LimitNOFILE={FILES_GOOD} in the service"
+    advice = (
+        f"raise it: LimitNOFILE={FILES_GOOD} in the service, or as root `ulimit -Hn {FILES_GOOD}`"
+    )
     if facts.most < FILES_MIN:
         return Judgement("open files", PROBLEM, found, advice)
     if facts.most < FILES_GOOD:

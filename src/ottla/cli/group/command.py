@@ -186,6 +186,8 @@ async def seek(
     from ottla.cli.group.seek_plan import NothingCommitted
     from ottla.cli.group.view import committed_offsets
 
+    if not group:
+        raise Misused("a group has a name")
     if (to is None) == (from_group is None):
         raise Misused("where to? Say --to POSITION, or --from-group GROUP")
     position = None if to is None else _position(to)

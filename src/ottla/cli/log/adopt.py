@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from ottla.broker.service import COORDINATION_FILE
+from ottla.cli.answer import Failure, complain, show_failure
 from ottla.cli.output import Output
 from ottla.clock import SystemClock
 from ottla.cluster.adoption import Adoption
@@ -39,8 +40,12 @@ def run(paths: Sequence[Path], *, node_id: int | None, check_only: bool, output:
             )
         )
     except OttlaError as error:
-        for line in str(error).splitlines():
-            typer.echo(f"refused: {line}", err=True)
+        reasons = str(error).splitlines()
+        if output is Output.TABLE:
+            for line in reasons:
+                complain(f"refused: {line}")
+        else:
+            show_failure(Failure("; ".join(reasons), "REFUSED"), output)
         return 1
     finally:
         disk.close()

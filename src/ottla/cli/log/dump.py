@@ -15,6 +15,7 @@ from typing import Final
 
 import typer
 
+from ottla.cli.answer import Failure, show_failure
 from ottla.cli.escapes import escaped
 from ottla.cli.log.dump_lines import (
     Payloads,
@@ -92,7 +93,7 @@ def run(request: Request) -> int:
         for path in map(os.path.abspath, request.paths):
             if not _is_of_a_log(disk, path):
                 progress.clear()
-                typer.echo(f"{escaped(path)}: there is nothing of a log in it", err=True)
+                show_failure(Failure(f"{path}: there is nothing of a log in it"), request.output)
                 strange = True
                 continue
             if verify:
@@ -104,7 +105,7 @@ def run(request: Request) -> int:
             printer.summary(tally)
     except StorageFailure as error:
         progress.clear()
-        typer.echo(escaped(str(error)), err=True)
+        show_failure(Failure(str(error)), request.output)
         return 1
     finally:
         progress.clear()

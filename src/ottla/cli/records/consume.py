@@ -48,8 +48,12 @@ async def consume(
             "Without it the value on a line.",
         ),
     ] = None,
-    key: Annotated[Seen, typer.Option("--key", help="What keys are.")] = Seen.TEXT,
-    value: Annotated[Seen, typer.Option("--value", help="What values are.")] = Seen.TEXT,
+    key: Annotated[
+        Seen, typer.Option("--key", help="What keys are; one that is none is shown as text.")
+    ] = Seen.TEXT,
+    value: Annotated[
+        Seen, typer.Option("--value", help="What values are; one that is none is shown as text.")
+    ] = Seen.TEXT,
     key_schema: Annotated[
         str | None, typer.Option("--key-schema", metavar="FILE", help="The Avro schema of keys.")
     ] = None,
@@ -75,7 +79,7 @@ async def consume(
     """
     import time
 
-    from ottla.cli.offsets.positions import START, BadPosition, PositionKind, parse_position
+    from ottla.cli.offsets.positions import END, START, BadPosition, PositionKind, parse_position
     from ottla.cli.records.format import DEFAULT, BadFormat
     from ottla.cli.records.output import stdout
     from ottla.cli.records.reading import Reading, objects_shown, read_to, text_shown
@@ -84,9 +88,14 @@ async def consume(
         raise Misused("a group says itself who reads which partition: --group or --partition")
     if format_ is not None and session.output is not Output.TABLE:
         raise Misused(f"-f is a form of its own, and so is -o {session.output.value}")
+    for name, path, seen in (("key", key_schema, key), ("value", value_schema, value)):
+        if path is not None and seen is not Seen.AVRO:
+            raise Misused(f"--{name}-schema is for Avro: --{name} avro")
     schemas = [_read(path) for path in (key_schema, value_schema)]
     try:
         position = START if offset is None else parse_position(offset, int(time.time() * 1000))
+        if offset == "-0":  # none before the end
+            position = END
         if session.output is Output.TABLE:
             show = text_shown(format_ or DEFAULT, key, value, *schemas, null=null)
         else:
@@ -114,5 +123,7 @@ def _read(path: str | None) -> str | None:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misused(f"{path}: {error}") from None
+    except OSError as error:
+        raise Misused(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Misused(f"{path}: it is no UTF-8, from byte {error.start}") from None
