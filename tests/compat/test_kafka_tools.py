@@ -1,26 +1,19 @@
-"""Kafka's own command-line tools, by the classes that their scripts start, on our broker.
+"""Kafka's own command-line tools, on our broker.
 
 One virtual machine runs them all in a row; each test looks at what one of them said.
 """
 
 import json
-import subprocess
-from base64 import b64decode
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from judges.java import source_command
 from judges.ottla_broker import ottla_broker
-from kafka_java import judge_needed
+from kafka_tools import Said, kafka_tools
 
-JUDGE = Path(__file__).with_name("ToolJudge.java")
-
-TOOLS = "org.apache.kafka.tools."
-TOPICS = TOOLS + "TopicCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
-GROUPS = TOOLS + "consumer.group.ConsumerGroupCommand"
+TOPICS = "kafka-topics"
+CONFIGS = "kafka-configs"
+GROUPS = "kafka-consumer-groups"
 OF_TOPIC = "--entity-type topics --entity-name tools"
 
 
@@ -94,22 +87,22 @@ RUNS = {
         ("node.id=1 ", "log.retention.hours=168 "),
     ),
     "produce": Run(
-        TOOLS + "ConsoleProducer",
+        "kafka-console-producer",
         "--topic tools --reader-property parse.key=true --reader-property key.separator=: "
         "--compression-codec zstd",
-        reads="k1:v1\\nk2:v2\\nk3:v3\\n",
+        reads="k1:v1\nk2:v2\nk3:v3\n",
     ),
     "consume": Run(
-        TOOLS + "consumer.ConsoleConsumer",
+        "kafka-console-consumer",
         "--topic tools --from-beginning --max-messages 3 --timeout-ms 20000 --group console "
         "--formatter-property print.key=true",
         ("k1\tv1\n", "k2\tv2\n", "k3\tv3\n", "Processed a total of 3 messages"),
     ),
     "offsets": Run(
-        TOOLS + "GetOffsetShell", "--topic tools", ("tools:0:1\n", "tools:1:2\n", "tools:3:0\n")
+        "kafka-get-offsets", "--topic tools", ("tools:0:1\n", "tools:1:2\n", "tools:3:0\n")
     ),
     "first offsets": Run(
-        TOOLS + "GetOffsetShell", "--topic tools --time earliest", ("tools:0:0\n", "tools:1:0\n")
+        "kafka-get-offsets", "--topic tools --time earliest", ("tools:0:0\n", "tools:1:0\n")
     ),
     "list groups": Run(GROUPS, "--list", ("console\n",)),
     "describe group": Run(GROUPS, "--describe --group console", ("has no active members", "LAG")),
@@ -124,18 +117,18 @@ RUNS = {
     ),
     "delete group": Run(GROUPS, "--delete --group console", ("was successful",)),
     "producer performance": Run(
-        TOOLS + "ProducerPerformance",
+        "kafka-producer-perf-test",
         "--topic tools --num-records 5000 --record-size 100 --throughput -1 "
         "--command-property acks=all",
         ("5000 records sent",),
     ),
     "consumer performance": Run(
-        TOOLS + "ConsumerPerformance",
+        "kafka-consumer-perf-test",
         "--topic tools --num-records 5000 --timeout 20000",
         (" 5000, ",),
     ),
     "latency": Run(
-        TOOLS + "EndToEndLatency",
+        "kafka-e2e-latency",
         "--topic tools --num-records 50 --producer-acks all --record-size 20",
         ("Avg latency",),
     ),
@@ -143,65 +136,56 @@ RUNS = {
     # It tells the rest when its process ends, and here the process goes on. But the consumer after
     # it ends only when it has seen all the records.
     "verifiable producer": Run(
-        TOOLS + "VerifiableProducer", "--topic verified --max-messages 100", ("startup_complete",)
+        "kafka-verifiable-producer", "--topic verified --max-messages 100", ("startup_complete",)
     ),
     "verifiable consumer": Run(
-        TOOLS + "VerifiableConsumer",
+        "kafka-verifiable-consumer",
         "--topic verified --group-id verifiable --max-messages 100 --reset-policy earliest",
         ("partitions_assigned", "records_consumed", '"offset":100', '"success":true'),
     ),
-    "verified": Run(TOOLS + "GetOffsetShell", "--topic verified", ("verified:0:100\n",)),
+    "verified": Run("kafka-get-offsets", "--topic verified", ("verified:0:100\n",)),
     "delete records": Run(
-        TOOLS + "DeleteRecordsCommand",
+        "kafka-delete-records",
         "--offset-json-file {offsets}",
         ("partition: tools-0\tlow_watermark: 5",),
     ),
     "directories": Run(
-        TOOLS + "LogDirsCommand", "--describe --topic-list tools", ('"partition":"tools-3"',)
+        "kafka-log-dirs", "--describe --topic-list tools", ('"partition":"tools-3"',)
     ),
     "versions": Run(
-        TOOLS + "BrokerApiVersionsCommand",
+        "kafka-broker-api-versions",
         "",
         ("Produce(0): 0 to 13 [usable: 13]", "Fetch(1): 4 to 18 [usable: 18]"),
     ),
-    "cluster": Run(TOOLS + "ClusterTool", "cluster-id", ("Cluster ID: ",)),
+    "cluster": Run("kafka-cluster", "cluster-id", ("Cluster ID: ",)),
     "delete": Run(TOPICS, "--delete --topic tools"),
     "delete again": Run(TOPICS, "--delete --topic tools", ("does not exist",), 1),
 }
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """The status of each tool, and what it wrote."""
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+    """What each tool said."""
     folder = tmp_path_factory.mktemp("tools")
     offsets = folder / "offsets.json"
     wanted = {"topic": "tools", "partition": 0, "offset": 5}
     offsets.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
-    with ottla_broker() as broker:
-        script = folder / "script"
-        lines: list[str] = []
-        for run in RUNS.values():
+    with ottla_broker() as broker, kafka_tools() as java:
+        found: dict[str, Said] = {}
+        for name, run in RUNS.items():
             arguments = run.arguments.replace("{offsets}", str(offsets)).split()
             # The tool about clusters has a command before its options.
             address = ["--bootstrap-server", broker.bootstrap]
-            lines.append("\t".join((run.tool, run.reads, *arguments, *address)) + "\n")
-        script.write_text("".join(lines))
-        with judge_needed():
-            command = source_command(JUDGE, str(script))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    answers = [line.split(" ") for line in done.stdout.splitlines()]
-    assert len(answers) == len(RUNS), done.stderr
-    return {
-        name: (int(status), b64decode(text).decode())
-        for name, (status, text) in zip(RUNS, answers, strict=True)
-    }
+            found[name] = java.run(run.tool, *arguments, *address, stdin=run.reads)
+        return found
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_tool_does_as_with_kafka(said: dict[str, tuple[int, str]], name: str) -> None:
+def test_a_tool_does_as_with_kafka(said: dict[str, Said], name: str) -> None:
     run = RUNS[name]
-    status, text = said[name]
-    assert status == run.status, text
+    code, out, err = said[name]
+    text = out + err
+    assert code == run.status, text
     for part in run.says:
         assert part in text
     for part in run.lacks:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.tool_judge import Said, java, ours
+from cli.console import command
+from kafka_tools import Said, kafka_tools
 from log.test_dump_tool import write_log
 from ottla.cli.kafka.dump.coordinator_json import camel, shown
 from ottla.cli.kafka.dump.lines import contents, producer_line
@@ -33,7 +34,6 @@ from ottla.protocol.transactions_topic import (
 )
 from ottla.records.builder import BatchBuilder
 
-TOOL = "org.apache.kafka.tools.DumpLogSegments"
 FIRST = "00000000000000000000"
 NOW_MS = 1_700_000_000_000
 
@@ -56,6 +56,7 @@ GOOD: dict[str, str] = {
     "cut off": "--deep-iteration --files {cut.log}",
     "a wrong crc": "--files {crc.log}",
     "wrong indexes": "--files {other.index},{other.timeindex}",
+    "many wrong indexes": "--files {wrong.index},{wrong.timeindex}",
     "unknown files": "--files {first.log},/tmp/no.thing",
 }
 # Exit code 1; what is said has words of its own behind the lines that both have.
@@ -158,6 +159,10 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             data[at] ^= 1
         (other / f"{FIRST}.{suffix}").write_bytes(data)
         found[f"other.{suffix}"] = str(other / f"{FIRST}.{suffix}")
+    # Several of them, whose order is no other that one would think of.
+    wrong = [shutil.copytree(other, folder.parent / f"wrong-{number}") for number in range(8)]
+    for suffix in ("index", "timeindex"):
+        found[f"wrong.{suffix}"] = ",".join(f"{one}/{FIRST}.{suffix}" for one in wrong)
     return found
 
 
@@ -168,17 +173,21 @@ def arguments(line: str, names: dict[str, str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def judged(names: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
-    cases = {**GOOD, **BAD}
-    told = java(
-        tmp_path_factory.mktemp("java"), TOOL, [arguments(line, names) for line in cases.values()]
-    )
-    return dict(zip(cases, told, strict=True))
+def judged(names: dict[str, str]) -> dict[str, Said]:
+    with kafka_tools() as java:
+        return {
+            case: java.run("kafka-dump-log", *arguments(line, names))
+            for case, line in {**GOOD, **BAD}.items()
+        }
+
+
+def ours(*words: str) -> Said:
+    return Said.by(command("kafka-dump-log", *words))
 
 
 @pytest.mark.parametrize("case", GOOD)
 def test_the_lines_are_kafkas(case: str, names: dict[str, str], judged: dict[str, Said]) -> None:
-    assert ours("kafka-dump-log", *arguments(GOOD[case], names)) == judged[case]
+    assert ours(*arguments(GOOD[case], names)) == judged[case]
     assert judged[case].code == 0
 
 
@@ -186,11 +195,11 @@ def test_the_lines_are_kafkas(case: str, names: dict[str, str], judged: dict[str
 def test_what_cannot_be_ends_as_with_kafka(
     case: str, names: dict[str, str], judged: dict[str, Said]
 ) -> None:
-    told = ours("kafka-dump-log", *arguments(BAD[case], names))
+    told = ours(*arguments(BAD[case], names))
     assert told.code == judged[case].code == 1
-    assert "Traceback" not in told.text
-    shown = [line for line in judged[case].text.splitlines() if line.startswith(("Dump", "base"))]
-    assert [line for line in told.text.splitlines() if line.startswith(("Dump", "base"))] == shown
+    assert "Traceback" not in told.err
+    shown = [line for line in judged[case].out.splitlines() if line.startswith(("Dump", "base"))]
+    assert [line for line in told.out.splitlines() if line.startswith(("Dump", "base"))] == shown
 
 
 def test_the_cases_have_in_them_what_they_are_for(judged: dict[str, Said]) -> None:
@@ -204,11 +213,12 @@ def test_the_cases_have_in_them_what_they_are_for(judged: dict[str, Said]) -> No
         "cut off": "invalid bytes at the end of",
         "a wrong crc": "isvalid: false",
         "wrong indexes": "Mismatches in :",
+        "many wrong indexes": "The following indexed offsets are not found in :",
         "unknown files": "Ignoring unknown file /tmp/no.thing",
         "sanity": "passed sanity check.",
         "zeros": "smaller than minimum record overhead (14)",
     }.items():
-        assert part in judged[case].text, case
+        assert part in judged[case].out + judged[case].err, case
 
 
 @pytest.mark.parametrize(
@@ -217,10 +227,11 @@ def test_the_cases_have_in_them_what_they_are_for(judged: dict[str, Said]) -> No
      "--key-decoder-class my.Decoder"],
 )  # fmt: skip
 def test_what_is_not_done_is_one_line_and_2(flags: str, names: dict[str, str]) -> None:
-    told = ours("kafka-dump-log", *flags.split(), "--files", names["first.log"])
+    told = ours(*flags.split(), "--files", names["first.log"])
     assert told.code == 2
-    assert told.text.count("\n") == 1
-    assert flags.split()[0] in told.text
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    assert flags.split()[0] in told.err
 
 
 def test_numbers_are_decoded_where_they_are(tmp_path: Path) -> None:
@@ -229,11 +240,11 @@ def test_numbers_are_decoded_where_they_are(tmp_path: Path) -> None:
     path = tmp_path / f"{FIRST}.log"
     path.write_bytes(builder.build())
     flags = ["--key-decoder-class", "IntegerDecoder", "--value-decoder-class", "LongDecoder"]
-    told = ours("kafka-dump-log", *flags, "--files", str(path))
-    assert "key: 7 payload: -9\n" in told.text
-    told = ours("kafka-dump-log", "--key-decoder-class", "LongDecoder", "--files", str(path))
+    told = ours(*flags, "--files", str(path))
+    assert "key: 7 payload: -9\n" in told.out
+    told = ours("--key-decoder-class", "LongDecoder", "--files", str(path))
     assert told.code == 1
-    assert "4 bytes are no number of 8 bytes" in told.text
+    assert "4 bytes are no number of 8 bytes" in told.err
 
 
 def test_lines_without_files() -> None:

@@ -9,20 +9,18 @@ from typing import NamedTuple
 
 import pytest
 
-from cli.console import ottla
+from cli.console import command, ottla
 from cli.golden import check_golden
-from cli.kafka.tool_judge import Said, java, ours
 from cli.strangers import nobody
 from judges.ottla_broker import ottla_broker
-from kafka_java import kafka_broker, run_java
+from kafka_java import kafka_broker
+from kafka_tools import KafkaTools, Said, kafka_tools
 from ottla.cli.cluster.served_apis import compared
 from ottla.cli.kafka.broker_api_versions import lines, node
 from ottla.cli.kafka.cluster import endpoint_lines, id_line
 from ottla.client.admin.cluster import BrokerDescription
 from ottla.protocol.schema import Versions
 
-CLUSTER = "org.apache.kafka.tools.ClusterTool"
-API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 RUNS = {
     "id": "cluster-id --bootstrap-server {server}",
     "id, cut short": "cluster-id -b {server} -c {config}",
@@ -40,25 +38,36 @@ class Judged(NamedTuple):
     api_versions: Said
 
 
+def ours(tool: str, *arguments: str) -> Said:
+    return Said.by(command(tool, *arguments))
+
+
 def filled(line: str, server: str, config: str) -> list[str]:
     return line.replace("{server}", server).replace("{config}", config).split()
 
 
+@pytest.fixture(scope="module")
+def java() -> Generator[KafkaTools]:
+    with kafka_tools() as tools:
+        yield tools
+
+
 @pytest.fixture(scope="module", params=["ottla", "kafka"])
 def judged(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, java: KafkaTools, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Judged]:
-    folder = tmp_path_factory.mktemp("java")
-    config = folder / "client.properties"
+    config = tmp_path_factory.mktemp("java") / "client.properties"
     config.write_text("client.id=me\n")
     settings = {"broker.rack": "rack-1"}
     started = ottla_broker(settings) if request.param == "ottla" else kafka_broker(settings)
     with started as broker:
         server = broker.bootstrap
-        runs = [filled(line, server, str(config)) for line in RUNS.values()]
-        told = java(folder, CLUSTER, runs)
-        versions = java(folder, API_VERSIONS, [["--bootstrap-server", server]])
-        yield Judged(server, str(config), dict(zip(RUNS, told, strict=True)), versions[0])
+        told = {
+            case: java.run("kafka-cluster", *filled(line, server, str(config)))
+            for case, line in RUNS.items()
+        }
+        versions = java.run("kafka-broker-api-versions", "--bootstrap-server", server)
+        yield Judged(server, str(config), told, versions)
 
 
 @pytest.mark.parametrize("case", RUNS)
@@ -67,9 +76,9 @@ def test_the_cluster_tool_is_kafkas(case: str, judged: Judged) -> None:
     theirs = judged.cluster[case]
     assert told.code == theirs.code
     if told.code == 0:
-        assert told.text == theirs.text
+        assert (told.out, told.err) == (theirs.out, theirs.err)
     else:
-        assert "Traceback" not in told.text
+        assert "Traceback" not in told.err
 
 
 def test_the_versions_are_kafkas(judged: Judged) -> None:
@@ -83,7 +92,7 @@ def test_our_own_commands_say_the_same(judged: Judged) -> None:
     host, _, port = judged.server.rpartition(":")
     done = ottla("cluster", "describe", "-b", judged.server, "-o", "json")
     told = json.loads(done.stdout)
-    assert judged.cluster["id"].text == f"Cluster ID: {told['id']}\n"
+    assert judged.cluster["id"].out == f"Cluster ID: {told['id']}\n"
     assert told["brokers"] == [
         {"id": 1, "host": host, "port": int(port), "rack": "rack-1", "controller": True,
          "fenced": False}
@@ -100,7 +109,7 @@ def test_our_own_commands_say_the_same(judged: Judged) -> None:
         served = api["served"]
         text = " to ".join(map(str, sorted({served["min"], served["max"]})))
         line = f"\t{api['name']}({api['key']}): {text} [usable: {api['usable']}]"
-        assert line in judged.api_versions.text
+        assert line in judged.api_versions.out
 
 
 def test_a_broker_of_ours_serves_what_it_says() -> None:
@@ -118,23 +127,23 @@ def test_a_broker_of_ours_serves_what_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "main_class", "arguments", "code"),
+    ("tool", "arguments", "code"),
     [
-        ("kafka-cluster", CLUSTER, "", 1),
-        ("kafka-cluster", CLUSTER, "cluster-id", 1),
-        ("kafka-cluster", CLUSTER, "list-endpoints", 1),
-        ("kafka-cluster", CLUSTER, "cluster-id --nothing", 1),
-        ("kafka-cluster", CLUSTER, "nothing -b a:1", 1),
-        ("kafka-broker-api-versions", API_VERSIONS, "", 1),
-        ("kafka-broker-api-versions", API_VERSIONS, "--nothing", 1),
+        ("kafka-cluster", "", 1),
+        ("kafka-cluster", "cluster-id", 1),
+        ("kafka-cluster", "list-endpoints", 1),
+        ("kafka-cluster", "cluster-id --nothing", 1),
+        ("kafka-cluster", "nothing -b a:1", 1),
+        ("kafka-broker-api-versions", "", 1),
+        ("kafka-broker-api-versions", "--nothing", 1),
     ],
 )
 def test_a_wrong_use_ends_as_with_kafka(
-    tool: str, main_class: str, arguments: str, code: int
+    java: KafkaTools, tool: str, arguments: str, code: int
 ) -> None:
     told = ours(tool, *arguments.split())
-    assert told.code == run_java(main_class, *arguments.split()).returncode == code
-    assert "Traceback" not in told.text
+    assert told.code == java.run(tool, *arguments.split()).code == code
+    assert "Traceback" not in told.err
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,7 @@ def test_a_wrong_use_ends_as_with_kafka(
 def test_what_is_not_done_is_one_line_and_2(tool: str, arguments: str) -> None:
     told = ours(tool, *arguments.split())
     assert told.code == 2
-    assert told.text.count("\n") == 1
+    assert (told.out, told.err.count("\n")) == ("", 1)
 
 
 def test_without_a_broker_it_is_told_at_once() -> None:
@@ -157,7 +166,7 @@ def test_without_a_broker_it_is_told_at_once() -> None:
         ("kafka-broker-api-versions", ["--bootstrap-server", address]),
     ):
         told = ours(tool, *arguments)
-        assert told == Said(1, f"no broker: {address}: nobody listens there. "
+        assert told == Said(1, "", f"no broker: {address}: nobody listens there. "
                                "`ottla dev` starts one on this machine\n")  # fmt: skip
 
 

@@ -9,30 +9,21 @@ import asyncio
 import re
 import struct
 import subprocess
-from base64 import b64decode
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from cli.records.scene import BIN, PATIENCE_S, environment
-from judges.java import source_command
 from judges.ottla_broker import ottla_broker
-from kafka_java import judge_needed, kafka_broker
+from kafka_java import kafka_broker
+from kafka_tools import KafkaTools, Said, kafka_tools
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.client.record import RecordHeaders
 
-JUDGE = Path(__file__).parents[2] / "compat" / "ToolJudge.java"
 TOOLS = "org.apache.kafka.tools."
-CLASSES = {
-    "kafka-console-consumer": TOOLS + "consumer.ConsoleConsumer",
-    "kafka-console-producer": TOOLS + "ConsoleProducer",
-    "kafka-producer-perf-test": TOOLS + "ProducerPerformance",
-    "kafka-consumer-perf-test": TOOLS + "ConsumerPerformance",
-}
 SERDE = "org.apache.kafka.common.serialization."
 
 
@@ -127,33 +118,33 @@ CASES = {
     "read with two names of a flag": Case(
         READ, "--topic a --property a=b --formatter-property c=d", like="line"
     ),
-    "write": Case(WRITE, "--topic {topic}", "a\\nb\\n\\nlast"),
+    "write": Case(WRITE, "--topic {topic}", "a\nb\n\nlast"),
     "write keys": Case(
         WRITE,
         "--topic {topic} --reader-property parse.key=true --reader-property key.separator=:",
-        "k1:v1\\nk2:v:2\\n:\\n",
+        "k1:v1\nk2:v:2\n:\n",
     ),
     "write headers": Case(
         WRITE,
         "--topic {topic} --reader-property parse.key=true --reader-property parse.headers=true "
         "--reader-property null.marker=NULL --compression-codec zstd",
-        "h1:1,h2:NULL\\tk\\tv\\nNULL\\tNULL\\tNULL\\n",
+        "h1:1,h2:NULL\tk\tv\nNULL\tNULL\tNULL\n",
     ),
-    "write one by one": Case(WRITE, "--topic {topic} --sync --compression-codec", "a\\nb\\n"),
+    "write one by one": Case(WRITE, "--topic {topic} --sync --compression-codec", "a\nb\n"),
     "write what has no key": Case(
         WRITE,
         "--topic {topic} --reader-property parse.key=true --reader-property key.separator=:",
-        "k1:v1\\nno key\\nk2:v2\\n",
+        "k1:v1\nno key\nk2:v2\n",
         like="code",
     ),
     "write and ignore errors": Case(
         WRITE,
         "--topic {topic} --property parse.key=true --property ignore.error=true "
         "--property key.separator=: --request-required-acks 1 --batch-size 100 --timeout 0",
-        "k1:v1\\nno key\\n",
+        "k1:v1\nno key\n",
     ),
-    "write nowhere": Case(WRITE, "", "a\\n", like="line"),
-    "write to nobody": Case(WRITE, "--topic a", "a\\n", like="line", server=False),
+    "write nowhere": Case(WRITE, "", "a\n", like="line"),
+    "write to nobody": Case(WRITE, "--topic a", "a\n", like="line", server=False),
     "write with two names of a flag": Case(
         WRITE, "--topic a --property a=b --reader-property c=d", like="line"
     ),
@@ -214,13 +205,6 @@ FILLED: list[Content] = [
 ]
 
 
-class Said(NamedTuple):
-    """The exit code, and all that was printed."""
-
-    code: int
-    text: str
-
-
 class Outcome(NamedTuple):
     """What both said, and what both wrote."""
 
@@ -238,15 +222,22 @@ def words(case: Case, who: str, name: str, server: str) -> list[str]:
     return [*said.split(), *(["--bootstrap-server", server] if case.server else [])]
 
 
+@pytest.fixture(scope="module")
+def tools() -> Generator[KafkaTools]:
+    with kafka_tools() as found:
+        yield found
+
+
 @pytest.fixture(scope="module", params=["ottla", "kafka"])
-def outcome(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[Outcome]:
+def outcome(request: pytest.FixtureRequest, tools: KafkaTools) -> Generator[Outcome]:
     settings = {"group.initial.rebalance.delay.ms": 0}
     with (ottla_broker if request.param == "ottla" else kafka_broker)(settings) as broker:
         server = broker.bootstrap
         asyncio.run(_fill(server))
-        java = _run_java(server, tmp_path_factory.mktemp("tools"))
+        java = {
+            name: tools.run(case.tool, *words(case, "java", name, server), stdin=case.stdin)
+            for name, case in CASES.items()
+        }
         ours = {name: _run_ours(case, name, server) for name, case in CASES.items()}
 
         def written(topic: str) -> list[Content]:
@@ -274,36 +265,17 @@ async def _fill(server: str) -> None:
             await producer.send("mixed", value)
 
 
-def _run_java(server: str, folder: Path) -> dict[str, Said]:
-    script = folder / "script"
-    script.write_text(
-        "".join(
-            "\t".join((CLASSES[case.tool], case.stdin, *words(case, "java", name, server))) + "\n"
-            for name, case in CASES.items()
-        )
-    )
-    with judge_needed():
-        command = source_command(JUDGE, str(script))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    answers = [line.split(" ") for line in done.stdout.splitlines()]
-    assert len(answers) == len(CASES), done.stderr
-    return {
-        name: Said(int(code), b64decode(text).decode())
-        for name, (code, text) in zip(CASES, answers, strict=True)
-    }
-
-
 def _run_ours(case: Case, name: str, server: str) -> Said:
     done = subprocess.run(
         [str(BIN / case.tool), *words(case, "ours", name, server)],
-        input=case.stdin.replace("\\n", "\n").replace("\\t", "\t").encode(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        input=case.stdin,
+        capture_output=True,
+        text=True,
         check=False,
         timeout=PATIENCE_S,
         env=environment(),
     )
-    return Said(done.returncode, done.stdout.decode())
+    return Said.by(done)
 
 
 async def _written(server: str, topic: str) -> list[Content]:
@@ -329,27 +301,31 @@ def measured(text: str) -> list[str]:
 
 
 def printed(text: str) -> list[str]:
-    """The lines without what Java logs, and without its advice on another protocol."""
-    logged = ("[main] ERROR", "org.apache.kafka.common.errors", "The consumer rebalance protocol (")
-    return [one for one in text.splitlines() if not one.startswith(logged)]
+    """The lines without Java's advice on another protocol."""
+    advice = "The consumer rebalance protocol ("
+    return [one for one in text.splitlines() if not one.startswith(advice)]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_ours_says_what_javas_says(outcome: Outcome, name: str) -> None:
     java, ours = outcome.java[name], outcome.ours[name]
     assert ours.code == java.code, (java, ours)
-    assert "Traceback" not in ours.text
+    assert "Traceback" not in ours.err
     match CASES[name].like:
         case "same":
-            assert printed(ours.text) == printed(java.text)
+            assert printed(ours.out) == printed(java.out)
+            assert printed(ours.err) == printed(java.err)
         case "measured":
-            assert measured(ours.text) == measured(java.text)
+            assert measured(ours.out) == measured(java.out)
+            assert printed(ours.err) == printed(java.err)
         case "line":
             # Long lines are broken, with more spaces between the words.
-            assert ours.text.splitlines()[0] in " ".join(java.text.split()), java.text
+            assert ours.out == java.out
+            assert ours.err.splitlines()[0] in " ".join(java.err.split()), java.err
         case "records":
             kept = re.compile(r"Offset:\d+(?:\t\d+)?|Processed.*")
-            assert kept.findall(ours.text) == kept.findall(java.text)
+            assert kept.findall(ours.out) == kept.findall(java.out)
+            assert kept.findall(ours.err) == kept.findall(java.err)
         case _:
             pass
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from cli.kafka.standing_java import JavaTools, Said, java_tools
 from cli.scripts import run
 from judges.ottla_broker import ottla_broker
 from kafka_java import kafka_broker
+from kafka_tools import KafkaTools, Said, kafka_tools
 
 OURS, THEIRS = "ours", "java"
 
@@ -24,23 +24,23 @@ class Bench(NamedTuple):
 
     name: str
     bootstrap: str
-    java: JavaTools
+    java: KafkaTools
 
 
 @pytest.fixture(scope="module")
-def java() -> Generator[JavaTools]:
-    with java_tools() as tools:
+def java() -> Generator[KafkaTools]:
+    with kafka_tools() as tools:
         yield tools
 
 
 @pytest.fixture(scope="module")
-def of_ottla(java: JavaTools) -> Generator[Bench]:
+def of_ottla(java: KafkaTools) -> Generator[Bench]:
     with ottla_broker() as broker:
         yield Bench("ottla", broker.bootstrap, java)
 
 
 @pytest.fixture(scope="module")
-def of_kafka(java: JavaTools) -> Generator[Bench]:
+def of_kafka(java: KafkaTools) -> Generator[Bench]:
     with kafka_broker() as broker:
         yield Bench("kafka", broker.bootstrap, java)
 
@@ -54,8 +54,7 @@ def both(bench: Bench, tool: str, words: str, *, server: bool = True) -> tuple[S
     """What our tool and Kafka's say; the words may have {t} for a topic of each one's own."""
     where = ["--bootstrap-server", bench.bootstrap] if server else []
     arguments = [[*words.replace("{t}", name).split(), *where] for name in (OURS, THEIRS)]
-    done = run(tool, *arguments[0])
-    ours = Said(done.returncode, done.stdout, done.stderr)
+    ours = Said.by(run(tool, *arguments[0]))
     theirs = bench.java.run(tool, *arguments[1])
     return _settled(ours), _settled(theirs)
 
@@ -190,8 +189,7 @@ REFUSED = (
 def test_topics_refuses_what_kafka_refuses(of_ottla: Bench, words: str) -> None:
     end = "--topic" if words.endswith("--topic") else None
     if end:
-        done = run("kafka-topics", *words.split())
-        ours = _settled(Said(done.returncode, done.stdout, done.stderr))
+        ours = _settled(Said.by(run("kafka-topics", *words.split())))
         theirs = _settled(of_ottla.java.run("kafka-topics", *words.split()))
     else:
         ours, theirs = both(of_ottla, "kafka-topics", words)
@@ -437,5 +435,5 @@ def test_what_is_not_done_is_one_line_and_2() -> None:
 @pytest.mark.parametrize("tool", ["kafka-topics", "kafka-configs"])
 def test_help_names_every_flag(tool: str) -> None:
     said = run(tool, "--help")
-    assert said.returncode == 0
-    assert "--bootstrap-server <host:port,…>" in said.stdout
+    assert (said.returncode, said.stdout) == (1, "")
+    assert "--bootstrap-server <host:port,…>" in said.stderr

@@ -63,13 +63,13 @@ async def act(given: Given) -> int:
     settings = _settings(given)
     timeout_ms = integer(given, "timeout", 10_000) or 0
     interval_ms = integer(given, "reporting-interval", 5000) or 0
-    if interval_ms <= 0:
-        raise BadFlags("Reporting interval must be greater than 0.")
     date = DateFormat(given.one("date-format") or _DATE)
     detailed = "show-detailed-stats" in given
     await reached(settings)
     if "hide-header" not in given:
         print(("time, threadId, " if detailed else "start.time, end.time, ") + _COLUMNS)
+    if interval_ms <= 0:
+        raise BadFlags("Reporting interval must be greater than 0.")
     from ottla.cli.perf.load import Span, read_load
     from ottla.cli.records.stream import ColumnConsumer
     from ottla.client.membership.owner import Rebalance
