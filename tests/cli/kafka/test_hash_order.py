@@ -16,25 +16,42 @@ public class Order {
     public static void main(String[] names) {
         Map<String, String> growing = new HashMap<>();
         Map<String, String> sized = new HashMap<>(names.length);
+        Map<String, String> computed = new HashMap<>();
         for (String name : names) {
             growing.put(name, "");
             sized.put(name, "");
+            computed.computeIfAbsent(name, key -> "");
         }
         System.out.println(String.join(" ", growing.keySet()));
         System.out.println(String.join(" ", sized.keySet()));
+        System.out.println(String.join(" ", computed.keySet()));
     }
 }
 """
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 7, 12, 13, 50, 200])
-def test_names_stand_as_java_puts_them(tmp_path: Path, count: int) -> None:
+def names_of(count: int) -> list[str]:
+    return [f"topic-{index * 7919 % 1000}.ü{index}" for index in range(count)]
+
+
+def in_one_bin(count: int) -> list[str]:
+    """Names that a map of 16 bins has together, and a larger one not; a sum is their hash."""
+    return [chr(0x1000 + 16 * index) for index in range(count)]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [*map(names_of, (1, 2, 3, 4, 6, 7, 12, 13, 14, 25, 50, 200)), *map(in_one_bin, (7, 8, 9, 12))],
+    ids=len,
+)
+def test_names_stand_as_java_puts_them(tmp_path: Path, names: list[str]) -> None:
     source = tmp_path / "Order.java"
     source.write_text(PROGRAM)
-    names = [f"topic-{index * 7919 % 1000}.ü{index}" for index in range(count)]
     with judge_needed():
-        command = java_command(str(source), *names, options=("-XX:TieredStopAtLevel=1",))
+        options = ("-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
+        command = java_command(str(source), *names, options=options)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    growing, sized = done.stdout.splitlines()
+    growing, sized, computed = done.stdout.splitlines()
     assert in_hash_order(names) == growing.split()
     assert in_hash_order(names, len(names)) == sized.split()
+    assert in_hash_order(names, is_computed=True) == computed.split()

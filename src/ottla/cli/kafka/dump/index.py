@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ottla.cli.kafka.hash_order import in_hash_order
 from ottla.errors import OttlaError
 from ottla.log.disk import File
 from ottla.log.index import OffsetIndex, TimeIndex
@@ -124,22 +125,22 @@ class IndexDump:
             self.falling.setdefault(path, []).append((timestamp, before))
 
     def complaints(self) -> Iterator[str]:
-        """What does not agree, for the end."""
-        for path, offsets in self.offsets.items():
+        """What does not agree, for the end; files in the order in which Kafka's tool has them."""
+        for path in in_hash_order(self.offsets, is_computed=True):
             yield f"Mismatches in :{path}"
-            for offset, last in sorted(offsets.items(), reverse=True):
+            for offset, last in sorted(self.offsets[path].items(), reverse=True):
                 yield f"  Index offset: {offset}, log offset: {last}"
-        for path, pairs in self.times.items():
+        for path in in_hash_order(self.times, is_computed=True):
             yield f"Found timestamp mismatch in :{path}"
-            for ours, theirs in pairs:
+            for ours, theirs in self.times[path]:
                 yield f"  Index timestamp: {ours}, log timestamp: {theirs}"
-        for path, pairs in self.falling.items():
+        for path in in_hash_order(self.falling, is_computed=True):
             yield f"Found out of order timestamp in :{path}"
-            for ours, theirs in pairs:
+            for ours, theirs in self.falling[path]:
                 yield f"  Index timestamp: {ours}, Previously indexed timestamp: {theirs}"
-        for path, pairs in self.missing.items():
+        for path in in_hash_order(self.missing, is_computed=True):
             yield f"The following indexed offsets are not found in :{path}"
-            for ours, theirs in pairs:
+            for ours, theirs in self.missing[path]:
                 yield f"Indexed offset: {ours}, found log offset: {theirs}"
 
 

@@ -106,7 +106,7 @@ class Dump:
     def complaints(self) -> Iterator[str]:
         """What was wrong with the files."""
         yield from self.indexes.complaints()
-        for path in in_hash_order(map(str, self.gaps)):
+        for path in in_hash_order(self.gaps, is_computed=True):
             yield f"Non-consecutive offsets in {path}"
             for before, behind in sorted(self.gaps[path].items()):
                 yield f"  {before} is followed by {behind}"
