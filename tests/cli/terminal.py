@@ -1,20 +1,17 @@
 """A script in a terminal, as somebody sits before it."""
 
 import os
-import platform
 import pty
 import select
 import signal
 import subprocess
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from cli.scripts import BIN, environment
 
 PATIENCE_S = 60.0
-_READ = 63 if platform.machine() == "aarch64" else 0  # the number of the system call
 
 
 class Terminal:
@@ -58,17 +55,6 @@ class Terminal:
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._ours, text.encode())
-
-    def wait_until_it_reads(self) -> None:
-        """Return when it waits for keys: a signal that comes while it only begins to is not heard.
-
-        Python looks for signals before it reads and when one ends the reading, not in between.
-        """
-        deadline_s = time.monotonic() + PATIENCE_S
-        reading = f"{_READ} 0x0 "
-        while not Path(f"/proc/{self._process.pid}/syscall").read_text().startswith(reading):
-            assert time.monotonic() < deadline_s, self.said
-            time.sleep(0.01)
 
     def interrupt(self) -> None:
         """As Ctrl-C does."""

@@ -1,11 +1,11 @@
 """A session at a terminal: questions, colours, and Ctrl-C."""
 
 import os
+import pty
 import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +18,6 @@ from ottla.cli.profile.file import Profiles
 SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 BOLD = b"\x1b[1m"
 CTRL_C = b"\x03"
-AGAIN_S = 5.0  # a second one while the first is heeded would be another matter
 
 
 class Terminal:
@@ -37,19 +36,6 @@ class Terminal:
         assert self.process.stdin is not None
         self.process.stdin.write(keys)
         self.process.stdin.flush()
-
-    def press_ctrl_c(self) -> None:
-        """Until it is heard: Python loses a signal that comes just before it waits for a line."""
-        assert self.process.stdout is not None
-        until_s = 0.0
-        while b"interrupted" not in self.shown:
-            if (left_s := until_s - time.monotonic()) <= 0:
-                self.type(CTRL_C)
-                until_s = time.monotonic() + AGAIN_S
-            elif select.select([self.process.stdout], [], [], left_s)[0]:  # it may be the echo
-                more = os.read(self.process.stdout.fileno(), 4096)
-                assert more, self.shown
-                self.shown += more
 
     def end(self) -> int:
         assert self.process.stdout is not None
@@ -105,9 +91,60 @@ def test_ctrl_c_at_a_question_is_130_and_does_nothing(tmp_path: Path) -> None:
     path = a_profile(tmp_path)
     with terminal(tmp_path, "profile", "delete", "dev") as session:
         session.wait_for(b"[y/N]: ")
-        session.press_ctrl_c()
+        session.type(CTRL_C)
         assert session.end() == 130
         assert b"Traceback" not in session.shown
+    assert "dev" in profiles.read(path).settings
+
+
+# Asks, and when it is interrupted asks again. The signal comes in another thread, so that it ends
+# no waiting of the one that asks: this is how it is with one that comes just before the waiting.
+ASKING = """
+import signal, sys, threading
+from ottla.cli.question import agreed
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+for number in range(int(sys.argv[1])):
+    try:
+        agreed(f"{number}?")
+    except KeyboardInterrupt:
+        pass
+"""
+
+
+def test_ctrl_c_is_heard_that_comes_before_it_waits() -> None:
+    rounds = 100
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", ASKING, str(rounds)],
+        stdin=theirs, stderr=theirs, start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        try:
+            for number in range(rounds):
+                shown = b""
+                while f"{number}? [y/N]: ".encode() not in shown:
+                    assert select.select([ours], [], [], PATIENCE_S)[0], f"{number} was not heard"
+                    shown += os.read(ours, 4096)
+                process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def test_an_answer_that_is_none_is_asked_for_again(tmp_path: Path) -> None:
+    path = a_profile(tmp_path)
+    with terminal(tmp_path, "profile", "delete", "dev") as session:
+        session.wait_for(b"[y/N]: ")
+        session.type(b"maybe\n")
+        session.wait_for(b"Say y or n.\r\nDelete profile dev? [y/N]: ")
+        session.type(b"\n")
+        assert session.end() == 1
+    with terminal(tmp_path, "profile", "delete", "dev") as session:
+        session.wait_for(b"[y/N]: ")
+        session.type(b"\x04")  # Ctrl-D, the end of the input
+        assert session.end() == 130
     assert "dev" in profiles.read(path).settings
 
 

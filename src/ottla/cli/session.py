@@ -20,6 +20,7 @@ from ottla.cli.early_interrupt import begin
 from ottla.cli.event_loop import run_asking
 from ottla.cli.output import Output
 from ottla.cli.profile.file import BadProfile
+from ottla.cli.question import agreed
 from ottla.cli.target import BOOTSTRAP, BadSetting, client_settings
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.problems import InvalidSettings
@@ -87,10 +88,12 @@ class Session:
         # While an event loop runs, it has Ctrl-C to itself, and a question would not hear of it.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            agreed = typer.confirm(question, err=True)
+            is_wanted = agreed(question)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
         finally:
             signal.signal(signal.SIGINT, before)
-        if not agreed:
+        if not is_wanted:
             raise Failed("nothing was done")
 
 
