@@ -79,6 +79,17 @@ def test_what_is_shown_is_as_somebody_saw_it(cluster: str, name: str) -> None:
     check_golden(f"{name}.json", plain(told.out, cluster))
 
 
+def test_what_is_said_of_a_deletion_is_as_somebody_saw_it(cluster: str) -> None:
+    for form, ending in (("table", "txt"), ("json", "json")):
+        asyncio.run(idle_groups(cluster, "first", "second"))
+        asked = ["group", "delete", "first", "-t", f"{ORDERS}:0", "--yes", "-o", form]
+        only = ottla(cluster, *asked)
+        whole = ottla(cluster, "group", "delete", "first", "second", "--yes", "-o", form)
+        for told, name in ((only, "group-delete-offsets"), (whole, "group-delete")):
+            assert (told.status, told.err) == (0, "")
+            check_golden(f"{name}.{ending}", told.out)
+
+
 def test_yaml_has_the_keys_of_json(cluster: str) -> None:
     import yaml
 

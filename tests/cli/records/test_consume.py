@@ -4,14 +4,14 @@ import asyncio
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,6 +22,7 @@ from ottla.client.admin import Admin
 from ottla.client.producer import Producer
 
 MANY = 5_000_000
+LINE_BYTES = 21
 MEMORY_MB_MAX = 200
 
 LINES = [
@@ -207,57 +208,89 @@ def command(tool: str, broker: OttlaBroker, topic: str) -> list[str]:
 
 
 # Started by something small: until it runs, a process counts what the one that started it holds.
+# What it has written is counted by Linux, /dev/null or not.
 MEASURED = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:]).returncode
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+[written] = [line.split()[1] for line in open("/proc/self/io") if line.startswith("wchar")]
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, written, file=sys.stderr)
 sys.exit(code)
 """
+
+
+class Measured(NamedTuple):
+    """How a command ended that was measured."""
+
+    code: int
+    said: list[str]
+    memory_mb: float
+    written_bytes: int
+
+
+@contextmanager
+def measured(words: list[str], stdout: int) -> Generator[Callable[[], Measured]]:
+    """Start a command; what is yielded waits for its end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", MEASURED, *words],
+        stdout=stdout, stderr=subprocess.PIPE, env=environment(), text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+
+        def ended() -> Measured:
+            _, said = process.communicate(timeout=PATIENCE_S)
+            *lines, numbers = said.splitlines()
+            memory_kb, written = numbers.split()
+            return Measured(process.returncode, lines, int(memory_kb) / 1024, int(written))
+
+        try:
+            yield ended
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("tool", ["ottla", "kafka-console-consumer"])
 def test_five_million_records_into_nothing_take_little_memory(
     broker: OttlaBroker, many: str, tool: str
 ) -> None:
-    read, write = os.pipe()
-    counter = subprocess.Popen(["wc", "-l"], stdin=read, stdout=subprocess.PIPE)
-    os.close(read)
-    measured = [sys.executable, "-c", MEASURED, *command(tool, broker, many)]
-    with subprocess.Popen(
-        measured, stdout=write, stderr=subprocess.PIPE, env=environment()
-    ) as process:
-        os.close(write)
-        assert process.stderr is not None
-        said = process.stderr.read()
-    told, _ = counter.communicate()
-    assert process.returncode == 0, said
-    assert b"Traceback" not in said
-    assert int(told) == MANY
-    assert int(said.split()[-1]) / 1024 <= MEMORY_MB_MAX
+    with measured(command(tool, broker, many), subprocess.DEVNULL) as ended:
+        found = ended()
+    total = [] if tool == "ottla" else [f"Processed a total of {MANY} messages"]
+    assert (found.code, found.said) == (0, total)
+    assert found.written_bytes >= MANY * LINE_BYTES
+    assert found.memory_mb <= MEMORY_MB_MAX
 
 
+@pytest.mark.parametrize("read_bytes", [0, 1_000_000])
 @pytest.mark.parametrize("tool", ["ottla", "kafka-console-consumer"])
 def test_a_closed_pipe_ends_it_without_a_word_too_many(
-    broker: OttlaBroker, many: str, tool: str
+    broker: OttlaBroker, many: str, tool: str, read_bytes: int
 ) -> None:
-    with _ended(command(tool, broker, many)) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.read(1000)
-        process.stdout.close()
-        said = process.stderr.read()
-        assert process.wait(PATIENCE_S) == 141
-    assert b"Traceback" not in said
-    assert said.count(b"\n") == (0 if tool == "ottla" else 1)
+    ours, theirs = os.pipe()
+    with open(ours, "rb") as reader, measured(command(tool, broker, many), theirs) as ended:
+        os.close(theirs)
+        assert len(reader.read(read_bytes)) == read_bytes
+        reader.close()
+        found = ended()
+    assert found.code == 141, found
+    assert len(found.said) == (0 if tool == "ottla" else 1)
+    assert "Traceback" not in "".join(found.said)
+    assert found.memory_mb <= MEMORY_MB_MAX
 
 
 def test_a_pipe_that_nobody_reads_does_not_keep_ctrl_c(broker: OttlaBroker, many: str) -> None:
-    with _ended(command("ottla", broker, many)) as process:
-        assert process.stdout is not None
-        assert process.stdout.read(1)
-        _wait_until_it_sleeps(process.pid)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 130
+    ours, theirs = os.pipe()
+    with subprocess.Popen(
+        command("ottla", broker, many), stdout=theirs, env=environment()
+    ) as process:
+        try:
+            _wait_until_full(theirs)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 130
+        finally:
+            process.kill()
+            os.close(ours)
+            os.close(theirs)
 
 
 @contextmanager
@@ -272,17 +305,12 @@ def _ended(words: list[str]) -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _wait_until_it_sleeps(process_id: int) -> None:
-    """Until the pipe is full, and what writes into it waits."""
-    before = -1
-    while (now := _cpu_ticks(process_id)) != before:
-        before = now
-        time.sleep(0.3)
-
-
-def _cpu_ticks(process_id: int) -> int:
-    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+def _wait_until_full(pipe: int) -> None:
+    """Until a pipe takes no more. What is written at once is more than it holds: somebody waits."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while select.select([], [pipe], [], 0)[1]:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 # A terminal.
