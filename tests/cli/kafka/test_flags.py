@@ -1,5 +1,7 @@
 """How the flags of Kafka's tools are read."""
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.cli.kafka.flags import AskedForHelp, BadFlags, Flag, NotDone, Usage
@@ -32,11 +34,14 @@ def test_values_come_next_or_behind_an_equals_sign() -> None:
     assert given.one("group") is None
 
 
-def test_a_name_may_be_cut_short_if_it_is_clear() -> None:
-    assert "describe" in USAGE.read(["--desc"])
-    assert USAGE.read(["--topic", "x"]).one("topic") == "x"
+def test_a_name_may_be_cut_short_where_that_is_taken_if_it_is_clear() -> None:
+    with pytest.raises(BadFlags, match="desc is not a recognized option"):
+        USAGE.read(["--desc"])
+    taking = replace(USAGE, takes_short_names=True)
+    assert "describe" in taking.read(["--desc"])
+    assert taking.read(["--topic", "x"]).one("topic") == "x"
     with pytest.raises(BadFlags, match="top is not a recognized option"):
-        USAGE.read(["--top", "x"])
+        taking.read(["--top", "x"])
 
 
 def test_a_value_may_be_left_out_where_it_may() -> None:
@@ -76,13 +81,23 @@ def test_what_is_not_done_is_one_line_and_2(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == "kafka-things: --members is not done here yet\n"
 
 
-def test_help_is_0_and_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AskedForHelp):
         USAGE.read(["--help"])
-    assert conducted(USAGE, _nothing, ["--list", "--help"]) == 0
-    told = capsys.readouterr().out
-    assert all(f"--{flag.name}" in told for flag in USAGE.flags)
+    assert conducted(USAGE, _nothing, ["--list", "--help"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert all(f"--{flag.name}" in told.err for flag in USAGE.flags)
     assert conducted(USAGE, _nothing, ["--version"]) == 0
+    assert capsys.readouterr().err == ""
+    aloud = replace(USAGE, help_code=0, helps_on_stdout=True, has_version=False)
+    assert conducted(aloud, _nothing, ["--help"]) == 0
+    assert capsys.readouterr().out == told.err.replace(_version_line(told.err), "")
+    assert conducted(aloud, _nothing, ["--version"]) == 1
+
+
+def _version_line(text: str) -> str:
+    return next(line for line in text.splitlines(True) if "--version" in line)
 
 
 def test_a_failure_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
 """The words of those of Kafka's tools that read their arguments as Python's argparse does.
 
 Invariant: what is wrong with the arguments is told in these words, with 1; without any the usage is
-what is wanted, with 0. A flag of several values takes the words up to the next flag.
+what is wanted, with 0, and with 1 when it is asked for. A flag of several values takes the words up
+to the next flag.
 """
 
 import re
@@ -19,13 +20,16 @@ _NO_VALUE: Final = re.compile(r"Option (.*) requires an argument")
 class ArgumentUsage(Usage):
     """A tool with its flags, in these words."""
 
+    takes_short_names: bool = True
+    has_version: bool = False
+    helps_on_stdout: bool = True
     spoken: str = ""
     """What the tool calls itself."""
 
     def read(self, arguments: Sequence[str]) -> Given:
         """What arguments say."""
         if not arguments:
-            raise AskedForHelp
+            raise AskedForHelp(0)
         words = ["--help" if one == "-h" else one for one in arguments]
         try:
             return Usage.read(self, words)

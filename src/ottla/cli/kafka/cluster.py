@@ -25,6 +25,9 @@ USAGE = Usage(
         Flag("include-fenced-brokers", help="List brokers that do not serve, too."),
         Flag("id", "broker", "The broker to unregister.", short="i", done=False),
     ],
+    takes_short_names=True,
+    has_version=False,
+    helps_on_stdout=True,
 )
 
 

@@ -1,8 +1,8 @@
 """The flags of Kafka's tools, as a table, and how they are read.
 
 Invariant: a table has every flag that Kafka's tool has. One that is not done yet is told from one
-that does not exist. A name may be cut short as long as one flag alone begins with it; a value is
-the next word, or stands behind `=`.
+that does not exist. Where the tool takes that, a name may be cut short as long as one flag alone
+begins with it; a value is the next word, or stands behind `=`.
 """
 
 from collections import deque
@@ -29,7 +29,11 @@ class NotDone(OttlaError):
 
 
 class AskedForHelp(OttlaError):
-    """The usage is what is wanted, and 0."""
+    """The usage is what is wanted, and then an exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("the usage is wanted")
+        self.code = code
 
 
 class AskedForVersion(OttlaError):
@@ -83,16 +87,19 @@ class Usage:
     tool: str
     purpose: str
     flags: Sequence[Flag]
-    takes_short_names: bool = True
-    """Whether names may be cut short, which some of Kafka's tools do not take."""
+    takes_short_names: bool = False
+    """Whether names may be cut short, which most of Kafka's tools do not take."""
+    has_version: bool = True
+    help_code: int = 1
+    """How it ends when it is asked for help: most of Kafka's tools have 1 for that."""
+    helps_on_stdout: bool = False
     by_name: Mapping[str, Flag] = field(init=False)
     _shorts: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        standard = (
-            Flag(HELP, help="Show this."),
-            Flag(VERSION, help="Show the version."),
-        )
+        standard = [Flag(HELP, help="Show this.")]
+        if self.has_version:
+            standard.append(Flag(VERSION, help="Show the version."))
         named = {one.name: one for one in (*standard, *self.flags)}
         object.__setattr__(self, "by_name", named)
         shorts = {f"-{one.short}": one.name for one in self.flags if one.short is not None}
@@ -119,7 +126,7 @@ class Usage:
             else:
                 rest.append(word)
         if HELP in values:
-            raise AskedForHelp
+            raise AskedForHelp(self.help_code)
         if VERSION in values:
             raise AskedForVersion
         for name in values:

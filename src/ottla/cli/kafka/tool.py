@@ -1,8 +1,8 @@
 """How one of Kafka's tools is run: its arguments read, its cluster asked, its exit code given.
 
-Invariant: 0 when it did what it was asked for, 1 when it did not or was used wrongly (Kafka's
-tools do not tell these apart), 2 for a flag that is not done here yet, 130 when it was interrupted,
-and what the reader of its output did is heeded as it is by `ottla`.
+Invariant: 0 when it did what it was asked for, 1 when it did not, was used wrongly or was asked for
+help (Kafka's tools do not tell these apart), 2 for a flag that is not done here yet, 130 when it
+was interrupted, and what the reader of its output did is heeded as it is by `ottla`.
 """
 
 import sys
@@ -49,9 +49,9 @@ def understood(
     """What arguments say, or the exit code when there is nothing to do but to explain."""
     try:
         return usage.read(arguments)
-    except AskedForHelp:
-        print(usage.text())
-        return 0
+    except AskedForHelp as asked:
+        print(usage.text(), file=sys.stdout if usage.helps_on_stdout else sys.stderr)
+        return asked.code
     except AskedForVersion:
         print(f"{__version__} (Ottla)")
         return 0

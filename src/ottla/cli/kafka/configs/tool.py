@@ -42,7 +42,6 @@ USAGE: Final = Usage(
         Flag("group", "id", "A group."),
         Flag("client-metrics", "name", "A subscription to the metrics of clients."),
     ],
-    takes_short_names=False,
 )
 
 

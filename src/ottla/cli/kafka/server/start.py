@@ -22,6 +22,7 @@ DAEMON: Final = "-daemon"
 OUTPUT_FOLDER_VARIABLE: Final = "LOG_DIR"
 OUTPUT: Final = "kafkaServer.out"
 
+LINE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--override property=value]*"
 USAGE = Usage(
     "kafka-server-start",
     "Run a broker: kafka-server-start [-daemon] server.properties [--override name=value]…",
@@ -43,9 +44,7 @@ def order(given: Given) -> Order:
     is_daemon = words[:1] == [DAEMON]
     files = words[is_daemon:]
     if not files:
-        raise BadFlags(
-            "USAGE: kafka-server-start [-daemon] server.properties [--override property=value]*"
-        )
+        raise BadFlags(LINE)
     if len(files) > 1:
         raise BadFlags(f"Found non argument parameters: {','.join(files[1:])}")
     return Order(files[0], given.all("override"), is_daemon)
@@ -53,6 +52,9 @@ def order(given: Given) -> Order:
 
 def started(arguments: list[str], signals: StopSignals) -> int:
     """Run a broker until it is asked to stop, or leave one behind; the exit code."""
+    if not arguments:  # Kafka's script answers here, and not the program that it starts
+        print(LINE)
+        return FAILED
     given = understood(USAGE, arguments)
     if isinstance(given, int):
         return given

@@ -22,6 +22,9 @@ USAGE = Usage(
         Flag("node-id", "id", "Only the broker with this id."),
         Flag("process-role", "role", "Only those with this role: broker, or controller."),
     ],
+    # Kafka's script stops every broker when it is asked for help.
+    help_code=0,
+    helps_on_stdout=True,
 )
 
 

@@ -55,7 +55,6 @@ USAGE: Final = Usage(
         Flag("exclude-internal", help="Leave out topics that the cluster keeps for itself."),
         Flag("partition-size-limit-per-response", "number", "How many partitions in an answer."),
     ],
-    takes_short_names=False,
 )
 
 COLLIDES: Final = (

@@ -1,0 +1,62 @@
+"""What all of Kafka's tools have in common, ours beside Java's: help, versions, flags cut short."""
+
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cli.console import SCRIPTS, command
+from kafka_tools import CLASSES, KafkaTools, Said, kafka_tools
+
+TOOLS = sorted(name for name in CLASSES if (SCRIPTS / name).exists())
+# What Kafka's script answers is not what its class answers, and an error of it is in its log.
+OF_THE_SCRIPT = {("kafka-server-start", words) for words in ("", "--hel", "--versio")}
+
+
+@pytest.fixture(scope="module")
+def java() -> Generator[KafkaTools]:
+    with kafka_tools() as tools:
+        yield tools
+
+
+def manner(said: Said) -> tuple[int, bool, bool, bool]:
+    """The exit code, what was written to, and whether the flag is told to be unknown."""
+    is_unknown = "is not a recognized option" in said.err or "unrecognized argument" in said.err
+    return said.code, bool(said.out), bool(said.err), is_unknown
+
+
+@pytest.mark.parametrize("words", ["", "--help", "--version", "--hel", "--versio"])
+def test_every_tool_answers_as_javas(java: KafkaTools, words: str) -> None:
+    tools = [one for one in TOOLS if (one, words) not in OF_THE_SCRIPT]
+    assert len(tools) >= 15
+
+    def ours(tool: str) -> Said:
+        return Said.by(command(tool, *words.split()))
+
+    with ThreadPoolExecutor(2) as pool:
+        told = dict(zip(tools, pool.map(ours, tools), strict=True))
+    for tool in tools:
+        theirs = java.run(tool, *words.split())
+        assert manner(told[tool]) == manner(theirs), (tool, told[tool], theirs)
+        assert "Traceback" not in told[tool].err
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("kafka-cluster", "cluster-id --hel"),
+        ("kafka-cluster", "cluster-id --version"),
+        ("kafka-cluster", "cluster-id --conf /none --bootstrap-server a:1"),
+        ("kafka-configs", "--describ --topic a"),
+        ("kafka-console-consumer", "--topi a"),
+        ("kafka-producer-perf-test", "--topi a"),
+        ("kafka-topics", "--lis"),
+        ("kafka-verifiable-consumer", "--topi a"),
+        ("kafka-verifiable-producer", "--topi a --bootstrap-server b:1 --acks 7"),
+    ],
+)
+def test_a_flag_cut_short_is_taken_where_java_takes_it(
+    java: KafkaTools, tool: str, words: str
+) -> None:
+    theirs, own = java.run(tool, *words.split()), Said.by(command(tool, *words.split()))
+    assert manner(own) == manner(theirs), (own, theirs)
