@@ -43,18 +43,18 @@ async def _asked(
     ask: Callable[[dict[str, str]], Awaitable[Iterable[str]]], said: dict[str, Any]
 ) -> Iterable[str]:
     from ottla.cli.reach import reach
-    from ottla.cli.target import BOOTSTRAP, client_settings
+    from ottla.cli.target import target_of
 
-    settings = client_settings(
+    target = target_of(
         os.environ,
         bootstrap_server=said.get("bootstrap_server"),
         profile=said.get("profile"),
         settings=said.get("settings") or (),
     )
     async with asyncio.timeout(TIMEOUT_S):
-        if await reach(settings[BOOTSTRAP], TIMEOUT_S):
+        if await reach(target.servers, TIMEOUT_S):
             return ()
-        return await ask(settings)
+        return await ask(target.settings_of("admin"))
 
 
 async def _topics(settings: dict[str, str]) -> Iterable[str]:

@@ -9,7 +9,7 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -21,7 +21,7 @@ from ottla.cli.event_loop import run_asking
 from ottla.cli.output import Output
 from ottla.cli.profile.file import BadProfile
 from ottla.cli.question import agreed
-from ottla.cli.target import BOOTSTRAP, BadSetting, client_settings
+from ottla.cli.target import BadSetting, Target, target_of
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.problems import InvalidSettings
 
@@ -59,24 +59,20 @@ class Misused(Failed):
 class Session:
     """What a command knows besides its own arguments."""
 
-    settings: Mapping[str, str]
+    target: Target
     output: Output
-
-    @property
-    def servers(self) -> str:
-        """Where the cluster is."""
-        return self.settings[BOOTSTRAP]
 
     async def opened(self, kind: type[A]) -> A:
         """An administrator with the calls that a command needs, when a broker can be reached."""
+        admin = kind(self.target.settings_of("admin"))
         await self.reach()
-        return kind(self.settings)
+        return admin
 
     async def reach(self) -> None:
         """Fail at once where nobody listens, and not after the client's patience."""
         from ottla.cli.reach import reach
 
-        if why := await reach(self.servers, REACH_S):
+        if why := await reach(self.target.servers, REACH_S):
             raise Failed(why, "NETWORK_EXCEPTION")
 
     def confirm(self, question: str, *, yes: bool) -> None:
@@ -120,13 +116,13 @@ def _asking(
         output: Output = given.pop("output")
 
         async def asked() -> Answer | None:
-            found = client_settings(
+            target = target_of(
                 os.environ,
                 bootstrap_server=bootstrap_server,
                 profile=profile,
                 settings=settings or (),
             )
-            return await act(Session(found, output), **given)
+            return await act(Session(target, output), **given)
 
         raise typer.Exit(conducted(lambda: run_asking(asked, is_fast=is_fast), output))
 
@@ -164,7 +160,10 @@ def conducted(act: Callable[[], Answer | None], output: Output) -> int:
     except KeyboardInterrupt:
         show_failure(Failure("interrupted", "INTERRUPTED"), output)
         return INTERRUPTED
-    except (Misused, BadSetting, BadProfile, InvalidSettings) as error:
+    except InvalidSettings as error:
+        show_failure(Failure("; ".join(map(str, error.problems)), "USAGE"), output)
+        return WRONG_USE
+    except (Misused, BadSetting, BadProfile) as error:
         show_failure(Failure(str(error), "USAGE"), output)
         return WRONG_USE
     except OttlaError as error:

@@ -5,10 +5,14 @@ or OTTLA_PROFILE, then the one in use, then a broker on this machine.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.profile import file as profiles
 from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.cli.profile.settings import Client
 
 BOOTSTRAP: Final = "bootstrap.servers"
 HERE: Final = "127.0.0.1:9092"
@@ -24,21 +28,47 @@ class BadSetting(OttlaError):
     """What was said on the command line is no setting."""
 
 
-def client_settings(
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The settings that count, for whichever client."""
+
+    settings: Mapping[str, str]
+    said: frozenset[str] = frozenset()
+    """Those of -X: a command whose clients do not take one says so. A profile is for all."""
+
+    @property
+    def servers(self) -> str:
+        """Where the cluster is."""
+        return self.settings[BOOTSTRAP]
+
+    def settings_of(
+        self, client: "Client", *others: "Client", but: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """The settings for a client; InvalidSettings for those that nobody here takes.
+
+        `others` are the other clients of the command, and `but` says why it does not take a
+        setting that its client would take.
+        """
+        from ottla.cli.profile.settings import taken
+
+        return taken(self.settings, self.said, (client, *others), but or {})
+
+
+def target_of(
     environment: Mapping[str, str],
     *,
     bootstrap_server: str | None = None,
     profile: str | None = None,
     settings: Sequence[str] = (),
-) -> dict[str, str]:
-    """The settings of a client."""
+) -> Target:
+    """Whom to ask, and how."""
     said = parsed(settings)
     known = profiles.read(profiles.place(environment))
     name = profile or environment.get(profiles.PROFILE_VARIABLE) or known.used
     found = {**DEFAULTS, **(known.of(name) if name else {})}
     if bootstrap_server is not None:
         found[BOOTSTRAP] = bootstrap_server
-    return {**found, **said}
+    return Target({**found, **said}, frozenset(said))
 
 
 def parsed(settings: Sequence[str]) -> dict[str, str]:

@@ -1,18 +1,21 @@
 """`ottla profile`: what is kept, what is shown, and what nobody gets to see."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from cli.console import ottla
 from cli.golden import check_golden
+from judges.ottla_broker import ottla_broker
 from ottla.cli.profile import file as profiles
-from ottla.cli.profile.settings import check, is_secret, masked
+from ottla.cli.profile.settings import Client, check, is_secret, masked, taken
 from ottla.settings.admin import ADMIN
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.problems import InvalidSettings
 from ottla.settings.producer import PRODUCER
+from ottla.sync import Admin
 
 SECRET = "hunter2"
 
@@ -138,9 +141,101 @@ def test_every_secret_of_the_tables_is_masked() -> None:
 
 def test_settings_are_checked_by_the_tables() -> None:
     assert check({"bootstrap.servers": "a:1", "retries": ""}) == []
-    assert "only producing or consuming" in check({"acks": "all"})[0]
+    assert check({"acks": "all", "group.id": "g"}) == []
     with pytest.raises(InvalidSettings, match="retries"):
         check({"retries": "x"})
     with pytest.raises(InvalidSettings) as told:
         check({"sasl.login.refresh.window.factor": "7", "client.id": "x"})
     assert "client.id" not in str(told.value)
+
+
+FOR_ALL = {
+    "bootstrap.servers": "a:1",
+    "default.api.timeout.ms": "20000",
+    "group.id": "g",
+    "linger.ms": "5",
+    "compression.type": "zstd",
+    "key.serializer": "some.java.Class",
+}
+
+
+@pytest.mark.parametrize(
+    ("clients", "names"),
+    [
+        (["admin"], {"bootstrap.servers", "default.api.timeout.ms"}),
+        (["consumer"], {"bootstrap.servers", "default.api.timeout.ms", "group.id"}),
+        (["consumer", "producer"], {"bootstrap.servers", "default.api.timeout.ms", "group.id"}),
+    ],
+)
+def test_of_a_profile_a_client_gets_what_it_takes(clients: list[Client], names: set[str]) -> None:
+    assert {*taken(FOR_ALL, (), clients, {})} == names
+
+
+def test_a_producer_gets_its_patience_under_its_own_name() -> None:
+    settings = {name: value for name, value in FOR_ALL.items() if name != "key.serializer"}
+    found = taken(settings, (), ["producer"], {})
+    assert found["max.block.ms"] == "20000"
+    assert {*found} == {"bootstrap.servers", "linger.ms", "compression.type", "max.block.ms"}
+    found = taken({**settings, "max.block.ms": "7"}, {"default.api.timeout.ms"}, ["producer"], {})
+    assert found["max.block.ms"] == "7"
+
+
+def test_what_was_said_to_a_command_it_takes_or_refuses() -> None:
+    """From a profile it is left out."""
+    why = {"linger.ms": "say it with --linger"}
+    assert "linger.ms" not in taken(FOR_ALL, (), ["producer"], why)
+    both: tuple[Client, Client] = ("consumer", "producer")
+    cases: list[tuple[str, Sequence[Client], str]] = [
+        ("acks", ["admin"], "acks: only commands that produce take it"),
+        ("retries", ["consumer"], "retries: only commands that administrate or produce take it"),
+        ("linger.ms", both, "linger.ms: say it with --linger"),
+    ]
+    for said, clients, text in cases:
+        with pytest.raises(InvalidSettings) as told:
+            taken({"linger.ms": "5", "retries": "5", "acks": "1"}, {said}, clients, why)
+        assert str(told.value) == text
+    assert taken({"linger.ms": "5"}, {"linger.ms"}, both, {}) == {}
+
+
+def test_what_no_client_knows_is_refused_with_the_name_that_was_meant() -> None:
+    with pytest.raises(InvalidSettings) as told:
+        taken({"liner.ms": SECRET, "retention.ms": "1", "acks": "1"}, (), ["admin"], {})
+    assert [str(one) for one in told.value.problems] == [
+        "liner.ms: no client has such a setting, did you mean linger.ms?",
+        "retention.ms: no client has such a setting",
+    ]
+
+
+def test_a_profile_is_for_all_commands(tmp_path: Path) -> None:
+    """Whosever settings are in it, and without moving the group that is in it."""
+    with ottla_broker() as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:
+        settings = {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "shop",
+            "linger.ms": "1",
+            "compression.type": "gzip",
+            "transactional.id": "shop-1",
+        }
+        made = profiles.Profiles().with_settings("all", settings).using("all")
+        profiles.write(profiles.place({"HOME": str(tmp_path)}), made)
+        for words in (
+            "topic create t -p 1",
+            "produce t",
+            "consume t",
+            "perf consume t --timeout 60",
+            "perf latency t -n 1",
+            "topic list",
+        ):
+            done = ottla(*words.split(), home=tmp_path, stdin="x\n")
+            assert (done.returncode, done.stderr) == (0, ""), words
+        assert not admin.list_groups().found
+        for words, says in (
+            ("topic list -X linger.ms=1", "linger.ms: only commands that produce take it"),
+            ("topic list -X liner.ms=1", "liner.ms: no client has such a setting, did you mean"),
+            ("consume t -X group.id=g", "group.id: say it with --group"),
+            ("perf produce t -X linger.ms=9", "linger.ms: say it with --linger"),
+        ):
+            done = ottla(*words.split(), home=tmp_path)
+            assert (done.returncode, done.stdout) == (2, ""), words
+            assert done.stderr.startswith(f"ottla: {says}")
+            assert done.stderr.count("\n") == 1

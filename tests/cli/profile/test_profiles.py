@@ -7,7 +7,7 @@ import pytest
 
 from ottla.cli.profile import file as profiles
 from ottla.cli.profile.file import BadProfile, Profiles
-from ottla.cli.target import BOOTSTRAP, HERE, BadSetting, client_settings
+from ottla.cli.target import BOOTSTRAP, HERE, BadSetting, target_of
 
 ODD = 'a "quoted" \\ value\nwith ünïcode\x7f and \x01'
 
@@ -69,7 +69,7 @@ def test_what_is_said_nearer_counts(tmp_path: Path) -> None:
     environment = {"OTTLA_CONFIG": str(path)}
 
     def server(**said: object) -> str:
-        return client_settings(environment, **said)[BOOTSTRAP]  # type: ignore[arg-type]
+        return target_of(environment, **said).servers  # type: ignore[arg-type]
 
     assert server() == HERE
     profiles.write(path, made.using("a"))
@@ -79,7 +79,7 @@ def test_what_is_said_nearer_counts(tmp_path: Path) -> None:
     assert server(profile="a") == "a:1"
     assert server(profile="a", bootstrap_server="c:1") == "c:1"
     assert server(bootstrap_server="c:1", settings=["bootstrap.servers=d:1"]) == "d:1"
-    assert client_settings(environment, profile="a")["client.id"] == "a"
+    assert target_of(environment, profile="a").settings["client.id"] == "a"
     with pytest.raises(BadProfile):
         server(profile="c")
 
@@ -87,9 +87,9 @@ def test_what_is_said_nearer_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("said", ["x", "=x", " =x"])
 def test_a_setting_needs_a_name_and_a_value(said: str) -> None:
     with pytest.raises(BadSetting):
-        client_settings({"OTTLA_CONFIG": "/none"}, settings=[said])
+        target_of({"OTTLA_CONFIG": "/none"}, settings=[said])
 
 
 def test_a_value_may_have_any_characters() -> None:
-    found = client_settings({"OTTLA_CONFIG": "/none"}, settings=["a=b=c", "d="])
-    assert (found["a"], found["d"]) == ("b=c", "")
+    found = target_of({"OTTLA_CONFIG": "/none"}, settings=["a=b=c", "d="])
+    assert (found.settings["a"], found.settings["d"], found.said) == ("b=c", "", {"a", "d"})

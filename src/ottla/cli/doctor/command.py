@@ -52,7 +52,9 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
 
     java = asyncio.to_thread(machine.java, os.environ)  # a virtual machine starts for it
     cluster, java_found, is_broker, is_page = await asyncio.gather(
-        addresses.cluster(session.settings, chosen=session.servers != HERE),
+        addresses.cluster(
+            session.target.settings_of("admin"), chosen=session.target.servers != HERE
+        ),
         java,
         addresses.is_broker(port),
         addresses.is_metrics_page(metrics_port),

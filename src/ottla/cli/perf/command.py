@@ -21,6 +21,17 @@ app = typer.Typer(help="How fast it is.", no_args_is_help=True)
 TopicArgument = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
 SizeOption = Annotated[int, typer.Option("--size", min=0, help="The bytes of a value.")]
 
+# Of the settings that a command's clients would take, those that it says itself.
+_LOAD_OPTIONS = {
+    "acks": "say it with --acks",
+    "batch.size": "say it with --batch",
+    "compression.type": "say it with --compression",
+    "linger.ms": "say it with --linger",
+}
+_NO_TRANSACTION = {"transactional.id": "it writes without transactions"}
+_NO_GROUP = {"group.id": "it reads without a group, whose offsets stay as they are"}
+_NO_LINGER = {"linger.ms": "one record at a time waits for no other"}
+
 
 @app.callback()
 def perf() -> None:
@@ -59,11 +70,10 @@ async def produce(
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.perf.progress import progress
-    from ottla.cli.records.sending import producer_settings
     from ottla.client.producer import Producer
 
     settings = {
-        **producer_settings(session.settings),
+        **session.target.settings_of("producer", but={**_LOAD_OPTIONS, **_NO_TRANSACTION}),
         "batch.size": str(batch),
         "linger.ms": str(linger),
         "compression.type": compression,
@@ -103,8 +113,11 @@ async def consume(
     from ottla.cli.perf.progress import progress
     from ottla.cli.records.stream import ColumnConsumer, begin_at
 
+    settings = {
+        "allow.auto.create.topics": "false",
+        **session.target.settings_of("consumer", but=_NO_GROUP),
+    }
     await session.reach()
-    settings = {"allow.auto.create.topics": "false", **session.settings}
     async with ColumnConsumer(settings) as consumer:
         ends = await begin_at(consumer, topic, (), START, stops=False)
         assert ends is None
@@ -146,15 +159,16 @@ async def latency(
     """
     from ottla.cli.offsets.positions import END
     from ottla.cli.perf.load import round_trips
-    from ottla.cli.records.sending import producer_settings
     from ottla.cli.records.stream import ColumnConsumer, begin_at
     from ottla.client.producer import Producer
 
+    but = {**_NO_GROUP, **_NO_LINGER, **_NO_TRANSACTION}
+    sent = session.target.settings_of("producer", "consumer", but=but)
+    read = session.target.settings_of("consumer", "producer", but=but)
     await session.reach()
-    settings = {**producer_settings(session.settings), "linger.ms": "0"}
     async with (
-        ColumnConsumer({"allow.auto.create.topics": "false", **session.settings}) as consumer,
-        Producer(settings) as producer,
+        ColumnConsumer({"allow.auto.create.topics": "false", **read}) as consumer,
+        Producer({**sent, "linger.ms": "0"}) as producer,
     ):
         await begin_at(consumer, topic, (partition,), END, stops=False)
         [where] = consumer.assignment

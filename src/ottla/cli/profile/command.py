@@ -14,7 +14,7 @@ from ottla.cli.output import Output
 from ottla.cli.profile import file as profiles
 from ottla.cli.profile.file import BadProfile, Profiles
 from ottla.cli.session import Misused, OutputOption, Session, YesOption, answers, conducted
-from ottla.cli.target import BOOTSTRAP, parsed
+from ottla.cli.target import BOOTSTRAP, Target, parsed
 
 app = typer.Typer(help="Settings of clusters, by name.", no_args_is_help=True)
 
@@ -117,7 +117,7 @@ def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Ou
 
     def act() -> Answer:
         left = _known().without(name)
-        Session({}, output).confirm(f"Delete profile {_shown(name)}?", yes=yes)
+        Session(Target({}), output).confirm(f"Delete profile {_shown(name)}?", yes=yes)
         profiles.write(_place(), left)
         return Answer({"deleted": name}, [f"Profile {_shown(name)} is deleted."])
 

@@ -1,27 +1,42 @@
-"""What is known of the settings in a profile: which are secret, which are wrong, which are meant.
+"""What is known of the settings in a profile: which are secret, wrong, meant, and for which client.
 
 Invariant: a value that the tables call secret is never shown; neither is one that nobody knows but
-whose name says that it is one.
+whose name says that it is one. What a client does not take never reaches it from a profile, and
+what nobody knows is never left out in silence.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 from ottla.settings.admin import ADMIN
+from ottla.settings.connection import DEFAULT_API_TIMEOUT_MS
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.problems import InvalidSettings, Problem, invalid, quoted
-from ottla.settings.producer import PRODUCER
-from ottla.settings.table import Refused, Row, Setting, WithoutEffect
+from ottla.settings.producer import MAX_BLOCK_MS, PRODUCER
+from ottla.settings.table import Refused, Row, Setting, Table, WithoutEffect
 from ottla.settings.values import HIDDEN, BadValue
 
-_TABLES: Final = (ADMIN, PRODUCER, CONSUMER)
+Client: TypeAlias = Literal["admin", "producer", "consumer"]
+
+_TABLES: Final[Mapping[Client, Table]] = {
+    "admin": ADMIN,
+    "producer": PRODUCER,
+    "consumer": CONSUMER,
+}
+_WORK: Final[Mapping[Client, str]] = {
+    "admin": "administrate",
+    "producer": "produce",
+    "consumer": "consume",
+}
 _SECRET_WORDS: Final = ("password", "secret", "token", "credential", "jaas", "private")
 _NEAR: Final = 0.75
+_PATIENCE: Final = DEFAULT_API_TIMEOUT_MS.name
+"""How long a call is tried: of a producer, which has it not, how long one may block."""
 
 
 def row(name: str) -> Row | None:
     """What a client knows under a name."""
-    found = [one for table in _TABLES if (one := table.find(name)) is not None]
+    found = [one for table in _TABLES.values() if (one := table.find(name)) is not None]
     # What one client accepts without effect or refuses may count for another.
     return next((one for one in found if isinstance(one, Setting)), next(iter(found), None))
 
@@ -48,7 +63,7 @@ def check(settings: Mapping[str, str]) -> list[str]:
             continue
         match known := row(name):
             case None:
-                warnings.append(f"{name}: no client has such a setting{_nearest(name)}")
+                warnings.append(f"{name}: {_unknown(name)}")
             case WithoutEffect():
                 warnings.append(f"{name}: {known}")
             case Refused():
@@ -56,11 +71,42 @@ def check(settings: Mapping[str, str]) -> list[str]:
                     problems.append(Problem(name, str(known)))
             case _:
                 problems += _wrong(known, value)
-                if name not in ADMIN.settings:
-                    warnings.append(f"{name}: only producing or consuming commands take it")
     if problems:
         raise InvalidSettings(problems)
     return warnings
+
+
+def taken(
+    settings: Mapping[str, str],
+    said: Collection[str],
+    clients: Sequence[Client],
+    but: Mapping[str, str],
+) -> dict[str, str]:
+    """The settings that the first of a command's clients gets.
+
+    What is for other clients is left out, for a profile is for all commands. InvalidSettings when
+    no client knows a name, and of those in `said` when none of the command's own does, or when the
+    command has said in `but` why it does not take it.
+    """
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, value in settings.items():
+        takers: list[Client] = [one for one, table in _TABLES.items() if table.find(name)]
+        own = [one for one in clients if one in takers or name == _PATIENCE]
+        if not takers:
+            problems.append(Problem(name, _unknown(name)))
+        elif name in said and name in but:
+            problems.append(Problem(name, but[name]))
+        elif name in said and not own:
+            work = " or ".join(_WORK[one] for one in takers)
+            problems.append(Problem(name, f"only commands that {work} take it"))
+        elif clients[0] in own and name not in but:
+            found[name] = value
+    if problems:
+        raise InvalidSettings(problems)
+    if clients[0] == "producer" and (patience_ms := found.pop(_PATIENCE, None)) is not None:
+        found.setdefault(MAX_BLOCK_MS.name, patience_ms)
+    return found
 
 
 def _wrong(setting: Setting[Any], value: str) -> list[Problem]:
@@ -72,10 +118,10 @@ def _wrong(setting: Setting[Any], value: str) -> list[Problem]:
     return []
 
 
-def _nearest(name: str) -> str:
+def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    known = {each for table in _TABLES for each in table.settings}
+    known = {each for table in _TABLES.values() for each in table.settings}
     spelled = name.lower().replace("_", ".")
     matches = get_close_matches(spelled, sorted(known), n=1, cutoff=_NEAR)
-    return f", did you mean {matches[0]}?" if matches else ""
+    return "no client has such a setting" + (f", did you mean {matches[0]}?" if matches else "")

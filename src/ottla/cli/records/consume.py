@@ -113,8 +113,12 @@ async def consume(
         stops=not output.is_terminal if stops is None else stops,
         group=group,
     )
+    settings = session.target.settings_of(
+        "consumer",
+        but={"group.id": "say it with --group", "auto.offset.reset": "say it with --offset"},
+    )
     await session.reach()
-    await read_to(session.settings, reading, show, output)
+    await read_to(settings, reading, show, output)
 
 
 def _read(path: str | None) -> str | None:

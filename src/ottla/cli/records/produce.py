@@ -83,7 +83,6 @@ async def produce(
     from ottla.cli.records.sending import (
         NotAllSent,
         lines_of,
-        producer_settings,
         send_lines,
         split_lines,
     )
@@ -104,7 +103,9 @@ async def produce(
         )
     except BadLine as error:
         raise Misused(str(error)) from None
-    settings = producer_settings(session.settings)
+    settings = session.target.settings_of(
+        "producer", but={"transactional.id": "it writes without transactions"}
+    )
     if compression is not None:
         settings["compression.type"] = compression
     if acks is not None:

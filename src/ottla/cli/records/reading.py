@@ -114,6 +114,5 @@ def _settings(settings: Mapping[str, str], reading: Reading) -> dict[str, str]:
         reset = "latest" if reading.position.kind is PositionKind.END else "earliest"
         found |= {"group.id": reading.group, "auto.offset.reset": reset}
     else:
-        found.pop("group.id", None)
         found["auto.offset.reset"] = "earliest"  # what was there and is gone begins later
     return found

@@ -5,7 +5,7 @@ is, those before it are waited for, and how many were written is told, whatever 
 """
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -73,15 +73,6 @@ class MetProducer(Producer[bytes, bytes]):
     async def meet(self) -> None:
         """Wait for a broker's first answer; RequestError when none comes."""
         await self._started().metadata.refreshed(MEET_S)
-
-
-def producer_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a client, for a producer whose user waits."""
-    found = dict(settings)
-    patience_ms = found.pop("default.api.timeout.ms", None)  # no producer has it
-    if patience_ms is not None:
-        found.setdefault("max.block.ms", patience_ms)
-    return found
 
 
 async def send_lines(
