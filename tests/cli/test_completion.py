@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.scripts import ottla
+from cli.test_every_command import LEAVES
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.sync import Admin
 
@@ -48,7 +49,33 @@ def test_topics_are_offered(broker: OttlaBroker) -> None:
 
 
 def test_groups_are_offered(broker: OttlaBroker) -> None:
-    assert completed(f"ottla config describe -b {broker.bootstrap} --group s") == ["shop"]
+    where = f"-b {broker.bootstrap}"
+    assert completed(f"ottla config describe {where} --group s") == ["shop"]
+    assert completed(f"ottla group seek {where} s") == ["shop"]
+    assert completed(f"ottla group seek new {where} --from-group s") == ["shop"]
+
+
+def test_profiles_are_offered(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[profiles.prod]\n"client.id" = "x"\n[profiles.dev]\n[profiles.pre]\n')
+    known = {"OTTLA_CONFIG": str(file)}
+    assert completed("ottla profile use ", **known) == ["dev", "pre", "prod"]
+    for words in ("profile show", "profile delete", "topic list --profile", "profile set"):
+        assert completed(f"ottla {words} p", **known) == ["pre", "prod"], words
+    file.write_text("[")
+    assert completed("ottla profile use ", **known) == []
+
+
+def test_every_name_of_something_that_is_there_is_completed() -> None:
+    named = {"topic", "topics", "group", "groups", "from_group", "profile"}
+    without = {
+        f"{leaf.name} {one.name}"
+        for leaf in LEAVES
+        for one in leaf.parameters
+        if (one.name in named or (leaf.words[0] == "profile" and one.name == "name"))
+        and one._custom_shell_complete is None
+    }
+    assert without == {"topic create topics"}, "whose names are new"
 
 
 def test_a_profile_is_heeded(broker: OttlaBroker, tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""Completion of names that a cluster has: a shell asks, a cluster answers, soon or not at all.
+"""Completion of names: a shell asks, a cluster or a file answers, soon or not at all.
 
 Invariant: it says nothing and fails never. It takes no longer than somebody waits for a key, asks
 whom the command would ask by what is said of it so far, and offers what begins as the word does.
+What does the work is imported when it is used: every command names what completes its words.
 """
 
-import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, cast
@@ -25,11 +24,25 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
     return _offered(_groups, context, incomplete)
 
 
+def profile_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The profiles whose names begin so."""
+    from ottla.cli.profile import file as profiles
+
+    try:
+        known = profiles.read(profiles.place(os.environ))
+    except profiles.BadProfile:
+        return []
+    return sorted(one for one in known.settings if one.startswith(incomplete))
+
+
 def _offered(
     ask: Callable[[dict[str, str]], Awaitable[Iterable[str]]],
     context: typer.Context,
     incomplete: str,
 ) -> list[str]:
+    import asyncio
+    import logging
+
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
         found = asyncio.run(_asked(ask, context.params))
@@ -42,6 +55,8 @@ def _offered(
 async def _asked(
     ask: Callable[[dict[str, str]], Awaitable[Iterable[str]]], said: dict[str, Any]
 ) -> Iterable[str]:
+    import asyncio
+
     from ottla.cli.reach import reach
     from ottla.cli.target import target_of
 

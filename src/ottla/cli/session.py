@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from ottla.cli.answer import Answer, Failure, show, show_failure
+from ottla.cli.completion import profile_names
 from ottla.cli.early_interrupt import begin
 from ottla.cli.event_loop import run_asking
 from ottla.cli.output import Output
@@ -203,7 +204,8 @@ _OPTIONS: Final = (
         Annotated[
             str | None,
             typer.Option(
-                "--profile", help="A profile of `ottla profile`.", rich_help_panel=_COMMON
+                "--profile", help="A profile of `ottla profile`.", rich_help_panel=_COMMON,
+                autocompletion=profile_names,
             ),
         ],
         None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.answer import Answer, Failure, Table
+from ottla.cli.completion import group_names, topic_names
 from ottla.cli.escapes import escaped
 from ottla.cli.offsets.partition_lists import BadPartitions, parse_choice
 from ottla.cli.offsets.positions import BadPosition, Position, parse_position
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Groups of consumers.", no_args_is_help=True)
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP…", help="Groups.")]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=group_names)
+]
+GroupsArgument = Annotated[
+    list[str], typer.Argument(metavar="GROUP…", help="Groups.", autocompletion=group_names)
+]
 TopicOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", "-t", metavar="TOPIC[:0,1]", help="Only in this topic, or in some partitions."
+        "--topic",
+        "-t",
+        metavar="TOPIC[:0,1]",
+        help="Only in this topic, or in some partitions.",
+        autocompletion=topic_names,
     ),
 ]
 
@@ -167,7 +176,13 @@ async def seek(
         ),
     ] = None,
     from_group: Annotated[
-        str | None, typer.Option("--from-group", metavar="GROUP", help="To where this group is.")
+        str | None,
+        typer.Option(
+            "--from-group",
+            metavar="GROUP",
+            help="To where this group is.",
+            autocompletion=group_names,
+        ),
     ] = None,
     topic: TopicOption = None,
     execute: Annotated[

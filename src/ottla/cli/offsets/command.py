@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.answer import Answer, Table
+from ottla.cli.completion import topic_names
 from ottla.cli.offsets.partition_lists import BadPartitions, Choice, parse_choice
 from ottla.cli.offsets.positions import BadPosition, PositionKind, parse_position
 from ottla.cli.session import Misused, Session, asks, failure_of
@@ -16,7 +17,11 @@ async def offsets(
     session: Session,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC[:0,1]]…", help="Topics, or some partitions; all if none."),
+        typer.Argument(
+            metavar="[TOPIC[:0,1]]…",
+            help="Topics, or some partitions; all if none.",
+            autocompletion=topic_names,
+        ),
     ] = None,
     *,
     at: Annotated[

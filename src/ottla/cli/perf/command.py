@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.answer import Answer, Table
+from ottla.cli.completion import topic_names
 from ottla.cli.output import Json
 from ottla.cli.records.produce import Acks, Codec
 from ottla.cli.session import Failed, Session, streams
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="How fast it is.", no_args_is_help=True)
 
-TopicArgument = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
+TopicArgument = Annotated[
+    str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
+]
 SizeOption = Annotated[int, typer.Option("--size", min=0, help="The bytes of a value.")]
 
 # Of the settings that a command's clients would take, those that it says itself.

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.answer import Answer, Table, complain, facts
+from ottla.cli.completion import profile_names
 from ottla.cli.output import Output
 from ottla.cli.profile import file as profiles
 from ottla.cli.profile.file import BadProfile, Profiles
@@ -18,7 +19,9 @@ from ottla.cli.target import BOOTSTRAP, Target, parsed
 
 app = typer.Typer(help="Settings of clusters, by name.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, autocompletion=profile_names)
+]
 
 
 @app.callback()
@@ -50,7 +53,12 @@ def list_() -> Answer:
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Without one, that in use.", show_default=False),
+        typer.Argument(
+            metavar="[NAME]",
+            help="Without one, that in use.",
+            show_default=False,
+            autocompletion=profile_names,
+        ),
     ] = None,
 ) -> Answer:
     """Show the settings of a profile; passwords are hidden."""
@@ -98,7 +106,10 @@ def set_(
 @app.command("use")
 @answers
 def use(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", show_default=False, autocompletion=profile_names),
+    ] = None,
     none: Annotated[bool, typer.Option("--none", help="Use none any more.")] = False,
 ) -> Answer:
     """Let a profile count where none is named."""

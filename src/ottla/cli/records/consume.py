@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.completion import group_names, topic_names
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Seen
 from ottla.cli.session import Misused, Session, streams
@@ -15,7 +16,12 @@ from ottla.cli.session import Misused, Session, streams
 @streams
 async def consume(
     session: Session,
-    topic: Annotated[str, typer.Argument(help="Whose records to show.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            help="Whose records to show.", show_default=False, autocompletion=topic_names
+        ),
+    ],
     *,
     offset: Annotated[
         str | None,
@@ -36,7 +42,12 @@ async def consume(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Read as a member of this group, which remembers it."),
+        typer.Option(
+            "--group",
+            "-g",
+            help="Read as a member of this group, which remembers it.",
+            autocompletion=group_names,
+        ),
     ] = None,
     format_: Annotated[
         str | None,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.answer import Answer
+from ottla.cli.completion import topic_names
 from ottla.cli.session import Failed, Misused, Session, streams
 
 
@@ -34,7 +35,10 @@ class Acks(StrEnum):
 @streams
 async def produce(
     session: Session,
-    topic: Annotated[str, typer.Argument(help="Where to write to.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(help="Where to write to.", show_default=False, autocompletion=topic_names),
+    ],
     files: Annotated[
         list[Path] | None,
         typer.Argument(
