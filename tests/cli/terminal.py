@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +18,7 @@ PATIENCE_S = 60.0
 class Terminal:
     """A script that runs in a pseudo-terminal; at the end of the `with` it has ended."""
 
-    def __init__(self, script: str, *arguments: str) -> None:
+    def __init__(self, script: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self._ours, theirs = pty.openpty()
         self.said = ""
         self._process = subprocess.Popen(
@@ -25,7 +26,7 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env=environment(),
+            env=environment(env),
             start_new_session=True,
         )
         os.close(theirs)

@@ -356,6 +356,29 @@ def test_apply_shows_the_plan_before_it_asks(clean: OttlaBroker, file: Path) -> 
     assert listed(clean) == {"orders": 3, "users": 2}
 
 
+def test_long_work_has_a_bar_on_a_terminal_and_nowhere_else(
+    clean: OttlaBroker, tmp_path: Path
+) -> None:
+    """Of more topics than go into one request."""
+    file = tmp_path / "t.yaml"
+    file.write_text("".join(f"- {{name: t{number}, partitions: 1}}\n" for number in range(60)))
+    apply = ("apply", "-f", str(file), "--yes")
+    describe = ("describe", "t7", "--seconds", "0.5")
+    for words in (apply, describe):
+        where = ("-b", clean.bootstrap)
+        with Terminal("ottla", "topic", *words, *where, env={"TERM": "xterm"}) as terminal:
+            assert terminal.end() == 0
+            assert "━" in terminal.said
+            assert "100%" in terminal.said
+    assert listed(clean) == {f"t{number}": 1 for number in range(60)}
+    file.write_text(file.read_text().replace("partitions: 1", "configs: {retention.ms: 5}"))
+    for words in (describe, apply):
+        said = topic(clean, *words)
+        assert (said.returncode, said.stderr) == (0, "")
+        assert "━" not in said.stdout
+    assert said.stdout.endswith("Done for 60 of 60 topics.\n")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -72,7 +72,7 @@ async def produce(
     Latencies are of every 64th record, from the call that sends it to its acknowledgement.
     """
     from ottla.cli.perf.load import Sender, Sending, same
-    from ottla.cli.perf.progress import progress
+    from ottla.cli.progress import progress
     from ottla.client.producer import Producer
 
     settings = {
@@ -113,7 +113,7 @@ async def consume(
     """Read a topic from its start as fast as it goes."""
     from ottla.cli.offsets.positions import START
     from ottla.cli.perf.load import read_load
-    from ottla.cli.perf.progress import progress
+    from ottla.cli.progress import progress
     from ottla.cli.records.stream import ColumnConsumer, begin_at
 
     settings = {

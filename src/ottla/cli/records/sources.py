@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.cli.progress import progress
 from ottla.cli.session import Failed
 
 
@@ -40,18 +41,4 @@ def opened(paths: Sequence[Path]) -> Generator[Sources]:
                 raise Failed(f"{path}: {error.strerror}") from None
             descriptors.append(file.fileno())
         total = sum(os.fstat(one).st_size for one in descriptors)
-        yield Sources(descriptors, stack.enter_context(_bar(total)))
-
-
-@contextmanager
-def _bar(total: int) -> Generator[Callable[[int], object]]:
-    if not sys.stderr.isatty():
-        yield lambda size: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda size: progress.advance(task, size)
+        yield Sources(descriptors, stack.enter_context(progress(total, in_bytes=True)))

@@ -5,12 +5,14 @@ somebody agreed. Topics are made first, then changed, and deleted last.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from ottla.cli.answer import Answer, Failure, complain, is_colored
 from ottla.cli.escapes import escaped
 from ottla.cli.output import Output
+from ottla.cli.progress import progress
 from ottla.cli.session import Session, failure_of
 from ottla.cli.topic.file import BadTopicFile, WantedTopic, read_topics
 from ottla.cli.topic.plan import Action, PresentTopic, Step, lines, obstructed, plan
@@ -22,6 +24,8 @@ from ottla.errors import RequestError
 
 _COLORS = {"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m", "!": "\x1b[31m"}
 _PLAIN = "\x1b[0m"
+_AT_ONCE: Final = 50
+"""Topics in a request: a cluster has answered it long before a client's patience ends."""
 
 
 def topics_of(path: Path) -> list[WantedTopic]:
@@ -81,7 +85,8 @@ async def _present(
 
 async def _tried(admin: TopicSettingsAdmin, steps: Iterable[Step]) -> dict[str, str]:
     """What the cluster says against steps that look possible, by topic."""
-    refused = await _done(admin, [one for one in steps if one.is_possible], validate_only=True)
+    work = [one for one in steps if one.is_possible and one.action is not Action.KEEP]
+    refused = await _done(admin, work, validate_only=True)
     return {name: _why(name, error) for name, error in refused.items()}
 
 
@@ -95,27 +100,50 @@ async def _done(
     admin: TopicSettingsAdmin, steps: Sequence[Step], *, validate_only: bool = False
 ) -> dict[str, RequestError]:
     """Do steps, or only ask whether they could be; what failed, by topic."""
-    made = await admin.create_topics(
-        [_new_topic(one) for one in steps if one.action is Action.CREATE],
-        validate_only=validate_only,
-    )
-    changed = [one for one in steps if one.action is Action.CHANGE]
+    failed: dict[str, RequestError] = {}
+    if not steps:
+        return failed
+    with progress(len(steps)) as advance:
+        for action, act in _ACTS.items():
+            alike = [one for one in steps if one.action is action]
+            for at in range(0, len(alike), _AT_ONCE):
+                some = alike[at : at + _AT_ONCE]
+                failed |= await act(admin, some, validate_only)
+                advance(len(some))
+    return failed
+
+
+async def _made(
+    admin: TopicSettingsAdmin, steps: Sequence[Step], validate_only: bool
+) -> Mapping[str, RequestError]:
+    topics = [_new_topic(one) for one in steps]
+    return (await admin.create_topics(topics, validate_only=validate_only)).failed
+
+
+async def _changed(
+    admin: TopicSettingsAdmin, steps: Sequence[Step], validate_only: bool
+) -> Mapping[str, RequestError]:
     grown = await admin.create_partitions(
-        {one.topic: one.partitions for one in changed if one.partitions is not None},
+        {one.topic: one.partitions for one in steps if one.partitions is not None},
         validate_only=validate_only,
     )
     set_ = await admin.alter_configs(
-        {ConfigResource.topic(one.topic): one.configs() for one in changed if one.configs()},
+        {ConfigResource.topic(one.topic): one.configs() for one in steps if one.configs()},
         validate_only=validate_only,
     )
-    failed = {**made.failed, **grown.failed}
-    failed |= {resource.name: error for resource, error in set_.failed.items()}
-    gone = [one.topic for one in steps if one.action is Action.DELETE]
-    if gone and not validate_only:
-        failed |= {
-            str(name): error for name, error in (await admin.delete_topics(gone)).failed.items()
-        }
-    return failed
+    return {**grown.failed, **{one.name: error for one, error in set_.failed.items()}}
+
+
+async def _deleted(
+    admin: TopicSettingsAdmin, steps: Sequence[Step], validate_only: bool
+) -> Mapping[str, RequestError]:
+    if validate_only:  # no cluster can be asked
+        return {}
+    told = await admin.delete_topics([one.topic for one in steps])
+    return {str(name): error for name, error in told.failed.items()}
+
+
+_ACTS: Final = {Action.CREATE: _made, Action.CHANGE: _changed, Action.DELETE: _deleted}
 
 
 def _new_topic(step: Step) -> NewTopic:

@@ -8,10 +8,12 @@ warning, and hides nothing else.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ottla.cli.answer import Answer, Failure, Table
 from ottla.cli.escapes import escaped
 from ottla.cli.output import Json
+from ottla.cli.progress import progress
 from ottla.cli.session import failure_of
 from ottla.cli.topic.partition_load import Load, Look, bytes_shown, rate_shown, skewed
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin
@@ -20,6 +22,8 @@ from ottla.client.admin.records import OffsetAt, RecordCalls
 from ottla.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from ottla.client.partitions import Partition
 from ottla.errors import RequestError
+
+_TICK_S: Final = 0.2
 
 
 class DescribingAdmin(TopicSettingsAdmin, RecordCalls, LogDirCalls):
@@ -62,7 +66,7 @@ async def describe(
     before, before_s = await _offsets(admin, places, OffsetAt.LATEST, warnings), clock()
     after, after_s = before, before_s
     if seconds > 0 and before:
-        await asyncio.sleep(seconds)
+        await _waited(seconds)
         after, after_s = await _offsets(admin, places, OffsetAt.LATEST, []), clock()
     found = [
         _described(
@@ -75,6 +79,16 @@ async def describe(
         for topic in topics
     ]
     return answer(found, failures, warnings), warnings
+
+
+async def _waited(seconds: float) -> None:
+    with progress(seconds) as advance:
+        left_s = seconds
+        while left_s > 0:
+            part_s = min(left_s, _TICK_S)
+            await asyncio.sleep(part_s)
+            advance(part_s)
+            left_s -= part_s
 
 
 async def _sizes(
