@@ -6,17 +6,16 @@ Invariant: it sends nothing, and takes no longer than it may.
 import asyncio
 
 from ottla.client.options.connection import place
-from ottla.settings.problems import InvalidSettings
 
 
 async def reach(servers: str, timeout_s: float) -> str | None:
-    """None when one of the addresses takes connections; else why none does."""
+    """None when one of the addresses takes connections; else why none does.
+
+    InvalidSettings for one that is no address.
+    """
     whys: list[str] = []
     for text in servers.split(","):
-        try:
-            where = place(text)
-        except InvalidSettings as error:
-            return str(error)
+        where = place(text)
         try:
             async with asyncio.timeout(timeout_s):
                 _, writer = await asyncio.open_connection(where.host, where.port)

@@ -1,7 +1,7 @@
 """Whom a command asks: the settings of the client, out of what was said in several places.
 
-Invariant: what was said nearer counts: -X, then --bootstrap-server, then the profile of --profile
-or OTTLA_PROFILE, then the one in use, then a broker on this machine.
+Invariant: what was said nearer counts: -X and --bootstrap-server, then the profile of --profile or
+OTTLA_PROFILE, then the one in use, then a broker on this machine. What is said twice is said alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,6 +67,8 @@ def target_of(
     name = profile or environment.get(profiles.PROFILE_VARIABLE) or known.used
     found = {**DEFAULTS, **(known.of(name) if name else {})}
     if bootstrap_server is not None:
+        if said.setdefault(BOOTSTRAP, bootstrap_server) != bootstrap_server:
+            raise BadSetting(f"--bootstrap-server and -X {BOOTSTRAP} name different brokers")
         found[BOOTSTRAP] = bootstrap_server
     return Target({**found, **said}, frozenset(said))
 
@@ -78,5 +80,6 @@ def parsed(settings: Sequence[str]) -> dict[str, str]:
         key, equals, value = one.partition("=")
         if not equals or not key.strip():
             raise BadSetting(f"{one!r} is no setting: key=value")
-        found[key.strip()] = value
+        if found.setdefault(key.strip(), value) != value:
+            raise BadSetting(f"{key.strip()} is said twice, with different values")
     return found

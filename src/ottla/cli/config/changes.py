@@ -11,7 +11,13 @@ from ottla.cli.config.target import Target
 from ottla.cli.escapes import escaped
 from ottla.cli.output import Json
 from ottla.cli.session import Failed
-from ottla.client.admin.configs import ConfigEntry, ConfigKind, ConfigResource, ConfigSource
+from ottla.client.admin.configs import (
+    ConfigCalls,
+    ConfigEntry,
+    ConfigKind,
+    ConfigResource,
+    ConfigSource,
+)
 from ottla.client.admin.quotas import Quota, QuotaEntity
 
 _OWN = {
@@ -104,6 +110,16 @@ def _entity(whose: QuotaEntity) -> list[dict[str, Json]]:
     ]
 
 
+async def check_unset(admin: ConfigCalls, target: ConfigResource, names: Sequence[str]) -> None:
+    """Failed when a setting that is to be unset is none: a cluster takes that for done."""
+    if not names or not target.name:  # of all brokers only those are told that are set
+        return
+    told = await admin.describe_configs(target, names=names)
+    there = told.succeeded.get(target, names)  # of what it does not tell the change itself will
+    if missing := [name for name in names if name not in there]:
+        raise Failed(f"{target} has no {', '.join(missing)}", "INVALID_CONFIG")
+
+
 async def changed(
     admin: ConfigAdmin,
     target: Target,
@@ -119,6 +135,7 @@ async def changed(
         about: Json = _entity(target)
         values: Mapping[str, Json] = quotas
     else:
+        await check_unset(admin, target, [name for name, one in configs.items() if one is None])
         (await admin.alter_configs({target: configs}, validate_only=dry_run)).or_raise()
         about, values = _resource(target), configs
     verb = "Could change" if dry_run else "Changed"

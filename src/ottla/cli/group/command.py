@@ -62,7 +62,11 @@ async def list_(
     """List the groups that you may see, of consumers and others."""
     from ottla.cli.group.admin import GroupAdmin
     from ottla.cli.group.answers import listed_object, listed_table
+    from ottla.cli.group.kinds import OTHER_TYPES, STATES, TYPES, strange
 
+    for said, known in ((state, STATES), (kind, (*TYPES, *OTHER_TYPES))):
+        if wrong := strange(said or (), known):
+            raise Misused(f"{', '.join(wrong)}: there are {', '.join(known)}")
     async with await session.opened(GroupAdmin) as admin:
         listing = await admin.list_groups(states=state or (), types=kind or ())
     groups = sorted(listing.found, key=lambda one: one.id)

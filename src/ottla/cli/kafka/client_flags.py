@@ -3,25 +3,46 @@
 Invariant: what Java's tools print of a wrong one is printed here.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ottla.cli.escapes import printable
 from ottla.cli.kafka.flags import BadFlags, Given
 from ottla.errors import OttlaError
 from ottla.settings.problems import InvalidSettings
 from ottla.settings.properties import read_properties
+
+if TYPE_CHECKING:
+    from ottla.cli.profile.settings import Client
 
 REACH_S: Final = 5.0
 PATIENCE: Final[Mapping[str, str]] = {"default.api.timeout.ms": "20000"}
 """A person waits: for a program it is a minute."""
 
 
-async def reached(settings: Mapping[str, str]) -> None:
-    """OttlaError when nobody listens where brokers are said to be."""
+async def reached(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings for a client; OttlaError when nobody listens where brokers are said to be."""
     from ottla.cli.reach import reach
 
-    if why := await reach(settings.get("bootstrap.servers", ""), REACH_S):
+    found = known(client, settings)
+    if why := await reach(found.get("bootstrap.servers", ""), REACH_S):
         raise OttlaError(why)
+    return found
+
+
+def known(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that a client has a use for: files of them are shared by many programs.
+
+    As Kafka's clients do it, one that nobody knows is warned of, and left out.
+    """
+    from ottla.cli.profile.settings import known_to
+
+    found, strange = known_to(client, settings)
+    if strange:
+        names = printable(", ".join(strange))
+        print(f"warning: no client has a use for these settings: {names}", file=sys.stderr)
+    return found
 
 
 def integer(given: Given, name: str, default: int | None = None) -> int | None:

@@ -111,18 +111,9 @@ async def opened(kind: type[A], settings: Mapping[str, str]) -> A:
 
 def settings_of(given: Given, file_flag: str = "command-config") -> dict[str, str]:
     """The client's settings: those of the file that was named, and where the cluster is."""
-    found: dict[str, str] = dict(DEFAULTS)
-    if (path := given.one(file_flag)) is not None:
-        from ottla.settings.properties import read_properties
+    from ottla.cli.kafka.client_flags import file_properties, known
 
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                properties = read_properties(file.read(), path)
-        except OSError as error:
-            raise OttlaError(f"{path}: {error.strerror}") from None
-        if properties.problems:
-            raise InvalidSettings(properties.problems)
-        found |= {one.name: str(one.value) for one in properties.entries}
+    found = {**DEFAULTS, **file_properties(given.one(file_flag))}
     if (servers := given.one("bootstrap-server")) is not None:
         found[BOOTSTRAP] = servers
-    return found
+    return known("admin", found)

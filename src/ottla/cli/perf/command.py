@@ -4,6 +4,7 @@ What does the work is imported when it is used: other commands start without it.
 """
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from ottla.cli.answer import Answer, Table
 from ottla.cli.completion import topic_names
 from ottla.cli.output import Json
 from ottla.cli.records.produce import Acks, Codec
-from ottla.cli.session import Failed, Session, streams
+from ottla.cli.session import Failed, Misused, Session, streams
 
 if TYPE_CHECKING:
     from ottla.cli.perf.load import Latencies, Span
@@ -75,6 +76,8 @@ async def produce(
     from ottla.cli.progress import progress
     from ottla.client.producer import Producer
 
+    if rate is not None and not isfinite(rate):
+        raise Misused(f"--rate {rate}: records a second are a number")
     settings = {
         **session.target.settings_of("producer", but={**_LOAD_OPTIONS, **_NO_TRANSACTION}),
         "batch.size": str(batch),

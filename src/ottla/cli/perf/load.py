@@ -169,7 +169,7 @@ async def read_load(
     report_s: float = 5.0,
     report: Callable[[Span, Span], object] = lambda window, whole: None,
 ) -> Span:
-    """Read so many records, or until none comes for so long.
+    """Read so many records (of columns whole batches), or until none comes for so long.
 
     `report` hears now and then of what was read since the last time, and since the beginning.
     """
@@ -177,7 +177,10 @@ async def read_load(
     read = size = window_count = window_size = 0
     while read < count:
         wait_s = min(idle_s, POLL_S)
-        got, more = await (_columns if columns else _records)(consumer, wait_s)
+        if columns:
+            got, more = await _columns(consumer, wait_s)
+        else:
+            got, more = await _records(consumer, wait_s, min(POLL_RECORDS, count - read))
         now_s = time.perf_counter()
         if got:
             heard_s = now_s
@@ -198,8 +201,8 @@ async def _columns(consumer: ColumnConsumer, timeout_s: float) -> tuple[int, int
     return (0, 0) if taken is None else (taken.rows, taken.size)
 
 
-async def _records(consumer: ColumnConsumer, timeout_s: float) -> tuple[int, int]:
-    records = await consumer.poll(timeout_s, max_records=POLL_RECORDS)
+async def _records(consumer: ColumnConsumer, timeout_s: float, most: int) -> tuple[int, int]:
+    records = await consumer.poll(timeout_s, max_records=most)
     size = sum(map(len, filter(None, map(_KEY, records))))
     return len(records), size + sum(map(len, filter(None, map(_VALUE, records))))
 

@@ -109,6 +109,12 @@ def taken(
     return found
 
 
+def known_to(client: Client, settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The settings that a client has a use for, and the names of those that no client knows."""
+    found = {name: value for name, value in settings.items() if _TABLES[client].find(name)}
+    return found, [name for name in settings if name not in found and row(name) is None]
+
+
 def _wrong(setting: Setting[Any], value: str) -> list[Problem]:
     try:
         setting.parse(value)

@@ -7,6 +7,7 @@ to any, where the cluster can be asked. Each topic that failed is named.
 from collections.abc import Mapping, Sequence
 
 from ottla.cli.answer import Answer, complain
+from ottla.cli.config.changes import check_unset
 from ottla.cli.escapes import escaped
 from ottla.cli.output import Json
 from ottla.cli.session import Session, failure_of
@@ -76,6 +77,9 @@ async def altered(
 ) -> Answer:
     """Give topics more partitions and other settings; all of them, or none is touched."""
     names = [*dict.fromkeys(topics)]
+    unset = [name for name, value in configs.items() if value is None]
+    for name in names:
+        await check_unset(admin, ConfigResource.topic(name), unset)
     failed = await _alter(admin, names, partitions, configs, validate_only=True)
     warnings = [KEYS_MOVE] if partitions is not None and not failed else []
     _warn(warnings)

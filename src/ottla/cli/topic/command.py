@@ -10,7 +10,9 @@ import typer
 
 from ottla.cli.answer import Answer, Table, complain
 from ottla.cli.completion import topic_names
-from ottla.cli.session import Session, YesOption, asks
+from ottla.cli.session import Misused, Session, YesOption, asks
+
+INT_MAX = (1 << 31) - 1
 
 app = typer.Typer(help="Topics.", no_args_is_help=True)
 
@@ -71,7 +73,9 @@ async def create(
     ],
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many; the cluster's default."),
+        typer.Option(
+            "--partitions", "-p", min=1, max=INT_MAX, help="How many; the cluster's default."
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
@@ -133,6 +137,8 @@ async def describe(
     from ottla.cli.topic.description import DescribingAdmin
     from ottla.cli.topic.description import describe as described
 
+    if seconds != seconds:
+        raise Misused("--seconds nan: for how long?")
     async with await session.opened(DescribingAdmin) as admin:
         answer, warnings = await described(admin, topics or (), seconds)
     for warning in warnings:
@@ -147,7 +153,7 @@ async def alter(
     *,
     topics: TopicArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many in all.")
+        int | None, typer.Option("--partitions", "-p", min=1, max=INT_MAX, help="How many in all.")
     ] = None,
     config: ConfigOption = None,
     unset: Annotated[
@@ -160,7 +166,6 @@ async def alter(
 
     Nothing is changed unless the cluster says of all of it that it can be.
     """
-    from ottla.cli.session import Misused
     from ottla.cli.target import parsed
     from ottla.cli.topic.changes import altered
     from ottla.cli.topic.settings_admin import TopicSettingsAdmin

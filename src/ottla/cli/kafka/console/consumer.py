@@ -90,7 +90,7 @@ async def act(given: Given) -> int:
             is_group = settings.get("enable.auto.commit", "true") == "true"
             return await printing.run(consumer, limits, stdout(), idle_s, is_group=is_group)
 
-    await reached(settings)
+    settings = await reached("consumer", settings)
     try:
         return await until_signal(printed())
     finally:

@@ -101,7 +101,7 @@ async def act(given: Given) -> int:
     reader = reader_of({**properties, **properties_of([*given.all(flag)])})
     prompts = sys.stdin.isatty() and sys.stdout.isatty()
     blocks = lines_of([sys.stdin.fileno()], split_as_java)
-    await reached(settings)
+    settings = await reached("producer", settings)
     async with MetProducer(settings) as producer:
         await producer.meet()
         if prompts:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.escapes import escaped
+from ottla.cli.group.kinds import STATES, TYPES
 from ottla.cli.kafka.flags import BadFlags, Given, NotDone
 from ottla.cli.kafka.groups.flags import DELETED, USAGE, check, number_of
 from ottla.cli.kafka.tool import run_tool, settings_of
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 5000
 _CONSUMERS: Final = ("consumer", "")  # the types of protocol that consumers and their tools have
-_STATES: Final = (
-    *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
-    *("Assigning", "Reconciling"),
-)
-_TYPES: Final = ("Classic", "Consumer")
 _NOT_EXECUTED: Final = (
     "WARN: No action will be performed as the --execute option is missing. In version 5.0, this "
     "command will require either --dry-run or --execute to be specified. You should add the "
@@ -121,8 +117,8 @@ async def listed(
 async def _list(admin: "GroupAdmin", given: Given) -> None:
     from ottla.cli.kafka.groups.lines import list_lines
 
-    states = _among(given.one("state"), _STATES, "state", "states")
-    types = _among(given.one("type"), _TYPES, "types", "types")
+    states = _among(given.one("state"), STATES, "state", "states")
+    types = _among(given.one("type"), TYPES, "types", "types")
     groups = await listed(admin, given, states, [one.lower() for one in types])
     with_type, with_state = "type" in given, "state" in given
     show(list_lines(groups, with_type=with_type, with_state=with_state))

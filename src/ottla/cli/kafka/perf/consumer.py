@@ -65,7 +65,7 @@ async def act(given: Given) -> int:
     interval_ms = integer(given, "reporting-interval", 5000) or 0
     date = DateFormat(given.one("date-format") or _DATE)
     detailed = "show-detailed-stats" in given
-    await reached(settings)
+    settings = await reached("consumer", settings)
     if "hide-header" not in given:
         print(("time, threadId, " if detailed else "start.time, end.time, ") + _COLUMNS)
     if interval_ms <= 0:

@@ -87,7 +87,7 @@ async def act(given: Given) -> int:
         report_s=interval_ms / 1000,
         warm_up=max(0, warm_up),
     )
-    await reached(settings)
+    settings = await reached("producer", settings)
     async with MetProducer(settings) as producer:
         await producer.meet()
         whole, steady = await Sender(producer, sending).run(_print_window)

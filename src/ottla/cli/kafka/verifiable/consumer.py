@@ -53,7 +53,7 @@ async def act(given: Given) -> int:
     reading = _Reading(
         topic, most, commits="enable-autocommit" not in given, verbose="verbose" in given
     )
-    await reached(settings)
+    settings = await reached("consumer", settings)
     return await until_signal(reading.run(ColumnConsumer(settings)))
 
 

@@ -78,7 +78,7 @@ async def act(given: Given) -> int:
         USAGE.number_of(given, "repeating-keys", 0),
         USAGE.number_of(given, "message-create-time", -1),
     )
-    await reached(settings)
+    settings = await reached("producer", settings)
     return await until_signal(numbers.write(MetProducer(settings)))
 
 

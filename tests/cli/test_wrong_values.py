@@ -1,0 +1,88 @@
+"""Values that cannot be, and options that do not fit together: refused, and nothing is done."""
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from cli.console import command, ottla
+from judges.ottla_broker import OttlaBroker, ottla_broker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Generator[OttlaBroker]:
+    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
+        made = ottla("topic", "create", "fruit", "-c", "retention.ms=9999", "-b", running.bootstrap)
+        assert made.returncode == 0, made.stderr
+        yield running
+
+
+def own_settings(broker: OttlaBroker) -> dict[str, str]:
+    told = ottla("config", "describe", "-t", "fruit", "-o", "json", "-b", broker.bootstrap)
+    return {one["name"]: one["value"] for one in json.loads(told.stdout)["configs"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["topic", "create", "x", "-p", "99999999999"], 2, "99999999999"),
+        (["topic", "create", "x", "-p", "10001"], 1, "Excessively large number of partitions"),
+        (["topic", "create", "x", "-p", "2000000000", "--dry-run"], 1, "Excessively large"),
+        (["topic", "alter", "fruit", "-p", "2000000000"], 1, "excessively large batch"),
+        (["topic", "describe", "--seconds", "nan"], 2, "--seconds nan"),
+        (["perf", "produce", "fruit", "-n", "1", "--rate", "nan"], 2, "--rate nan"),
+        (["group", "list", "--state", "foo"], 2, "foo: there are PreparingRebalance"),
+        (["group", "list", "--type", "foo"], 2, "foo: there are Classic, Consumer"),
+        (["group", "seek", "", "--to", "end", "-t", "fruit", "--execute"], 2, "has a name"),
+        (["config", "set", "-t", "fruit", "retention.ms=5", "retention.ms=6"], 2, "said twice"),
+        (["config", "unset", "-t", "fruit", "retention.ms", "nope"], 1, "fruit has no nope"),
+        (["topic", "alter", "fruit", "-u", "nope"], 1, "fruit has no nope"),
+        (["topic", "list", "-X", "bootstrap.servers=127.0.0.1:1"], 2, "different brokers"),
+    ],
+)
+def test_it_is_one_line_and_nothing_is_done(
+    broker: OttlaBroker, words: list[str], code: int, said: str
+) -> None:
+    done = ottla(*words, "-b", broker.bootstrap)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert own_settings(broker) == {"retention.ms": "9999"}
+    listed = ottla("topic", "list", "-o", "json", "-b", broker.bootstrap)
+    assert [one["name"] for one in json.loads(listed.stdout)["topics"]] == ["fruit"]
+
+
+@pytest.mark.parametrize("servers", ["", "127.0.0.1:99999", "127.0.0.1"])
+def test_what_is_no_address_is_a_wrong_use(servers: str) -> None:
+    done = ottla("topic", "list", "-b", servers)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+def test_perf_reads_as_many_as_it_was_told_to(broker: OttlaBroker) -> None:
+    assert ottla("perf", "produce", "fruit", "-n", "1200", "-b", broker.bootstrap).returncode == 0
+    told = ottla("perf", "consume", "fruit", "-n", "1001", "-o", "json", "-b", broker.bootstrap)
+    assert json.loads(told.stdout)["records"] == 1001
+
+
+def test_kafkas_tools_leave_out_what_is_for_others_and_warn_of_what_is_for_nobody(
+    broker: OttlaBroker, tmp_path: Path
+) -> None:
+    shared = tmp_path / "client.properties"
+    shared.write_text("group.id=g\nlinger.ms=3\nmy.custom=1\n")
+    servers = ("--bootstrap-server", broker.bootstrap)
+    warning = "warning: no client has a use for these settings: my.custom\n"
+    done = command("kafka-topics", "--list", "--command-config", str(shared), *servers)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fruit\n", warning)
+    done = command(
+        "kafka-console-producer", "--topic", "fruit", "--command-config", str(shared), *servers,
+        stdin="z\n",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, warning)
+    done = command(
+        "kafka-console-consumer", "--topic", "fruit", "--from-beginning", "--timeout-ms", "3000",
+        "--command-property", "my.custom=1", *servers,
+    )  # fmt: skip
+    assert (done.returncode, "z\n" in done.stdout) == (0, True)
+    assert done.stderr.startswith(warning)
