@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.administration import Administration
 
 A = TypeVar("A", bound="Administration")
+C = TypeVar("C", bound=Callable[..., object])
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 REACH_S: Final = 5.0
@@ -127,7 +128,7 @@ def _asking(
 
         raise typer.Exit(conducted(lambda: run_asking(asked, is_fast=is_fast), output))
 
-    return _with_parameters(command, [*own, *_OPTIONS])
+    return with_parameters(command, [*own, *_OPTIONS])
 
 
 def answers(act: Callable[..., Answer]) -> Callable[..., None]:
@@ -140,12 +141,10 @@ def answers(act: Callable[..., Answer]) -> Callable[..., None]:
 
         raise typer.Exit(conducted(lambda: act(**given), output))
 
-    return _with_parameters(command, [*own, _OPTIONS[-1]])
+    return with_parameters(command, [*own, _OPTIONS[-1]])
 
 
-def _with_parameters(
-    command: Callable[..., None], parameters: Sequence[inspect.Parameter]
-) -> Callable[..., None]:
+def with_parameters(command: C, parameters: Sequence[inspect.Parameter]) -> C:
     """Let a function have the parameters that Typer is to see."""
     vars(command).pop("__wrapped__", None)  # whose parameters would be seen
     vars(command)["__signature__"] = inspect.Signature(parameters)
@@ -181,14 +180,15 @@ def failure_of(error: OttlaError, about: str | None = None) -> Failure:
     return Failure(str(error), code, about)
 
 
-def _option(name: str, annotation: Any, default: object) -> inspect.Parameter:
+def option(name: str, annotation: Any, default: object) -> inspect.Parameter:
+    """An option that several commands have, as Typer is to see it."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
     )
 
 
 _OPTIONS: Final = (
-    _option(
+    option(
         "bootstrap_server",
         Annotated[
             str | None,
@@ -199,7 +199,7 @@ _OPTIONS: Final = (
         ],
         None,
     ),
-    _option(
+    option(
         "profile",
         Annotated[
             str | None,
@@ -210,7 +210,7 @@ _OPTIONS: Final = (
         ],
         None,
     ),
-    _option(
+    option(
         "settings",
         Annotated[
             list[str] | None,
@@ -221,7 +221,7 @@ _OPTIONS: Final = (
         ],
         None,
     ),
-    _option(
+    option(
         "output",
         Annotated[
             Output,

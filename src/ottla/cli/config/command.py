@@ -3,67 +3,66 @@
 What does the work is imported when it is used: other commands start without it.
 """
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ottla.cli.answer import Answer
 from ottla.cli.completion import group_names, topic_names
-from ottla.cli.session import Misused, Session, asks
+from ottla.cli.session import Misused, Session, asks, option, with_parameters
+
+if TYPE_CHECKING:
+    from ottla.cli.config.target import Said
 
 app = typer.Typer(help="Settings and quotas.", no_args_is_help=True)
 
 _WHOSE = "Whose settings"
-
-TopicOption = Annotated[
-    str | None,
-    typer.Option(
-        "--topic", "-t", help="A topic's.", rich_help_panel=_WHOSE, autocompletion=topic_names
-    ),
-]
-BrokerOption = Annotated[
-    int | None,
-    typer.Option("--broker", min=0, metavar="ID", help="A broker's.", rich_help_panel=_WHOSE),
-]
-BrokerDefaultsOption = Annotated[
-    bool,
-    typer.Option("--broker-defaults", help="What all brokers share.", rich_help_panel=_WHOSE),
-]
-GroupOption = Annotated[
-    str | None,
-    typer.Option(
-        "--group", "-g", help="A group's.", rich_help_panel=_WHOSE, autocompletion=group_names
-    ),
-]
-UserOption = Annotated[
-    str | None, typer.Option("--user", help="The quotas of a user.", rich_help_panel=_WHOSE)
-]
-UserDefaultsOption = Annotated[
-    bool,
-    typer.Option("--user-defaults", help="Of users without their own.", rich_help_panel=_WHOSE),
-]
-ClientIdOption = Annotated[
-    str | None,
-    typer.Option(
-        "--client-id", help="The quotas of a client id; goes with a user's.", rich_help_panel=_WHOSE
-    ),
-]
-ClientIdDefaultsOption = Annotated[
-    bool,
-    typer.Option(
-        "--client-id-defaults", help="Of client ids without their own.", rich_help_panel=_WHOSE
-    ),
-]
-IpOption = Annotated[
-    str | None, typer.Option("--ip", help="The quotas of an address.", rich_help_panel=_WHOSE)
-]
-IpDefaultsOption = Annotated[
-    bool,
-    typer.Option("--ip-defaults", help="Of addresses without their own.", rich_help_panel=_WHOSE),
-]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Only ask the cluster whether it could be done.")
 ]
+
+
+def _of(name: str, *flags: str, kind: type = str, **facts: Any) -> inspect.Parameter:
+    """An option that says whose settings are meant: one of the fields of `Said`."""
+    default = False if kind is bool else None
+    found = typer.Option(*flags, rich_help_panel=_WHOSE, **facts)
+    return option(name, Annotated[kind if kind is bool else kind | None, found], default)
+
+
+_OPTIONS = (
+    _of("topic", "--topic", "-t", help="A topic's.", autocompletion=topic_names),
+    _of("broker", "--broker", kind=int, min=0, metavar="ID", help="A broker's."),
+    _of("broker_defaults", "--broker-defaults", kind=bool, help="What all brokers share."),
+    _of("group", "--group", "-g", help="A group's.", autocompletion=group_names),
+    _of("user", "--user", help="The quotas of a user."),
+    _of("user_defaults", "--user-defaults", kind=bool, help="Of users without their own."),
+    _of("client_id", "--client-id", help="The quotas of a client id; goes with a user's."),
+    _of(
+        "client_id_defaults",
+        "--client-id-defaults",
+        kind=bool,
+        help="Of client ids without their own.",
+    ),
+    _of("ip", "--ip", help="The quotas of an address."),
+    _of("ip_defaults", "--ip-defaults", kind=bool, help="Of addresses without their own."),
+)
+
+
+def _whose(act: Callable[..., Coroutine[Any, Any, Answer]]) -> Callable[..., Any]:
+    """Give a command the options that say whose settings it is about; it gets them as one thing."""
+    session, _, *own = inspect.signature(act).parameters.values()
+
+    @functools.wraps(act)
+    async def command(session: Session, **given: Any) -> Answer:
+        from ottla.cli.config.target import Said
+
+        said = Said(**{one.name: given.pop(one.name) for one in _OPTIONS})
+        return await act(session, said, **given)
+
+    return with_parameters(command, [session, *own, *_OPTIONS])
 
 
 @app.callback()
@@ -73,8 +72,10 @@ def config() -> None:
 
 @app.command("describe")
 @asks
+@_whose
 async def describe(
     session: Session,
+    said: "Said",
     *,
     names: Annotated[
         list[str] | None,
@@ -86,26 +87,12 @@ async def describe(
     quotas: Annotated[
         bool, typer.Option("--quotas", help="The quotas of everybody.", rich_help_panel=_WHOSE)
     ] = False,
-    topic: TopicOption = None,
-    broker: BrokerOption = None,
-    broker_defaults: BrokerDefaultsOption = False,
-    group: GroupOption = None,
-    user: UserOption = None,
-    user_defaults: UserDefaultsOption = False,
-    client_id: ClientIdOption = None,
-    client_id_defaults: ClientIdDefaultsOption = False,
-    ip: IpOption = None,
-    ip_defaults: IpDefaultsOption = False,
 ) -> Answer:
     """Show settings with where each is from: the topic, the broker, all brokers, its file."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import described, quotas_answer
     from ottla.cli.config.target import Said
 
-    said = Said(
-        topic, broker, broker_defaults, group, user, user_defaults, client_id, client_id_defaults,
-        ip, ip_defaults,
-    )  # fmt: skip
     if quotas and said != Said():
         raise Misused("--quotas shows those of everybody, and goes with nobody's")
     target = None if quotas else said.target()
@@ -117,36 +104,25 @@ async def describe(
 
 @app.command("set")
 @asks
+@_whose
 async def set_(
     session: Session,
+    said: "Said",
     *,
     settings_given: Annotated[
         list[str],
         typer.Argument(metavar="NAME=VALUE…", help="Settings, or quotas.", show_default=False),
     ],
-    topic: TopicOption = None,
-    broker: BrokerOption = None,
-    broker_defaults: BrokerDefaultsOption = False,
-    group: GroupOption = None,
-    user: UserOption = None,
-    user_defaults: UserDefaultsOption = False,
-    client_id: ClientIdOption = None,
-    client_id_defaults: ClientIdDefaultsOption = False,
-    ip: IpOption = None,
-    ip_defaults: IpDefaultsOption = False,
     dry_run: DryRunOption = False,
 ) -> Answer:
     """Set settings or quotas; those that are not named stay."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed
-    from ottla.cli.config.target import Said, quotas_of
+    from ottla.cli.config.target import quotas_of
     from ottla.cli.target import parsed
     from ottla.client.admin.quotas import QuotaEntity
 
-    target = Said(
-        topic, broker, broker_defaults, group, user, user_defaults, client_id, client_id_defaults,
-        ip, ip_defaults,
-    ).target()  # fmt: skip
+    target = said.target()
     values = parsed(settings_given)
     quotas = quotas_of(values) if isinstance(target, QuotaEntity) else {}
     async with await session.opened(ConfigAdmin) as admin:
@@ -155,33 +131,21 @@ async def set_(
 
 @app.command("unset")
 @asks
+@_whose
 async def unset(
     session: Session,
+    said: "Said",
     *,
     names: Annotated[
         list[str], typer.Argument(metavar="NAME…", help="Settings, or quotas.", show_default=False)
     ],
-    topic: TopicOption = None,
-    broker: BrokerOption = None,
-    broker_defaults: BrokerDefaultsOption = False,
-    group: GroupOption = None,
-    user: UserOption = None,
-    user_defaults: UserDefaultsOption = False,
-    client_id: ClientIdOption = None,
-    client_id_defaults: ClientIdDefaultsOption = False,
-    ip: IpOption = None,
-    ip_defaults: IpDefaultsOption = False,
     dry_run: DryRunOption = False,
 ) -> Answer:
     """Take settings or quotas away, so that what is behind them counts again."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed
-    from ottla.cli.config.target import Said
 
-    target = Said(
-        topic, broker, broker_defaults, group, user, user_defaults, client_id, client_id_defaults,
-        ip, ip_defaults,
-    ).target()  # fmt: skip
+    target = said.target()
     none: dict[str, None] = dict.fromkeys(names)
     async with await session.opened(ConfigAdmin) as admin:
         return await changed(admin, target, none, none, dry_run=dry_run)
