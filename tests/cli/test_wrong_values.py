@@ -53,7 +53,7 @@ def test_it_is_one_line_and_nothing_is_done(
     assert [one["name"] for one in json.loads(listed.stdout)["topics"]] == ["fruit"]
 
 
-@pytest.mark.parametrize("servers", ["", "127.0.0.1:99999", "127.0.0.1"])
+@pytest.mark.parametrize("servers", ["", "127.0.0.1:99999", "127.0.0.1:x"])
 def test_what_is_no_address_is_a_wrong_use(servers: str) -> None:
     done = ottla("topic", "list", "-b", servers)
     assert (done.returncode, done.stdout) == (2, "")
