@@ -5,6 +5,7 @@ said is found in its parameters; where that does not do, it is in ARGUMENTS.
 """
 
 import json
+import re
 import signal
 import subprocess
 import tomllib
@@ -18,7 +19,9 @@ import pytest
 import typer.main
 
 from cli.console import PATIENCE_S, SCRIPTS, command, surroundings
+from cli.golden import FOLDER
 from cli.strangers import Stranger, nobody, silent, talkative
+from judges.ottla_broker import ottla_broker
 from ottla.cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -147,6 +150,17 @@ def test_the_tables_are_read() -> None:
     assert len(ASKING) >= 4
 
 
+def test_what_every_command_prints_is_kept() -> None:
+    """`broker` and `dev` print until they are ended; their tests read along."""
+    kept = sorted(path.name for path in FOLDER.iterdir())
+    for leaf in LEAVES:
+        name = "-".join(leaf.words)
+        for form in ("txt", "json"):
+            assert name in ("broker", "dev") or any(
+                re.fullmatch(rf"{name}(-[a-z-]+)?\.{form}", one) for one in kept
+            ), f"golden/{name}.{form} is missing"
+
+
 def at_once(check: Callable[[Any], str | None], cases: Sequence[Any]) -> None:
     """Check cases side by side; all that fail are told."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -265,6 +279,50 @@ def test_a_stranger_on_the_port_is_one_line_and_1(file: Path) -> None:
         with ThreadPoolExecutor(len(ASKING_TOOLS)) as pool:  # most of them only wait
             wrong = [told for told in pool.map(check_tool, ASKING_TOOLS) if told]
         assert not wrong, "\n\n".join(wrong)
+
+
+UNKNOWN: Mapping[str, str] = {
+    "config describe": "--topic {none}",
+    "config set": "--topic {none} retention.ms=1",
+    "config unset": "--topic {none} retention.ms",
+    "consume": "{none}",
+    "group delete": "{none} --yes",
+    "group describe": "{none}",
+    "group seek": "g --to start --topic {none}",
+    "offsets": "{none}",
+    "perf consume": "{none}",
+    "perf latency": "{none}",
+    "perf produce": "{none} -X max.block.ms=2000",
+    "produce": "{none} -X max.block.ms=2000",
+    "topic alter": "{none} --partitions 2",
+    "topic delete": "{none} --yes",
+    "topic describe": "{none}",
+}
+"""With a topic or a group that is not there. What Kafka's tools do then Java's tell elsewhere."""
+
+
+def test_an_unknown_topic_or_group_is_one_line_and_1(file: Path) -> None:
+    naming = {
+        one.name
+        for one in ASKING
+        if {"topic", "topics", "group", "groups"} & {each.name for each in one.parameters}
+    }
+    assert naming - {"topic create"} == {*UNKNOWN}
+
+    def check(name: str) -> str | None:
+        words = [*name.split(), *UNKNOWN[name].format(none="nowhere").split()]
+        for more in ((), ("-o", "json")):
+            done = command("ottla", *words, "-b", broker.bootstrap, *more, stdin="x\n")
+            if told := verdict(name, done, [1], one_line=not more, is_json=bool(more)):
+                return told
+            if "nowhere" not in done.stderr + done.stdout:
+                return f"{name}: does not say what is not there: {done.stderr}{done.stdout}"
+        return None
+
+    with ottla_broker({"auto.create.topics.enable": "false"}) as broker:
+        at_once(check, [*UNKNOWN])
+        listed = command("ottla", "topic", "list", "-o", "json", "-b", broker.bootstrap)
+        assert json.loads(listed.stdout) == {"topics": []}, "nothing was made"
 
 
 # Ctrl-C.

@@ -10,6 +10,7 @@ from importlib import metadata
 import pytest
 import yaml
 
+from cli.golden import check_golden
 from ottla.cli.main import app
 from ottla.records import kernel
 
@@ -33,6 +34,13 @@ def test_json_is_one_object_with_stable_keys() -> None:
     assert set(facts) == {"ottla", "python", "kernel", "kernel_file"}
     assert facts["ottla"] == metadata.version("ottla")
     assert facts["python"] == platform.python_version()
+
+
+def test_what_is_printed() -> None:
+    facts = json.loads(ottla("version", "-o", "json").stdout)
+    known = {value: name for name, value in reversed(facts.items())}
+    check_golden("version.txt", ottla("version").stdout, known)
+    check_golden("version.json", ottla("version", "-o", "json").stdout, known)
 
 
 def test_yaml_has_the_keys_of_json() -> None:

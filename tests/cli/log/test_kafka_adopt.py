@@ -1,6 +1,7 @@
 """A real Kafka writes topics, records and commits, and stops; Ottla goes on with all of it."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Generator
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import kafka as kafka_python
 import pytest
 
+from cli.golden import check_settled
 from cli.test_broker import OTTLA
 from judges.kafka_broker import KafkaBroker
 from judges.ottla_broker import OttlaBroker
@@ -196,6 +198,17 @@ def test_records_settings_and_commits_are_there_and_go_on(left: Left, tmp_path: 
         assert again.records["orders", 0][-1][3] == b"more"
         assert again.committed["orders", 0] == (20, "so far")
         assert again.committed["orders", 2] == left.seen.committed["orders", 2]
+
+
+def test_what_is_printed(left: Left, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(left.data, tmp_path / "data"))
+    for deleted in data.glob("*-delete"):  # Kafka may have come to it, or not
+        shutil.rmtree(deleted)
+    for form, name in (("table", "log-adopt.txt"), ("json", "log-adopt.json")):
+        code, told, _ = adopt("--check", "-o", form, str(data))
+        assert code == 0
+        # How small records become differs from time to time.
+        check_settled(name, re.sub(r'(bytes"?:?) \d+', r"\1 1000", told))
 
 
 def test_the_data_of_another_broker_is_refused(left: Left) -> None:

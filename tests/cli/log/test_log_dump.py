@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.golden import check_settled
 from log.test_dump_tool import write_log
 from ottla.cli.log.dump import PROGRESS_BYTES_MIN, Progress
 from ottla.cli.main import app
@@ -161,6 +162,14 @@ def test_a_wrong_use_ends_with_2(arguments: list[str]) -> None:
     done = dump(*arguments)
     assert done.exit_code == 2
     assert done.stdout == "" or not arguments
+
+
+def test_what_is_printed(tmp_path: Path) -> None:
+    file = lone(tmp_path, (b"apple", b"red"), (b"pear", None))
+    check_settled("log-dump.txt", dump(file, "--records", "--keys", "text").stdout)
+    check_settled("log-dump.json", dump(file, "--records", "--keys", "text", "-o", "json").stdout)
+    check_settled("log-dump-verify.txt", dump(file, "--verify").stdout)
+    check_settled("log-dump-verify.json", dump(file, "--verify", "-o", "json").stdout)
 
 
 @pytest.mark.parametrize("options", [[], ["--verify"]])

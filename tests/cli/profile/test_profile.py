@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.console import ottla
-from cli.golden import check_golden
+from cli.golden import check_golden, check_settled
 from judges.ottla_broker import ottla_broker
 from ottla.cli.profile import file as profiles
 from ottla.cli.profile.settings import Client, check, is_secret, masked, taken
@@ -85,6 +85,22 @@ def test_deleting_asks_or_is_told(home: Path) -> None:
     done = ottla("profile", "delete", "prod", "--yes", "-o", "json", home=home)
     assert json.loads(done.stdout) == {"deleted": "prod"}
     assert "prod" not in kept(home).settings
+
+
+def test_what_is_printed_of_changes(home: Path) -> None:
+    for words in (
+        ("set", "prod", "client.id=x", "sasl.password=other"),
+        ("use", "prod"),
+        ("delete", "dev", "--yes"),
+    ):
+        name = f"profile-{words[0]}"
+        table = ottla("profile", *words, home=home)
+        if words[0] == "delete":
+            assert ottla("profile", "set", "dev", "client.id=y", home=home).returncode == 0
+        objects = ottla("profile", *words, "-o", "json", home=home)
+        assert (table.returncode, objects.returncode) == (0, 0)
+        check_settled(f"{name}.txt", table.stdout)
+        check_settled(f"{name}.json", objects.stdout)
 
 
 def test_an_unknown_setting_is_kept_with_the_name_that_was_meant(home: Path) -> None:

@@ -22,11 +22,12 @@ from ottla.client.admin import Admin, NewTopic
 def broker() -> Generator[OttlaBroker]:
     with ottla_broker({"auto.create.topics.enable": "false"}) as running:
         asyncio.run(_create(running.bootstrap))
+        assert produce(running, "few", stdin=b"a\nb\n").returncode == 0
         yield running
 
 
 async def _create(servers: str) -> None:
-    names = ("plain", "keys", "json", "copied", "files", "packed", "bad", "fast", "golden")
+    names = ("plain", "keys", "json", "copied", "files", "packed", "bad", "fast", "golden", "few")
     async with Admin({"bootstrap.servers": servers}) as admin:
         (await admin.create_topics([NewTopic(one, partitions=2) for one in names])).or_raise()
         small = NewTopic("small", partitions=1, config={"max.message.bytes": "200"})
@@ -180,20 +181,20 @@ def plain(text: bytes) -> str:
 
 def test_perf_tells_what_it_measured(broker: OttlaBroker) -> None:
     asyncio.run(_create_one(broker.bootstrap, "perf"))
-    check_golden("perf_produce.txt", plain(perf(broker, "produce", "perf", "-n", "5000")))
+    check_golden("perf-produce.txt", plain(perf(broker, "produce", "perf", "-n", "5000")))
     told = perf(broker, "produce", "perf", "-n", "5000", "--size", "10", "-o", "json")
-    check_golden("perf_produce.json", plain(told))
+    check_golden("perf-produce.json", plain(told))
     assert json.loads(told)["records"] == 5000
     assert json.loads(told)["bytes"] == 50_000
     for more in ((), ("--columns",)):
         told = perf(broker, "consume", "perf", *more, "-o", "json")
         assert json.loads(told)["records"] == 10_000
         assert json.loads(told)["bytes"] == 550_000
-    check_golden("perf_consume.txt", plain(perf(broker, "consume", "perf")))
-    check_golden("perf_consume.json", plain(told))
-    check_golden("perf_latency.txt", plain(perf(broker, "latency", "perf", "-n", "50")))
+    check_golden("perf-consume.txt", plain(perf(broker, "consume", "perf")))
+    check_golden("perf-consume.json", plain(told))
+    check_golden("perf-latency.txt", plain(perf(broker, "latency", "perf", "-n", "50")))
     check_golden(
-        "perf_latency.json", plain(perf(broker, "latency", "perf", "-n", "50", "-o", "json"))
+        "perf-latency.json", plain(perf(broker, "latency", "perf", "-n", "50", "-o", "json"))
     )
 
 
@@ -207,7 +208,7 @@ async def _create_one(servers: str, name: str) -> None:
     [
         (["consume", "none"], "there is no topic none"),
         (["latency", "none"], "there is no topic none"),
-        (["consume", "golden", "-n", "99", "--timeout", "0.3"], "2 of 99 records came"),
+        (["consume", "few", "-n", "99", "--timeout", "3"], "2 of 99 records came"),
         (["produce", "none", "-X", "max.block.ms=500"], "there is no such topic"),
     ],
 )
