@@ -89,6 +89,8 @@ class Usage:
     flags: Sequence[Flag]
     takes_short_names: bool = False
     """Whether names may be cut short, which most of Kafka's tools do not take."""
+    takes_one_dash: bool = True
+    """Whether one dash will do (`-list`); where names may be cut short it does not."""
     has_version: bool = True
     help_code: int = 1
     """How it ends when it is asked for help: most of Kafka's tools have 1 for that."""
@@ -116,8 +118,8 @@ class Usage:
             if word == "--":
                 rest += words
                 words.clear()
-            elif word.startswith("--") or word in self._shorts:
-                name, equals, value = self._shorts.get(word, word[2:]).partition("=")
+            elif (said := self._flag(word)) is not None:
+                name, equals, value = said.partition("=")
                 flag = self._named(name)
                 values.setdefault(flag.name, [])
                 order.append(flag.name)
@@ -138,6 +140,17 @@ class Usage:
                     f"Found multiple arguments for option {name}, but you asked for only one"
                 )
         return Given(values, rest, order)
+
+    def _flag(self, word: str) -> str | None:
+        """The name of a flag that a word says, or is to say, with its value; None if it is none."""
+        if word in self._shorts:
+            return self._shorts[word]
+        if word.startswith("--"):
+            return word[2:]
+        if len(word) < 2 or word[0] != "-" or self.takes_short_names or not self.takes_one_dash:
+            return None
+        # Kafka's tools read what they do not know as letters, and complain about the first.
+        return word[1:] if word[1:].partition("=")[0] in self.by_name else word[1]
 
     def _named(self, name: str) -> Flag:
         if name in self.by_name:

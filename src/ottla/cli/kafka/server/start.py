@@ -27,6 +27,7 @@ USAGE = Usage(
     "kafka-server-start",
     "Run a broker: kafka-server-start [-daemon] server.properties [--override name=value]…",
     [Flag("override", "name=value", "A setting that wins over the file.", many=True)],
+    takes_one_dash=False,  # -daemon is no flag: it comes first
 )
 
 
