@@ -109,6 +109,12 @@ KNOWN: Final = (
         scenario="new_protocol",
     ),
     Known(
+        "CreatePartitions",
+        "a request adds at most 10,000 partitions: POLICY_VIOLATION",
+        "Kafka has this limit for CreateTopics alone; more would keep everybody else waiting",
+        scenario="create_many_partitions",
+    ),
+    Known(
         _CONFIGS,
         "settings that Ottla does not have are not described",
         "each is in settings-not-supported.md with its reason",

@@ -14,7 +14,7 @@ from ottla.ids import BrokerId, topic_name_problem, topic_names_collide
 UNSET: Final = -1
 
 PARTITIONS_MAX: Final = 10_000
-"""As many a request may make, as in Kafka: more would keep everybody else waiting."""
+"""As many a request may make, as in Kafka, or add: more would keep everybody else waiting."""
 
 Assignment = tuple[tuple[BrokerId, ...], ...]
 """The replicas of each partition, the preferred leader first."""

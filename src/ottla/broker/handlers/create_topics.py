@@ -28,23 +28,22 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
 
 async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Answer:
     default = state.settings.broker[broker.NUM_PARTITIONS]
-    try:
-        check_made(
-            len(one.assignments) or (default if one.num_partitions == UNSET else one.num_partitions)
-            for one in message.topics
-        )
-    except RequestError as error:
-        refused = [_failed(one.name, error) for one in message.topics]
-        return CreateTopicsResponse(throttle_time_ms=0, topics=refused)
     names = Counter(topic.name for topic in message.topics)
     results = [
         _failed(name, RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         for name, count in names.items()
         if count > 1
     ]
-    async for topic in Turns(state).over(message.topics):
-        if names[topic.name] > 1:
-            continue
+    topics = [one for one in message.topics if names[one.name] == 1]
+    try:
+        check_made(
+            len(one.assignments) or (default if one.num_partitions == UNSET else one.num_partitions)
+            for one in topics
+        )
+    except RequestError as error:
+        results += [_failed(one.name, error) for one in topics]
+        return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+    async for topic in Turns(state).over(topics):
         try:
             results.append(await _create(state, topic, validate_only=message.validate_only))
         except RequestError as error:
