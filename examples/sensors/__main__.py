@@ -41,8 +41,8 @@ UNATTENDED_S: Final = 60.0
 BACKLOG_MS: Final = 30_000
 """What the devices have kept for the first start, so that there is something to see at once."""
 
-CATCH_UP_S: Final = 60.0
-"""So long the queries may take at the end for what was sent before."""
+CATCH_UP_S: Final = 180.0
+"""So long the queries may take at the end for what was sent before: on a busy machine, minutes."""
 
 NO_TIME: Final = "Python worker failed to connect back"
 """What Spark says when a Python process takes longer than ten seconds to start: a busy machine."""

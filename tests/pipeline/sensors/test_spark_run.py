@@ -19,7 +19,7 @@ from sensors.findings import Averages
 from ottla.pipeline.java import NoJava, check_java
 from pipeline.conftest import EXAMPLES
 
-PATIENCE_S = 600.0
+PATIENCE_S = 600
 pytestmark = pytest.mark.usefixtures("java")
 
 
