@@ -78,7 +78,9 @@ def test_what_is_said_nearer_counts(tmp_path: Path) -> None:
     assert server() == "b:1"
     assert server(profile="a") == "a:1"
     assert server(profile="a", bootstrap_server="c:1") == "c:1"
-    assert server(bootstrap_server="c:1", settings=["bootstrap.servers=d:1"]) == "d:1"
+    assert server(settings=["bootstrap.servers=d:1"]) == "d:1"
+    with pytest.raises(BadSetting, match="different brokers"):
+        server(bootstrap_server="c:1", settings=["bootstrap.servers=d:1"])
     assert target_of(environment, profile="a").settings["client.id"] == "a"
     with pytest.raises(BadProfile):
         server(profile="c")
