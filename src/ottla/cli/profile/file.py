@@ -5,7 +5,6 @@ be in it. What is not ours in it, a comment above all, is lost when it is change
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from json import dumps
@@ -68,10 +67,16 @@ def place(environment: Mapping[str, str]) -> Path:
 def read(path: Path) -> Profiles:
     """The profiles of a file; none when it is not there."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Profiles()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadProfile(f"{path} cannot be read: {error}") from None
+    import tomllib  # without a file there is nothing to be read, and commands start sooner
+
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise BadProfile(f"{path} cannot be read: {error}") from None
     used = found.get("profile")
     profiles = found.get("profiles", {})
