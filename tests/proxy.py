@@ -89,7 +89,8 @@ class _End:
 
     def cut(self) -> None:
         line: socket.socket = self.writer.get_extra_info("socket")
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        if not self.writer.is_closing():  # else the socket may be gone
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.writer.transport.abort()
 
 
