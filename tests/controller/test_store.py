@@ -1,13 +1,16 @@
 """Topics and settings in coordination: whole or not at all, and there again when loaded."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from controller.offices import Coordinated, coordinated
 from ottla.cluster.nodes import TOPICS, TopicNode, topic_config_path
-from ottla.controller.store import DELETIONS, ClusterStore, StoredTopic, led_by
+from ottla.controller.office import Office
+from ottla.controller.store import DELETED_AT_ONCE, DELETIONS, ClusterStore, StoredTopic, led_by
 from ottla.coordination.errors import BadVersion, NodeExists
+from ottla.coordination.operations import Operation
 from ottla.ids import BrokerId, Uuid
 
 ID = Uuid(bytes(range(16)))
@@ -92,7 +95,9 @@ def test_of_a_deleted_topic_nothing_is_left_for_the_next_of_its_name(tmp_path: P
         await store.delete_topic("t")
         assert await store.load_topics() == []
         assert await office.session.exists(topic_config_path("t")) is None
-        assert await office.session.children(DELETIONS) == []
+        assert await store.deletions() == ["t"], "its folders may be there"
+        await store.end_deletion("t")
+        assert await store.deletions() == []
         await store.create_topic("t", TopicNode(ID, ((TWO,),)), {})
         topic, config = await loaded(store)
         assert config == {}
@@ -111,7 +116,10 @@ def test_a_deletion_that_was_begun_is_finished_by_whoever_loads(tmp_path: Path) 
         await office.session.create(f"{DELETIONS}/t")
         assert [one.topic.name for one in await store.load_topics()] == ["u"]
         assert await office.session.children(TOPICS) == ["u"]
-        assert await office.session.children(DELETIONS) == []
+        assert await store.is_being_deleted("t")
+        await store.end_deletion("t")
+        await store.end_deletion("t")
+        assert not await store.is_being_deleted("t")
 
     coordinated(tmp_path, scenario)
 
@@ -130,6 +138,33 @@ def test_a_deletion_that_was_begun_does_not_go_on_with_a_new_topic_of_the_name(
         await store.create_topic("t", NODE, {})
         topic, config = await loaded(store)
         assert (topic.name, config) == ("t", {})
+        assert not await store.is_being_deleted("t")
+
+    coordinated(tmp_path, scenario)
+
+
+def test_a_wide_topic_goes_in_small_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: list[int] = []
+    change = Office.change
+
+    async def counted(office: Office, operations: Sequence[Operation]) -> None:
+        changes.append(len(operations))
+        await change(office, operations)
+
+    async def scenario(there: Coordinated) -> None:
+        store = ClusterStore(await there.office())
+        await store.create_topic("t", TopicNode(ID, ((ONE,),) * 205), {})
+        partitions = (await loaded(store)).topic.partitions
+        await store.store_elections(
+            led_by(ONE, "t", index, one) for index, one in enumerate(partitions)
+        )
+        monkeypatch.setattr(Office, "change", counted)
+        await store.delete_topic("t")
+        assert sum(changes) == 1 + 2 * 205 + 2
+        assert max(changes) <= 2 * DELETED_AT_ONCE
+        assert await store.load_topics() == []
 
     coordinated(tmp_path, scenario)
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from ottla import __version__
 from ottla.broker.event_lines import EventLines, LineFormat
+from ottla.broker.garbage import SparedSurvivors
 from ottla.broker.node import Node, Surroundings
 from ottla.broker.stop_signals import StopSignals
 from ottla.clock import SystemClock
@@ -62,7 +63,7 @@ def run(config: Config, started: Callable[[Node], None], signals: StopSignals) -
     """Serve until a signal says to stop; OttlaError when that cannot be."""
     _keep_freed_memory()
     _allow_open_files()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with SparedSurvivors(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config, started, signals))
 
 

@@ -8,14 +8,14 @@ state exactly while this broker leads it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.leadership import Leadership
 from ottla.broker.settings_in_force import described_changes
 from ottla.broker.state import BrokerState
 from ottla.cluster.creation import (
@@ -28,15 +28,11 @@ from ottla.cluster.creation import (
 from ottla.cluster.image import PartitionState, Topic
 from ottla.cluster.naming import check_policy
 from ottla.cluster.nodes import TopicNode
-from ottla.controller.store import ClusterStore, Elected
+from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import CoordinationError
-from ottla.errors import ErrorCode, RequestError, StorageFailure
-from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition, Uuid
+from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
+from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.completion import completed
-from ottla.log.loading import HostedLog
-from ottla.log.names import FolderState
-from ottla.metrics import TopicCounts
-from ottla.replication.partition import Partition
 from ottla.settings import broker
 from ottla.settings.broker import BROKER
 from ottla.settings.topic import TOPIC
@@ -48,7 +44,6 @@ T = TypeVar("T")
 
 REPORT_SECONDS: Final = 5.0  # between two lines about a start that takes long
 RETRY_SECONDS: Final = 5.0  # between two attempts to lead what could not be led
-HOSTED_AT_ONCE: Final = 50  # logs that are made at a time
 
 
 def _change(
@@ -88,6 +83,7 @@ class Topics:
     ) -> None:
         self._state = state
         self._store = store
+        self._leadership = Leadership(state, store)
         self._new_id = new_id
         self._chance = chance
         self.turn = asyncio.Lock()  # whoever has it changes something
@@ -99,13 +95,18 @@ class Topics:
         topics = list(self._state.image.topics)
         clock = self._state.clock
         reported_s = clock.elapsed_s()
+        for name in await self._store.deletions():
+            try:
+                await self._bury(name)
+            except StorageFailure as failure:  # the next start tries again
+                _LOG.error("deleted topic not removed", {"topic": name, "reason": str(failure)})
         for number, name in enumerate(topics):
             if clock.elapsed_s() - reported_s >= REPORT_SECONDS:
                 reported_s = clock.elapsed_s()
                 _LOG.info("taking the lead", {"topics": number, "of": len(topics)})
             try:
-                await self._lead(name)
-            except (StorageFailure, RequestError) as failure:  # what has room is led later
+                await self._leadership.lead(name, at_start=True)
+            except RequestError as failure:  # what has room is led later
                 _LOG.error("partitions without a leader", {"topic": name, "reason": str(failure)})
         known = {
             TopicPartition(name, PartitionIndex(index))
@@ -124,33 +125,14 @@ class Topics:
         while True:
             await self._state.clock.sleep(RETRY_SECONDS)
             for name in [*self._state.image.topics]:
-                if self._unled(name):
+                if self._leadership.unled(name):
                     with suppress(RequestError):  # it was told when it began
                         await self._lead_rest(name)
 
-    def _unled(self, name: str) -> list[int]:
-        """The partitions of a topic that this broker could lead and does not."""
-        state, found = self._state, self._state.image.topics.get(name)
-        return [
-            index
-            for index, one in enumerate(found.partitions if found else ())
-            if state.id in one.replicas
-            and (key := TopicPartition(name, PartitionIndex(index))) not in state.partitions
-            and not self._is_out_of_reach(key, one)
-        ]
-
-    def _is_out_of_reach(self, key: TopicPartition, one: PartitionState) -> bool:
-        """Whether a partition that was led before may be in a directory that cannot be used.
-
-        It must not begin anew elsewhere.
-        """
-        logs = self._state.logs
-        return one.leader_epoch >= 0 and bool(logs.missing) and logs.get(key) is None
-
     @_change
     async def _lead_rest(self, name: str) -> None:
-        if unled := self._unled(name):  # else it changed meanwhile
-            await self._lead(name, unled)
+        if unled := self._leadership.unled(name):  # else it changed meanwhile
+            await self._leadership.lead(name, unled)
             _LOG.info("partitions led after all", {"topic": name, "partitions": len(unled)})
 
     # Changes.
@@ -171,7 +153,7 @@ class Topics:
         await self._store.create_topic(made.name, TopicNode(made.id, assignment), values)
         self._state.settings.know([(made.name, values)])
         self._state.image = image.with_topics([made])
-        await self._lead(made.name)
+        await self._leadership.lead(made.name)
         _LOG.info(
             "topic created",
             {
@@ -221,9 +203,15 @@ class Topics:
         self._state.image = self._state.image.without_topics([name])
         self._state.settings.forget(name)
         self._state.traffic.pop(name, None)
-        await self._drop(
-            [TopicPartition(name, PartitionIndex(n)) for n in range(len(found.partitions))]
-        )
+        try:
+            await self._bury(name)
+        except StorageFailure as failure:
+            # No error that clients try again: then there would be no such topic.
+            raise RequestError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"{name} is deleted, but files of it are still there until the broker starts "
+                f"again: {failure}",
+            ) from failure
         _LOG.info("topic deleted", {"topic": name, "id": found.id})
 
     @_change
@@ -248,7 +236,7 @@ class Topics:
         await self._store.grow_topic(name, node)
         grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
         self._state.image = image.with_topics([grown])
-        await self._lead(name, range(len(present), count))
+        await self._leadership.lead(name, range(len(present), count))
         _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
 
     @_change
@@ -291,9 +279,16 @@ class Topics:
             if partition is not None:
                 partition.log.rules = settings.log_rules(name)
                 partition.rules = settings.topic_rules(name)
-                partition.in_sync_min = self._in_sync_min(name, index)
+                partition.in_sync_min = self._leadership.in_sync_min(name, index)
 
     # How.
+
+    async def _bury(self, name: str) -> None:
+        """Remove the partitions of a topic that is deleted; it is over when all are gone."""
+        logs = self._state.logs
+        await self._leadership.drop([one.partition for one in logs if one.partition.topic == name])
+        with suppress(DiskFull):  # nothing is left, which the next start finds
+            await self._store.end_deletion(name)
 
     def _defaults(self) -> TopicDefaults:
         config = self._state.settings.broker
@@ -303,96 +298,11 @@ class Topics:
 
     def _with_room(self) -> list[BrokerId]:
         """The brokers that take new partitions: those with a directory that is not cordoned."""
-        full = self._cordoned()
+        full = self._leadership.cordoned()
         has_room = any(one.path not in full for one in self._state.logs.online)
         return [
             one for one in sorted(self._state.image.brokers) if one != self._state.id or has_room
         ]
 
-    def _cordoned(self) -> Collection[str]:
-        paths = self._state.settings.broker[broker.CORDONED_LOG_DIRS]
-        return [one.path for one in self._state.logs.online] if "*" in paths else paths
-
-    def _in_sync_min(self, name: str, index: int) -> int:
-        """No more than there are replicas: a partition with one is as safe as it can be."""
-        replicas = self._state.image.topics[name].partitions[index].replicas
-        return min(self._state.settings.in_sync_min(name), len(replicas))
-
     def _start(self) -> int:
         return int(self._chance() * 2**31)
-
-    async def _lead(self, name: str, indexes: Iterable[int] | None = None) -> None:
-        """Lead the partitions of a topic that this broker has, in a new epoch.
-
-        Those that cannot be have no leader, and the first failure is raised at the end.
-        """
-        state = self._state
-        found = state.image.topics[name]
-        wanted = range(len(found.partitions)) if indexes is None else frozenset(indexes)
-        mine = [
-            Elected(name, index, self._later_than_its_log(name, index, one), state.id, (state.id,))
-            for index, one in enumerate(found.partitions)
-            if state.id in one.replicas and index in wanted
-        ]
-        await self._store.store_elections(mine)
-        outcomes: list[BaseException | None] = []
-        for start in range(0, len(mine), HOSTED_AT_ONCE):  # others have their turns in between
-            some = mine[start : start + HOSTED_AT_ONCE]
-            hosting = (self._host(found, PartitionIndex(one.index), one.after) for one in some)
-            outcomes += await asyncio.gather(*hosting, return_exceptions=True)
-        partitions = list(found.partitions)
-        for one, failure in zip(mine, outcomes, strict=True):
-            led = one.after
-            partitions[one.index] = led if failure is None else replace(led, leader=NO_BROKER)
-        state.image = state.image.with_topics([Topic(name, found.id, tuple(partitions))])
-        for failure in outcomes:
-            if failure is not None:
-                raise failure
-
-    def _later_than_its_log(self, name: str, index: int, one: PartitionState) -> PartitionState:
-        """A state whose next epoch is new to the log too.
-
-        The one before may have begun while there was no room to store who led.
-        """
-        hosted = self._state.logs.get(TopicPartition(name, PartitionIndex(index)))
-        latest = None if hosted is None else hosted.log.epochs.latest
-        if latest is None or latest.epoch <= one.leader_epoch:
-            return one
-        return replace(one, leader_epoch=LeaderEpoch(latest.epoch))
-
-    async def _host(self, found: Topic, index: PartitionIndex, led: PartitionState) -> None:
-        state, key = self._state, TopicPartition(found.name, index)
-        settings = state.settings
-        hosted: HostedLog | None = state.logs.get(key)
-        if hosted is not None and hosted.topic_id not in (None, found.id):
-            # Of a topic that had this name: its deletion was stored and then cut short.
-            _LOG.warning("folder of an earlier topic put aside", {"folder": hosted.log.folder})
-            await state.logs.delete([key], FolderState.STRAY)
-            hosted = None
-        if hosted is None:
-            if self._is_out_of_reach(key, found.partitions[index]):
-                raise StorageFailure(f"{key} may be in {', '.join(state.logs.missing)}")
-            rules = settings.log_rules(found.name)
-            hosted = await state.logs.create(key, found.id, rules, avoid=self._cordoned())
-        await hosted.log.begin_epoch(led.leader_epoch)
-        partition = state.partitions[key] = Partition(
-            state.logs,
-            hosted,
-            found.id,
-            led.leader_epoch,
-            settings.topic_rules(found.name),
-            self._in_sync_min(found.name, index),
-            state.traffic.setdefault(found.name, TopicCounts()),
-        )
-        if found.name == OFFSETS_TOPIC:
-            await state.groups.lead(partition)
-
-    async def _drop(self, keys: Sequence[TopicPartition]) -> None:
-        for key in keys:
-            partition = self._state.partitions.pop(key, None)
-            if partition is not None:
-                partition.wake_all()
-            if key.topic == OFFSETS_TOPIC:
-                self._state.groups.resign(PartitionIndex(key.partition))
-        self._state.groups.forget(keys)
-        await self._state.logs.delete([key for key in keys if self._state.logs.get(key)])

@@ -2,7 +2,7 @@
 
 Invariant: a topic is there when its node is: what belongs to it is made before or with it, or is
 made up for when it is loaded. A topic that is being deleted is named in a node of its own first,
-so that whoever loads it next finishes that.
+so that whoever loads it next finishes that; the node is there until nothing is left of the topic.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,6 +34,7 @@ from ottla.coordination.session import Session
 from ottla.ids import BrokerId
 
 DELETIONS: Final = "/admin/delete_topics"
+DELETED_AT_ONCE: Final = 50  # partitions of a topic that go; others have their turns in between
 
 
 class StoredTopic(NamedTuple):
@@ -72,11 +73,15 @@ class ClusterStore:
     # Reading.
 
     async def load_topics(self) -> list[StoredTopic]:
-        """Every topic, after finishing the deletions that were begun."""
+        """Every topic, without those that are being deleted."""
         await ensure(self._session, ("/admin", DELETIONS))
-        for name in await self._session.children(DELETIONS):
+        for name in await self.deletions():
             await self.delete_topic(name)
         return [await self._load(name) for name in await self._session.children(TOPICS)]
+
+    async def deletions(self) -> list[str]:
+        """The topics whose deletion has begun and is not over."""
+        return await self._session.children(DELETIONS)
 
     async def _load(self, name: str) -> StoredTopic:
         found = await self._session.get(topic_path(name))
@@ -119,9 +124,10 @@ class ClusterStore:
 
     async def create_topic(self, name: str, node: TopicNode, config: Mapping[str, str]) -> None:
         """Make a topic whose partitions have no leaders yet."""
-        if await self._session.exists(f"{DELETIONS}/{name}") is not None:
-            await self.delete_topic(name)  # it was cut short; else it would go on with the new one
         operations: list[Operation] = []
+        if await self.is_being_deleted(name):
+            await self.delete_topic(name)  # it was cut short; and it is over with the new one
+            operations.append(Delete(_mark(name)))
         if config:
             operations.append(Create(topic_config_path(name), format_config(config)))
         operations.append(Create(topic_path(name), node.format()))
@@ -148,17 +154,32 @@ class ClusterStore:
         await self._office.change_all(operations)
 
     async def delete_topic(self, name: str) -> None:
-        """Remove all there is of a topic; whoever is interrupted is followed up later."""
-        mark = f"{DELETIONS}/{name}"
+        """Remove all there is of a topic but that it is being deleted, until that is over.
+
+        Whoever is interrupted is followed up later.
+        """
         with suppress(NodeExists):
-            await self._office.change([Create(mark)])
-        paths = [topic_path(name), topic_config_path(name)]
+            await self._office.change([Create(_mark(name))])
+        indexes: list[str] = []
         with suppress(NoNode):
             indexes = await self._session.children(partitions_path(name))
-            below = [f"{partitions_path(name)}/{index}" for index in indexes]
-            paths = [*(f"{one}/state" for one in below), *below, partitions_path(name), *paths]
+        for start in range(0, len(indexes), DELETED_AT_ONCE):
+            some = indexes[start : start + DELETED_AT_ONCE]
+            below = [f"{partitions_path(name)}/{index}" for index in some]
+            await self._delete(*(f"{one}/state" for one in below), *below)
+        await self._delete(partitions_path(name), topic_path(name), topic_config_path(name))
+
+    async def _delete(self, *paths: str) -> None:
         present = [path for path in paths if await self._session.exists(path) is not None]
-        await self._office.change_all([Delete(path) for path in (*present, mark)])
+        await self._office.change_all([Delete(path) for path in present])
+
+    async def is_being_deleted(self, name: str) -> bool:
+        """Whether a topic's deletion has begun and is not over."""
+        return await self._session.exists(_mark(name)) is not None
+
+    async def end_deletion(self, name: str) -> None:
+        """Nothing of a deleted topic is left."""
+        await self._delete(_mark(name))
 
     async def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
         """Replace a topic's own settings."""
@@ -172,6 +193,10 @@ class ClusterStore:
         data = format_config(values)
         exists = await self._session.exists(path) is not None
         await self._office.change([SetData(path, data) if exists else Create(path, data)])
+
+
+def _mark(name: str) -> str:
+    return f"{DELETIONS}/{name}"
 
 
 def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> Elected:

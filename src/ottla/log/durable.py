@@ -112,9 +112,13 @@ class DurableLog(AppendableLog):
             try:
                 await self._flush_all(last=True)
             finally:
-                for segment in self.segments:
-                    for held in (segment.file, segment.offsets, segment.times):
-                        held.close()
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Close the files; nothing is stored."""
+        for segment in self.segments:
+            for held in (segment.file, segment.offsets, segment.times):
+                held.close()
 
     async def retire(self, reason: str) -> None:
         """Take nothing more, once what is being done to the device is done."""

@@ -13,15 +13,16 @@ from typing import Final, NamedTuple, Self
 
 from ottla.clock import Clock
 from ottla.errors import StorageFailure
-from ottla.ids import Offset, TopicPartition, Uuid
+from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata, parse_partition_metadata
 from ottla.log.directory import DataDirectory
-from ottla.log.disk import Disk, read_whole, write_atomically
+from ottla.log.disk import Disk, read_whole, replace, write_atomically
 from ottla.log.errors import CorruptText
 from ottla.log.flushing import GroupCommit
 from ottla.log.names import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
+    LEADER_EPOCHS,
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -218,6 +219,7 @@ def make(
     directory: DataDirectory,
     partition: TopicPartition,
     topic_id: Uuid,
+    epoch: LeaderEpoch | None,
     rules: LogRules,
     aside: str,
     now_ms: int,
@@ -233,11 +235,18 @@ def make(
         disk.rename(path, f"{directory.path}/{aside}")
         _LOG.warning("folder put aside, a new partition has its name", {"old": path, "now": aside})
     disk.make_folder(path)
-    metadata = format_partition_metadata(topic_id).encode()
-    write_atomically(disk, f"{path}/{PARTITION_METADATA}", metadata)
-    disk.sync_folder(directory.path)
-    opened = open_log(disk, path, rules, clean=True, now_ms=now_ms, chance=chance)
-    return HostedLog(partition, topic_id, opened.log, directory, flushed_ms=now_ms)
+    log = open_log(disk, path, rules, clean=True, now_ms=now_ms, chance=chance).log
+    try:
+        if epoch is not None:
+            log.epochs.assign(epoch, _BEGINNING)
+            replace(disk, f"{path}/{LEADER_EPOCHS}", log.epochs.format().encode())
+        metadata = format_partition_metadata(topic_id).encode()
+        write_atomically(disk, f"{path}/{PARTITION_METADATA}", metadata)
+        disk.sync_folder(directory.path)
+    except BaseException:
+        log.let_go()
+        raise
+    return HostedLog(partition, topic_id, log, directory, flushed_ms=now_ms)
 
 
 class _Known(NamedTuple):

@@ -10,23 +10,26 @@ before the call returns.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
 from ottla.clock import Clock
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
-from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
+from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
+from ottla.log.checkpoints import format_partition_metadata
 from ottla.log.completion import uninterrupted
 from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory, DirectoryRefused
-from ottla.log.disk import Disk
+from ottla.log.discarded import DiscardedFolders
+from ottla.log.disk import Disk, write_atomically
 from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, load, make, reporter
-from ottla.log.names import FolderState, folder, marked_folder
+from ottla.log.names import PARTITION_METADATA, FolderState, folder, marked_folder
 from ottla.log.rules import LogRules
 
 _LOG = logging.getLogger(__name__)
 
+DELETE_AT_ONCE: Final = 50  # logs that are given up before others have their turn
 CLOSE_AT_ONCE: Final = 8  # logs that are flushed side by side when the broker stops
 
 Offline = Callable[[DataDirectory, Sequence[TopicPartition]], None]
@@ -55,7 +58,7 @@ class Logs:
         self._hosted: dict[TopicPartition, HostedLog] = {}
         # How many partitions each directory has, by its path, with those that are being made.
         self._counts: Counter[str] = Counter()
-        self._deleted: list[tuple[int, str]] = []  # folders to be removed, and when
+        self._discarded = DiscardedFolders(disk, clock, new_id)
 
     @classmethod
     async def open(
@@ -152,7 +155,7 @@ class Logs:
                 )
             self._hosted[hosted.partition] = hosted
             self._counts[hosted.directory.path] += 1
-        self._deleted += [(0, path) for path in loaded.deleted]
+        self._discarded.found(loaded.deleted)
 
     def _leave_out(self, path: str, failure: StorageFailure) -> None:
         _LOG.error("data directory cannot be used", {"directory": path, "reason": str(failure)})
@@ -190,11 +193,13 @@ class Logs:
         topic_id: Uuid,
         rules: LogRules,
         *,
+        epoch: LeaderEpoch | None = None,
         avoid: Collection[str] = (),
     ) -> HostedLog:
         """Make the log of a new partition, in the directory that has the fewest.
 
-        Directories whose paths are to be avoided take none, unless all of them are.
+        The epoch that its leader begins with is stored with it. Directories whose paths are to be
+        avoided take none, unless all of them are.
         """
         assert partition not in self._hosted
         directory = self._fewest(avoid)
@@ -203,7 +208,9 @@ class Logs:
         self._counts[directory.path] += 1
         try:
             hosted = await self.disk.blocking(
-                lambda: make(directory, partition, topic_id, rules, aside, now_ms, self._chance)
+                lambda: make(
+                    directory, partition, topic_id, epoch, rules, aside, now_ms, self._chance
+                )
             )
         except BaseException as failure:
             self._counts[directory.path] -= 1
@@ -233,34 +240,40 @@ class Logs:
         gone = [self._hosted.pop(partition) for partition in partitions]
         self._counts.subtract(one.directory.path for one in gone)
         failures: list[StorageFailure] = []
-        for hosted in gone:
-            await hosted.log.retire("the partition was deleted")
-            if hosted.directory.failure is None:
+        for start in range(0, len(gone), DELETE_AT_ONCE):
+            some = gone[start : start + DELETE_AT_ONCE]
+            for hosted in some:
+                await hosted.log.retire("the partition was deleted")
+            for directory in _directories(some):
                 try:
-                    await self.guarded(
-                        hosted.directory, lambda one=hosted: self._rename(one, state)
-                    )
+                    await self._rename(directory, some, state)
                 except StorageFailure as failure:
                     failures.append(failure)  # the other directories come first
-        for directory in {id(one.directory): one.directory for one in gone}.values():
+        for directory in _directories(gone):
             # Or a partition of the same name would begin with the offsets of this one.
             await self.store_checkpoints(directory)
         for failure in failures:
             raise failure
 
-    async def _rename(self, hosted: HostedLog, state: FolderState) -> None:
-        directory, partition = hosted.directory, hosted.partition
-        old = f"{directory.path}/{folder(partition)}"
-        new = f"{directory.path}/{marked_folder(partition, state, self._new_id().hex())}"
+    async def _rename(
+        self, directory: DataDirectory, gone: Sequence[HostedLog], state: FolderState
+    ) -> None:
+        inside = [one for one in gone if one.directory is directory]
+        if directory.failure is None:
+            rename = self._discarded.rename
+            await self.guarded(directory, lambda: rename(directory, inside, state))
 
-        def on_the_device() -> None:
-            self.disk.rename(old, new)
-            self.disk.sync_folder(directory.path)
+    @uninterrupted
+    async def identify(self, hosted: HostedLog, topic_id: Uuid) -> None:
+        """Store whose log it is that did not say; stored when this returns."""
+        path = f"{hosted.log.folder}/{PARTITION_METADATA}"
+        data = format_partition_metadata(topic_id).encode()
 
-        await self.disk.blocking(on_the_device)
-        if state is FolderState.DELETED:
-            due_ms = self.clock.now_ms() + hosted.log.rules.file_delete_delay_ms
-            self._deleted.append((due_ms, new))
+        async def work() -> None:
+            await self.disk.blocking(lambda: write_atomically(self.disk, path, data))
+
+        await self.guarded(hosted.directory, work)
+        hosted.topic_id = topic_id
 
     # Cutting, which may lower a recovery point.
 
@@ -342,15 +355,7 @@ class Logs:
 
     async def purge(self) -> None:
         """Remove the folders of deleted partitions whose delay is over."""
-        now_ms = self.clock.now_ms()
-        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
-        self._deleted = [one for one in self._deleted if one[0] > now_ms]
-        for path in due:
-            try:
-                await self.disk.blocking(lambda path=path: remove_folder(self.disk, path))
-            except (StorageFailure, FileNotFoundError) as failure:
-                # It does not count any more, and the next start tries again.
-                _LOG.warning("folder not removed", {"folder": path, "reason": str(failure)})
+        await self._discarded.purge()
 
     async def close(self, broker_epoch: BrokerEpoch) -> dict[str, BaseException]:
         """Stop cleanly: what is online is flushed and marked, so that the next start trusts it.
@@ -387,3 +392,8 @@ class Logs:
         """Let other processes have the directories; nothing is stored."""
         for directory in self.directories:
             directory.release()
+
+
+def _directories(logs: Iterable[HostedLog]) -> Iterable[DataDirectory]:
+    """Where logs are."""
+    return {id(one.directory): one.directory for one in logs}.values()

@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client is gone, or was sent away."""
         self._transport = None
         self._waiting.clear()
-        self.holding.let_go()
+        self.holding.end()
         # Now, and not when somebody finds that nobody refers to this any more.
         self._conversation.framer.drop()
         if self._task is not None:

@@ -26,6 +26,14 @@ ORDINARY_BYTES: Final = 1024 * 1024 + 64 * 1024
 """What a producer sends at most by default, and something around it."""
 
 
+class _Nobody:
+    def go_on(self) -> None:
+        """Nobody waits."""
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Holding:
     """The memory of one connection."""
 
@@ -126,6 +134,11 @@ class Holding:
         self._frame_bytes = 0
         self.note_served()
         self.note_taken()
+
+    def end(self) -> None:
+        """Let go for good: nothing refers to the owner any more, which refers to this."""
+        self.let_go()
+        self._owner = _NOBODY
 
     def stuck(self, arrived: int | None, unsent: int, now_s: float) -> str | None:
         """Why others who wait for memory should not wait for this one, if they should not.

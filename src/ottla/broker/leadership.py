@@ -1,0 +1,195 @@
+"""Which partitions this broker leads: taken and given up, some at a time.
+
+Invariant: a partition is in the broker's state exactly while this broker leads it, in an epoch that
+was stored before. However many partitions a topic has, the others have their turns between one lot
+and the next. The image tells of all of them at the end, also of an end that came too early.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.state import BrokerState
+from ottla.broker.turns import Turns
+from ottla.cluster.image import PartitionState, Topic
+from ottla.controller.store import ClusterStore, Elected, led_by
+from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
+from ottla.ids import NO_BROKER, LeaderEpoch, PartitionIndex, TopicPartition
+from ottla.log.loading import HostedLog
+from ottla.log.names import FolderState
+from ottla.metrics import TopicCounts
+from ottla.replication.partition import Partition
+from ottla.settings import broker
+
+_LOG = logging.getLogger(__name__)
+
+LED_AT_ONCE: Final = 50  # partitions whose leader is stored in one go
+MADE_AT_ONCE: Final = 4  # logs that are made side by side: more wait for the same device
+
+
+class PartlyLed(RequestError):
+    """Some partitions of a topic have no leader, though the topic is there.
+
+    It is no error that clients try again: what they asked for was done, and the rest is done when
+    there is room.
+    """
+
+    def __init__(self, name: str, unled: int, count: int, reason: BaseException) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{name} is there, but {unled} of {count} partitions have no leader yet: {reason}",
+        )
+
+
+class Leadership:
+    """What this broker leads."""
+
+    def __init__(self, state: BrokerState, store: ClusterStore) -> None:
+        self._state = state
+        self._store = store
+
+    # Taking the lead.
+
+    def unled(self, name: str) -> list[int]:
+        """The partitions of a topic that this broker could lead and does not."""
+        state, found = self._state, self._state.image.topics.get(name)
+        return [
+            index
+            for index, one in enumerate(found.partitions if found else ())
+            if state.id in one.replicas
+            and (key := TopicPartition(name, PartitionIndex(index))) not in state.partitions
+            and not self._is_out_of_reach(key, one)
+        ]
+
+    def _is_out_of_reach(self, key: TopicPartition, one: PartitionState) -> bool:
+        """Whether a partition that was led before may be in a directory that cannot be used.
+
+        It must not begin anew elsewhere.
+        """
+        logs = self._state.logs
+        return one.leader_epoch >= 0 and bool(logs.missing) and logs.get(key) is None
+
+    async def lead(
+        self, name: str, indexes: Iterable[int] | None = None, *, at_start: bool = False
+    ) -> None:
+        """Lead the partitions of a topic that this broker has, in a new epoch.
+
+        Those that cannot be led have no leader, which is PartlyLed at the end.
+        """
+        state = self._state
+        found = state.image.topics[name]
+        partitions = list(found.partitions)
+        wanted = range(len(partitions)) if indexes is None else sorted({*indexes})
+        mine = [index for index in wanted if state.id in partitions[index].replicas]
+        failures: list[BaseException] = []
+        places = asyncio.Semaphore(MADE_AT_ONCE)
+
+        async def host(one: Elected) -> None:
+            async with places:
+                await self._host(found, PartitionIndex(one.index), one.after, at_start=at_start)
+
+        try:
+            for start in range(0, len(mine), LED_AT_ONCE):
+                elected = [
+                    self._elected(name, index, partitions[index])
+                    for index in mine[start : start + LED_AT_ONCE]
+                ]
+                await self._store.store_elections(elected)
+                outcomes = await asyncio.gather(*map(host, elected), return_exceptions=True)
+                for one, failure in zip(elected, outcomes, strict=True):
+                    led = one.after
+                    if failure is not None:
+                        failures.append(failure)
+                        led = replace(led, leader=NO_BROKER)
+                    partitions[one.index] = led
+        except StorageFailure as failure:
+            failures.append(failure)
+        finally:
+            state.image = state.image.with_topics([Topic(name, found.id, tuple(partitions))])
+        for failure in failures:
+            if not isinstance(failure, StorageFailure | RequestError):
+                raise failure
+        if failures:
+            unled = len(self.unled(name)) or len(failures)
+            raise PartlyLed(name, unled, len(partitions), failures[0]) from failures[0]
+
+    def _elected(self, name: str, index: int, one: PartitionState) -> Elected:
+        """That this broker leads, in an epoch that is new to the log too.
+
+        The one before may have begun while there was no room to store who led.
+        """
+        hosted = self._state.logs.get(TopicPartition(name, PartitionIndex(index)))
+        latest = None if hosted is None else hosted.log.epochs.latest
+        if latest is not None and latest.epoch > one.leader_epoch:
+            one = replace(one, leader_epoch=LeaderEpoch(latest.epoch))
+        return led_by(self._state.id, name, index, one)
+
+    async def _host(
+        self, found: Topic, index: PartitionIndex, led: PartitionState, *, at_start: bool
+    ) -> None:
+        state, key = self._state, TopicPartition(found.name, index)
+        settings, before = state.settings, found.partitions[index]
+        hosted: HostedLog | None = state.logs.get(key)
+        if hosted is not None and hosted.topic_id != found.id:
+            # One without an id is this topic's if the topic was there before, be it adopted.
+            is_new = before.version < 0 and not at_start
+            if hosted.topic_id is not None or is_new:
+                # Of a topic that had this name: its deletion was stored and then cut short.
+                _LOG.warning("folder of an earlier topic put aside", {"folder": hosted.log.folder})
+                await state.logs.delete([key], FolderState.STRAY)
+                hosted = None
+            else:
+                with suppress(DiskFull):  # it is this topic's all the same
+                    await state.logs.identify(hosted, found.id)
+        if hosted is None:
+            if self._is_out_of_reach(key, before):
+                raise StorageFailure(f"{key} may be in {', '.join(state.logs.missing)}")
+            hosted = await state.logs.create(
+                key,
+                found.id,
+                settings.log_rules(found.name),
+                epoch=led.leader_epoch,
+                avoid=self.cordoned(),
+            )
+        await hosted.log.begin_epoch(led.leader_epoch)
+        partition = state.partitions[key] = Partition(
+            state.logs,
+            hosted,
+            found.id,
+            led.leader_epoch,
+            settings.topic_rules(found.name),
+            self.in_sync_min(found.name, index),
+            state.traffic.setdefault(found.name, TopicCounts()),
+        )
+        if found.name == OFFSETS_TOPIC:
+            await state.groups.lead(partition)
+
+    # Leading.
+
+    def cordoned(self) -> Collection[str]:
+        """The data directories that take no new partitions."""
+        paths = self._state.settings.broker[broker.CORDONED_LOG_DIRS]
+        return [one.path for one in self._state.logs.online] if "*" in paths else paths
+
+    def in_sync_min(self, name: str, index: int) -> int:
+        """No more than there are replicas: a partition with one is as safe as it can be."""
+        replicas = self._state.image.topics[name].partitions[index].replicas
+        return min(self._state.settings.in_sync_min(name), len(replicas))
+
+    # Giving it up.
+
+    async def drop(self, keys: Sequence[TopicPartition]) -> None:
+        """Give partitions up, with all their records."""
+        state = self._state
+        async for key in Turns(state).over(keys):
+            partition = state.partitions.pop(key, None)
+            if partition is not None:
+                partition.wake_all()
+            if key.topic == OFFSETS_TOPIC:
+                state.groups.resign(PartitionIndex(key.partition))
+        state.groups.forget(keys)
+        await state.logs.delete([key for key in keys if state.logs.get(key)])

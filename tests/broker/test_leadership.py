@@ -1,0 +1,250 @@
+"""Leading many partitions: some at a time, and whatever comes in between nothing is left over."""
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers.test_delete_topics import delete
+from broker.nodes import Client, broker, run
+from broker.test_node import batch, create, fetch, produce
+from ottla.broker import leadership
+from ottla.controller.store import ClusterStore, Elected
+from ottla.errors import DiskFull, ErrorCode
+from ottla.ids import ZERO_UUID, LeaderEpoch
+from ottla.log.files import OsDisk
+from ottla.log.names import PARTITION_METADATA
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+
+async def create_wide(client: Client, name: str, partitions: int) -> tuple[int, str | None]:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    answer = await client.ask(
+        CreateTopicsRequest(topics=[topic], timeout_ms=1000), CreateTopicsResponse
+    )
+    return answer.topics[0].error_code, answer.topics[0].error_message
+
+
+async def leaders(client: Client, name: str) -> list[int]:
+    answer = await client.ask(MetadataRequest(topics=None), MetadataResponse)
+    (found,) = (one for one in answer.topics if one.name == name)
+    return [one.leader_id for one in sorted(found.partitions, key=lambda one: one.partition_index)]
+
+
+def folders(data: Path, suffix: str = "") -> list[str]:
+    return sorted(one.name for one in data.iterdir() if one.is_dir() and one.name.endswith(suffix))
+
+
+def test_a_wide_topic_is_led_in_lots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lots: list[int] = []
+    store = ClusterStore.store_elections
+
+    async def counted(self: ClusterStore, elected: Iterable[Elected]) -> None:
+        listed = [*elected]
+        lots.append(len(listed))
+        await store(self, listed)
+
+    monkeypatch.setattr(ClusterStore, "store_elections", counted)
+    monkeypatch.setattr(leadership, "LED_AT_ONCE", 4)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await create_wide(client, "wide", 10) == (0, None)
+            assert lots == [4, 4, 2]
+            assert await leaders(client, "wide") == [1] * 10
+            epochs = [
+                running.state.partitions[key].leader_epoch for key in running.state.partitions
+            ]
+            assert epochs == [0] * 10
+
+    run(scenario)
+
+
+def test_no_more_logs_are_made_at_a_time_than_leave_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way: list[int] = []
+    host = leadership.Leadership._host  # pyright: ignore[reportPrivateUsage]
+    now = 0
+
+    async def counted(*args: Any, **kwargs: Any) -> None:
+        nonlocal now
+        now += 1
+        under_way.append(now)
+        try:
+            await host(*args, **kwargs)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(leadership.Leadership, "_host", counted)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            assert await create_wide(await running.client(), "wide", 30) == (0, None)
+            assert len(under_way) == 30
+            assert max(under_way) == leadership.MADE_AT_ONCE
+
+    run(scenario)
+
+
+def test_the_first_epoch_is_stored_with_the_folder(tmp_path: Path) -> None:
+    """It costs no wait of its own: every wait for the device is one per partition."""
+    writes: list[str] = []
+
+    class Counting(OsDisk):
+        def rename(self, old: str, new: str) -> None:
+            writes.append(new.rpartition("/")[2])
+            super().rename(old, new)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, disk=Counting()) as running:
+            client = await running.client()
+            writes.clear()
+            await create(client, "t")
+            assert writes.count("leader-epoch-checkpoint") == 1
+            assert writes.index("leader-epoch-checkpoint") < writes.index(PARTITION_METADATA)
+            (partition,) = running.state.partitions.values()
+            latest = partition.log.epochs.latest
+            assert latest is not None
+            assert latest.epoch == LeaderEpoch(0)
+            text = (tmp_path / "data" / "t-0" / "leader-epoch-checkpoint").read_text()
+            assert text == "0\n1\n0 0\n"
+
+    run(scenario)
+
+
+class Filling(OsDisk):
+    """A disk on which only so many folders of partitions have room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folders = 1 << 30
+        self.renames = 1 << 30
+
+    def make_folder(self, path: str) -> None:
+        if self.folders <= 0:
+            raise DiskFull(f"{path}: make: No space left on device")
+        self.folders -= 1
+        super().make_folder(path)
+
+    def rename(self, old: str, new: str) -> None:
+        if new.endswith("-delete"):
+            if self.renames <= 0:
+                raise DiskFull(f"{old}: rename: No space left on device")
+            self.renames -= 1
+        super().rename(old, new)
+
+
+def test_a_topic_of_which_a_part_is_led_is_told_so_and_led_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.topics.RETRY_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, disk=(disk := Filling())) as running:
+            client = await running.client()
+            disk.folders = 3
+            code, why = await create_wide(client, "t", 5)
+            # Whoever tries again would be told that there is such a topic.
+            assert code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert not ErrorCode.UNKNOWN_SERVER_ERROR.retriable
+            assert "t is there, but 2 of 5 partitions have no leader yet" in str(why)
+            assert "No space left" in str(why)
+            assert sorted(await leaders(client, "t")) == [-1, -1, 1, 1, 1]
+            disk.folders = 1 << 30
+            while -1 in await leaders(client, "t"):
+                await asyncio.sleep(0.02)
+            assert await produce(client, "t", batch(b"x")) == (0, 0)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("renamed", [0, 1, 2])
+def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
+    tmp_path: Path, renamed: int
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, disk=(disk := Filling())) as running:
+            client = await running.client()
+            assert await create_wide(client, "t", 3) == (0, None)
+            await create(client, "other")
+            disk.renames = renamed
+            assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+            assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert len([one for one in folders(tmp_path / "data") if one[:2] == "t-"]) == 3
+        async with broker(tmp_path) as running:
+            assert [str(one.partition) for one in running.state.logs] == ["other-0"]
+            left = {one for one in folders(tmp_path / "data") if one[:2] == "t-"}
+            assert all(one.endswith("-delete") for one in left)
+            client = await running.client()
+            assert await create_wide(client, "t", 3) == (0, None)
+            assert await produce(client, "t", batch(b"new")) == (0, 0)
+        assert not folders(tmp_path / "data", "-stray")
+        async with broker(tmp_path) as running:  # and nothing remembers the deletion
+            assert len(running.state.partitions) == 4
+
+    run(scenario)
+
+
+def test_a_new_topic_is_made_where_a_deletion_was_cut_short(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, disk=(disk := Filling())) as running:
+            client = await running.client()
+            await create(client, "t")
+            await produce(client, "t", batch(b"old"))
+            disk.renames = 0
+            assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+            disk.renames = 1 << 30
+            topic_id = await create(client, "t")
+            assert await produce(client, "t", batch(b"new")) == (0, 0)
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await fetch(client, topic_id) == [b"new"]
+
+    run(scenario)
+
+
+def test_a_new_topic_takes_nothing_from_a_folder_that_nobody_knew(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        data = tmp_path / "data"
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            await produce(client, "t", batch(b"somebody's"))
+        shutil.copytree(data / "t-0", data / "u-0")
+        (data / "u-0" / PARTITION_METADATA).unlink()
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "u")
+            assert await fetch(client, topic_id) == []
+            assert await produce(client, "u", batch(b"ours")) == (0, 0)
+            assert len(folders(data, "-stray")) == 1, "it is a person's to remove"
+
+    run(scenario)
+
+
+def test_a_folder_without_an_id_is_its_topics_and_gets_the_id(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file = tmp_path / "data" / "t-0" / PARTITION_METADATA
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "t")
+            await produce(client, "t", batch(b"kept"))
+        before = file.read_text()
+        file.unlink()
+        async with broker(tmp_path) as running:
+            assert await fetch(await running.client(), topic_id) == [b"kept"]
+            assert file.read_text() == before
+
+    run(scenario)
