@@ -240,3 +240,31 @@ def test_a_log_that_is_deleted_while_another_is_looked_at_is_passed_over() -> No
         assert asked == [partition(0), partition(2)]
 
     simulated(program)
+
+
+@pytest.mark.parametrize("duty", ["flush", "purge", "expire_producers", "store_high_watermarks"])
+def test_others_have_their_turns_between_many_logs(
+    duty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.log.upkeep.LOGS_AT_ONCE", 2)
+
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(9):
+            await created(logs, number)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.create_task(other())
+        await asyncio.sleep(0)
+        before = turns
+        await getattr(upkeep(logs), duty)()
+        assert turns - before >= 4
+        beside.cancel()
+
+    simulated(program)

@@ -146,9 +146,10 @@ class DataDirectory:
         async with self._turn:
             if self.failure is not None:
                 raise StorageFailure(f"{self.path} is offline: {self.failure}")
-            data = format_offsets(offsets()).encode()
-            path = f"{self.path}/{name}"
-            await self.disk.blocking(lambda: write_atomically(self.disk, path, data))
+            found, path = offsets(), f"{self.path}/{name}"
+            await self.disk.blocking(
+                lambda: write_atomically(self.disk, path, format_offsets(found).encode())
+            )
             self.is_full = False
 
     # Leaving it.

@@ -2,12 +2,13 @@
 
 Invariant: each duty runs by itself at its own interval, one at a time, and a directory that fails
 in it goes offline without stopping the duty for the others. What is due is asked for again every
-time, so that changed settings count at once.
+time, so that changed settings count at once. However many logs there are, others have their turns
+in between.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
@@ -28,6 +29,7 @@ _LOG = logging.getLogger(__name__)
 # default: then logs are looked at this often.
 FLUSH_CHECK_MS_MAX: Final = 1000
 PURGE_INTERVAL_MS: Final = 1000
+LOGS_AT_ONCE: Final = 200  # that are looked at before others have their turn
 # Every log is read once a week for damage that nobody has met (rule C4), slowly.
 SCRUB_INTERVAL_MS: Final = 7 * 86_400_000
 SCRUB_BYTES_PER_SECOND: Final = 16 * 1024 * 1024
@@ -105,7 +107,7 @@ class Upkeep:
         asks for is counted where one appends.
         """
         now_ms = self._logs.clock.now_ms()
-        for hosted in self._usable():
+        async for hosted in self._usable():
             log = hosted.log
             unflushed = log.next_offset - log.recovery_point
             since_ms = now_ms - hosted.flushed_ms
@@ -122,7 +124,7 @@ class Upkeep:
 
     async def retain(self) -> None:
         """Delete the segments that have outlived their time."""
-        for hosted in self._usable():
+        async for hosted in self._usable():
             if self._logs.get(hosted.partition) is not hosted:
                 continue  # deleted while this was busy with the others
             high_watermark = self._high_watermark(hosted.partition)
@@ -137,7 +139,7 @@ class Upkeep:
     async def purge(self) -> None:
         """Remove deleted files and folders whose delay is over."""
         now_ms = self._logs.clock.now_ms()
-        for hosted in self._usable():
+        async for hosted in self._usable():
             if hosted.log.doomed:
                 await self._attempt(hosted, lambda log=hosted.log: log.purge(now_ms))
         await self._logs.purge()
@@ -145,7 +147,7 @@ class Upkeep:
     async def expire_producers(self) -> None:
         """Forget producers that have not written for producer.id.expiration.ms."""
         now_ms, limit_ms = self._logs.clock.now_ms(), self._rules().producer_expiration_ms
-        for hosted in self._usable():
+        async for hosted in self._usable():
             hosted.log.producers.expire(now_ms, limit_ms)
 
     async def scrub(self) -> None:
@@ -154,7 +156,7 @@ class Upkeep:
         async def pause(size: int) -> None:
             await self._logs.clock.sleep(size / SCRUB_BYTES_PER_SECOND)
 
-        for hosted in self._usable():
+        async for hosted in self._usable():
 
             async def work(log: PartitionLog = hosted.log) -> None:
                 for damage in await log.scrub(pause):
@@ -172,8 +174,9 @@ class Upkeep:
 
     async def store_high_watermarks(self) -> None:
         """Let the next start know what was safe."""
-        for hosted in self._logs:
-            hosted.high_watermark = self._high_watermark(hosted.partition)
+        async for hosted in self._usable():
+            if self._logs.get(hosted.partition) is hosted:
+                hosted.high_watermark = self._high_watermark(hosted.partition)
         await self._store(HIGH_WATERMARKS)
 
     async def _store(self, name: str) -> None:
@@ -181,8 +184,13 @@ class Upkeep:
             with suppress(StorageFailure):  # by which it goes offline
                 await self._logs.store(name, directory)
 
-    def _usable(self) -> list[HostedLog]:
-        return [hosted for hosted in self._logs if hosted.directory.failure is None]
+    async def _usable(self) -> AsyncGenerator[HostedLog]:
+        """The logs whose directories work, with pauses in which others have their turns."""
+        for number, hosted in enumerate(self._logs, 1):
+            if hosted.directory.failure is None:
+                yield hosted
+            if number % LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def _attempt(self, hosted: HostedLog, work: Callable[[], Awaitable[None]]) -> None:
         """Do something to a log unless it is gone meanwhile; a failure takes its directory."""
