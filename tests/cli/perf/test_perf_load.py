@@ -4,7 +4,7 @@ import pytest
 
 from ottla.cli.kafka.flags import NotDone
 from ottla.cli.kafka.perf.consumer import DateFormat
-from ottla.cli.perf.load import Latencies, Span, shares
+from ottla.cli.perf.load import Latencies, Span, sample_every, shares
 
 
 def test_latencies_are_told_by_shares() -> None:
@@ -12,6 +12,11 @@ def test_latencies_are_told_by_shares() -> None:
     assert shares(found) == [51.0, 96.0, 100.0, 100.0]
     assert (found.average, found.largest) == (50.5, 100.0)
     assert (Latencies().at(0.5), Latencies().average, Latencies().largest) == (0.0, 0.0, 0.0)
+
+
+def test_one_record_in_a_thousand_is_timed_and_of_few_records_enough() -> None:
+    assert [sample_every(count) for count in (1, 399, 400, 20_000)] == [1, 1, 2, 100]
+    assert [sample_every(count) for count in (200_000, 1_000_000, 10**9)] == [1000, 1000, 1000]
 
 
 def test_rates_are_of_a_second() -> None:

@@ -70,7 +70,8 @@ async def produce(
 ) -> Answer:
     """Write records as fast as it goes, or at a rate.
 
-    Latencies are of every 64th record, from the call that sends it to its acknowledgement.
+    Latencies are of one record in a thousand, or of two hundred where that would be fewer, and of
+    each with --rate: from the call that sends it to its acknowledgement.
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.progress import progress

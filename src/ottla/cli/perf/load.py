@@ -2,7 +2,8 @@
 
 Invariant: what is measured is the client as an application uses it, one record after the other
 unless columns are asked for. Times count from the first record to the last that is acknowledged or
-handed out; connecting is not in them. Latencies are of every so many-th record.
+handed out; connecting is not in them. Latencies are of every so many-th record: to time one costs
+more than to send it, so of many records few are timed, and of few as many as percentiles need.
 """
 
 import asyncio
@@ -20,7 +21,10 @@ from ottla.client.producing.pending_batch import Ack
 from ottla.client.record import Record
 from ottla.ids import TopicPartition
 
-SAMPLE_EVERY: Final = 64
+SAMPLE_EVERY_MAX: Final = 1000
+SAMPLES_MIN: Final = 200
+"""As many are timed where there are so many records, or all."""
+
 POLL_RECORDS: Final = 500
 """As many as stay in the processor's cache: with ten times as many each takes a third longer."""
 
@@ -107,7 +111,7 @@ class Sender:
         values = sending.payloads()
         begun_s = window_s = steady_s = time.perf_counter()
         sent = size = window_size = window_sent = steady_size = 0
-        every = SAMPLE_EVERY if sending.rate is None else 1
+        every = sample_every(sending.count) if sending.rate is None else 1
         while sent < sending.count:
             # The first of a run is timed; in between nothing runs but the client.
             until = sending.warm_up if sent < sending.warm_up else sending.count
@@ -141,6 +145,11 @@ class Sender:
         task = asyncio.get_running_loop().create_task(_timed(ack, begun_s, kept))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
+
+
+def sample_every(count: int) -> int:
+    """Of how many records one is timed, of so many in all."""
+    return max(1, min(SAMPLE_EVERY_MAX, count // SAMPLES_MIN))
 
 
 async def _timed(ack: Ack, begun_s: float, kept: Sequence[Latencies]) -> None:
