@@ -8,8 +8,7 @@ handed out, it is in `violation` and raised by the next call, and nothing behind
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.protocol.apis import (
@@ -92,30 +91,54 @@ class _Conversation:
         return taken
 
 
-@dataclass(slots=True, eq=False)
 class Request:
-    """A request that a server received."""
+    """A request that a server received.
 
-    api: Api
-    header: RequestHeader
-    message: Message
-    version: int
-    """The version to answer in: the header's, except for an ApiVersions that is too new."""
+    `version` is the version to answer in: the header's, except for an ApiVersions that is too new.
+    `sequence` counts the requests of the connection. `refused` is UNSUPPORTED_VERSION when the
+    answer must say which versions of ApiVersions there are.
+    """
 
-    sequence: int
-    """Counts the requests of the connection."""
+    __slots__ = ("api", "header", "message", "refused", "sequence", "version")
 
-    refused: ErrorCode = ErrorCode.NONE
-    """UNSUPPORTED_VERSION when the answer must say which versions of ApiVersions there are."""
+    def __init__(
+        self,
+        api: Api,
+        header: RequestHeader,
+        message: Message,
+        version: int,
+        sequence: int,
+        refused: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        self.api = api
+        self.header = header
+        self.message = message
+        self.version = version
+        self.sequence = sequence
+        self.refused = refused
 
 
-@dataclass(slots=True, eq=False)
 class WideRequest(Request):
     """A request with so many elements that reading it is left to whoever answers it."""
 
-    frame: memoryview = field(kw_only=True)
-    position: int = field(kw_only=True)
-    objects_max: int = field(kw_only=True)
+    __slots__ = ("frame", "objects_max", "position")
+
+    def __init__(
+        self,
+        api: Api,
+        header: RequestHeader,
+        message: Message,
+        version: int,
+        sequence: int,
+        *,
+        frame: memoryview,
+        position: int,
+        objects_max: int,
+    ) -> None:
+        super().__init__(api, header, message, version, sequence)
+        self.frame = frame
+        self.position = position
+        self.objects_max = objects_max
 
     def read(self) -> None:
         """Let `message` be what was sent; ProtocolViolation when it is none."""
@@ -246,8 +269,7 @@ def _frame(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
     return [frame_length(size) + header, *body]
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """A request on its way, and what is needed to read its answer."""
 
     api: Api
@@ -255,8 +277,7 @@ class Sent:
     correlation_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """An answer that a client received."""
 
     request: Sent

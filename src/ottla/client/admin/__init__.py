@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     )
     from ottla.client.admin.share_groups import ShareOffset, ShareOffsets
     from ottla.client.admin.topic_descriptions import (
-        ListedTopic,
         PartitionDescription,
         TopicDescription,
     )
+    from ottla.client.admin.topic_list import ListedTopic
     from ottla.client.admin.topics import CreatedTopic, NewPartitions, NewTopic
     from ottla.client.admin.transactions import (
         FencedProducer,
@@ -149,7 +149,7 @@ _MODULES: Final = {
     "GroupOffsets": "ottla.client.admin.group_offsets",
     "Levels": "ottla.client.admin.features",
     "ListedGroup": "ottla.client.admin.groups",
-    "ListedTopic": "ottla.client.admin.topic_descriptions",
+    "ListedTopic": "ottla.client.admin.topic_list",
     "ListedTransaction": "ottla.client.admin.transactions",
     "Listing": "ottla.client.asking.outcomes",
     "LogDirDescription": "ottla.client.admin.log_dirs",

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.client.admin.operations import Operation, operations
+from ottla.client.admin.topic_list import topic_id
 from ottla.client.asking.outcomes import or_none, refused
 from ottla.errors import RequestError
-from ottla.ids import ZERO_UUID, Uuid
+from ottla.ids import Uuid
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -26,16 +27,6 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTopic:
-    """A topic that there is."""
-
-    name: str
-    id: Uuid | None
-    partitions: int
-    is_internal: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +110,6 @@ def described(
             topic, map(_partition, topic.partitions)
         )
     return told
-
-
-def listed(answer: MetadataResponse, *, include_internal: bool) -> dict[str, ListedTopic]:
-    """All topics, by name."""
-    return {
-        topic.name: ListedTopic(
-            topic.name, topic_id(topic.topic_id), len(topic.partitions), topic.is_internal
-        )
-        for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
-        if topic.name is not None and (include_internal or not topic.is_internal)
-    }
-
-
-def topic_id(told: Uuid) -> Uuid | None:
-    """An id from the wire, where zero stands for none."""
-    return None if told == ZERO_UUID else told
 
 
 def _description(

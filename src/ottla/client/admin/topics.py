@@ -8,17 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.client.admin.calls import Calls
 from ottla.client.admin.topic_descriptions import (
-    ListedTopic,
     TopicDescription,
     described,
-    listed,
     metadata_request,
     page_request,
     paged,
-    topic_id,
 )
+from ottla.client.admin.topic_list import NOT_CREATING, TopicListCalls, topic_id
 from ottla.client.arguments import many_of, mapping_of, name_of, settings_of
 from ottla.client.asking.asking import Question, Terms
 from ottla.client.asking.outcomes import Outcomes, or_none, refused
@@ -47,13 +44,12 @@ from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
 )
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.transport.failures import NotSupported
 
 _DEFAULTS_SINCE: Final = 4  # the version of CreateTopics in which a broker may choose
 _IDS_SINCE: Final = 6  # the version of DeleteTopics with ids
-_NOT_CREATING: Final = 4  # the version of Metadata that can be asked not to make topics
-_DESCRIBED_BY_ID: Final = 12  # and the one that is asked by id
+_DESCRIBED_BY_ID: Final = 12  # the version of Metadata that is asked by id
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,7 @@ class NewPartitions:
     replicas: Sequence[Sequence[int]] | None = None
 
 
-class TopicCalls(Calls):
+class TopicCalls(TopicListCalls):
     """The calls on topics."""
 
     async def create_topics(
@@ -141,19 +137,6 @@ class TopicCalls(Calls):
         )
         return await self._asking.many(self._asking.to_controller, keys, question, timeout_s)
 
-    async def list_topics(
-        self, *, include_internal: bool = False, timeout_s: float | None = None
-    ) -> dict[str, ListedTopic]:
-        """All topics that the caller may see."""
-        return await self._asking.one(
-            self._asking.to_any,
-            lambda _: MetadataRequest(topics=None, allow_auto_topic_creation=False),
-            MetadataResponse,
-            lambda answer: listed(answer, include_internal=include_internal),
-            timeout_s,
-            since=_NOT_CREATING,
-        )
-
     async def describe_topics(
         self,
         topics: str | Uuid | Iterable[str | Uuid],
@@ -176,7 +159,7 @@ class TopicCalls(Calls):
             ),
             answer=MetadataResponse,
             read=described,
-            since=_DESCRIBED_BY_ID if len(named) < len(keys) else _NOT_CREATING,
+            since=_DESCRIBED_BY_ID if len(named) < len(keys) else NOT_CREATING,
         )
         rest = await asking.many(asking.to_any, left, question, asking.left_s(deadline_s))
         told |= rest.told

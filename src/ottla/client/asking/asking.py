@@ -7,7 +7,6 @@ the deadline is the last one that was told. No wait is longer than what is left 
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.client.asking.outcomes import Outcomes
@@ -43,24 +42,32 @@ class Terms(NamedTuple):
     """What the broker may take for it."""
 
 
-@dataclass(frozen=True)  # slots and type arguments do not go together before Python 3.12
 class Question(Generic[K, M, V]):
     """How things are asked about, and how the answer is read.
 
-    A read that raises a RequestError refuses all that was asked for in the request.
+    A read that raises a RequestError refuses all that was asked for in the request. It is written
+    in the versions from `since`, the first that can carry it, to `newest`; before the version
+    `batched_since` each thing has a request of its own.
     """
 
-    request: Callable[[Sequence[K], Terms], Message]
-    answer: type[M]
-    read: Callable[[Sequence[K], M], Mapping[K, V | RequestError]]
-    since: int = 0
-    """The first version that can carry it."""
+    __slots__ = ("answer", "batched_since", "newest", "read", "request", "since")
 
-    newest: int = VERSION_MAX
-    """The last version that it is written in."""
-
-    batched_since: int = 0
-    """The first version with many things in a request; before, each has its own."""
+    def __init__(
+        self,
+        *,
+        request: Callable[[Sequence[K], Terms], Message],
+        answer: type[M],
+        read: Callable[[Sequence[K], M], Mapping[K, V | RequestError]],
+        since: int = 0,
+        newest: int = VERSION_MAX,
+        batched_since: int = 0,
+    ) -> None:
+        self.request: Final = request
+        self.answer: Final = answer
+        self.read: Final = read
+        self.since: Final = since
+        self.newest: Final = newest
+        self.batched_since: Final = batched_since
 
 
 class Asking:

@@ -60,4 +60,4 @@ def offsets_at(
             told[key] = value(one) if error is None else error
         return told
 
-    return Question(request, ListOffsetsResponse, read, since)
+    return Question(request=request, answer=ListOffsetsResponse, read=read, since=since)

@@ -7,8 +7,8 @@ id, begins with its own epochs.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode
 from ottla.ids import NO_BROKER, ZERO_UUID, BrokerId, LeaderEpoch, PartitionIndex, Uuid
@@ -19,8 +19,7 @@ from ottla.protocol.messages.metadata import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerView:
+class BrokerView(NamedTuple):
     """A broker, and where it is reached."""
 
     id: BrokerId
@@ -33,11 +32,10 @@ class BrokerView:
         return f"broker {self.id} at {host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionView:
+class PartitionView(NamedTuple):
     """A partition, and who has it."""
 
-    index: PartitionIndex
+    index: PartitionIndex  # pyright: ignore[reportIncompatibleMethodOverride]
     leader: BrokerId
     """NO_BROKER when it has none."""
 
@@ -48,8 +46,7 @@ class PartitionView:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicView(NamedTuple):
     """A topic that a broker told of, or why it did not."""
 
     name: str
@@ -59,15 +56,14 @@ class TopicView:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(NamedTuple):
     """All of it, as far as it was asked for."""
 
     cluster_id: str | None = None
     controller: BrokerId = NO_BROKER
-    brokers: Mapping[BrokerId, BrokerView] = field(default_factory=dict[BrokerId, BrokerView])
-    topics: Mapping[str, TopicView] = field(default_factory=dict[str, TopicView])
-    names: Mapping[Uuid, str] = field(default_factory=dict[Uuid, str])
+    brokers: Mapping[BrokerId, BrokerView] = MappingProxyType({})
+    topics: Mapping[str, TopicView] = MappingProxyType({})
+    names: Mapping[Uuid, str] = MappingProxyType({})
 
     def leader(self, topic: str, partition: int) -> PartitionView | None:
         """A partition, if it is known and has a leader that is known too."""
@@ -103,10 +99,9 @@ class ClusterView:
         one = None if known is None else known.partitions.get(partition)
         if known is None or one is None or epoch <= one.leader_epoch:
             return self
-        moved = replace(one, leader=BrokerId(leader), leader_epoch=LeaderEpoch(epoch))
-        changed = replace(known, partitions={**known.partitions, partition: moved})
-        return replace(
-            self,
+        moved = one._replace(leader=BrokerId(leader), leader_epoch=LeaderEpoch(epoch))
+        changed = known._replace(partitions={**known.partitions, partition: moved})
+        return self._replace(
             brokers={**self.brokers, **{broker.id: broker for broker in brokers}},
             topics={**self.topics, topic: changed},
         )
@@ -115,7 +110,7 @@ class ClusterView:
         """The view with some topics forgotten."""
         gone = {*topics}
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
-        return replace(self, topics=kept, names=_names(kept))
+        return self._replace(topics=kept, names=_names(kept))
 
 
 NOTHING_KNOWN: Final = ClusterView()
@@ -129,7 +124,7 @@ def _topic(name: str, told: MetadataResponseTopic, known: TopicView | None) -> T
     error = ErrorCode.of(told.error_code)
     same = known is not None and known.id == told.topic_id
     if error.retriable and known is not None and (same or told.topic_id == ZERO_UUID):
-        return replace(known, error=error)  # who cannot tell just now does not take it back
+        return known._replace(error=error)  # who cannot tell just now does not take it back
     partitions = {
         one.partition_index: _partition(
             one, known.partitions.get(one.partition_index) if known is not None and same else None

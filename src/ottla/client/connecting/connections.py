@@ -9,7 +9,6 @@ wanted nobody gets a connection before it; one that counts for a while is renewe
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -47,8 +46,7 @@ class Place(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionRules:
+class ConnectionRules(NamedTuple):
     """How a client connects."""
 
     seeds: Sequence[Place]
@@ -66,16 +64,16 @@ class ConnectionRules:
     login: "Login | None" = None
 
 
-@dataclass(slots=True)
 class _Remote:
     """What there is of one address."""
 
-    place: Place
-    channel: Channel | None = None
-    attempt: asyncio.Task[Channel] | None = None
-    renewal: asyncio.Task[None] | None = None
-    failures: int = 0  # in a row
-    not_before_s: float = 0.0
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.channel: Channel | None = None
+        self.attempt: asyncio.Task[Channel] | None = None
+        self.renewal: asyncio.Task[None] | None = None
+        self.failures = 0  # in a row
+        self.not_before_s = 0.0
 
     @property
     def open_channel(self) -> Channel | None:
@@ -83,24 +81,28 @@ class _Remote:
         return channel if channel is not None and channel.is_open else None
 
 
-@dataclass(slots=True)
 class Connections:
     """All of them; closed by `close`."""
 
-    rules: ConnectionRules
-    network: Connector
-    clock: Clock
-    chance: Callable[[], float]
-    _remotes: dict[Place, _Remote] = field(default_factory=dict[Place, _Remote])
-    _spares: Spares = field(default_factory=lambda: Spares(SPARE_BYTES_MAX))
-    _closed: bool = False
-    _complaint: str = ""
-
-    def __post_init__(self) -> None:
-        if self.rules.tls is not None:
+    def __init__(
+        self,
+        rules: ConnectionRules,
+        network: Connector,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self.rules = rules
+        self.network = network
+        self.clock = clock
+        self.chance = chance
+        self._remotes: dict[Place, _Remote] = {}
+        self._spares = Spares(SPARE_BYTES_MAX)
+        self._closed = False
+        self._complaint = ""
+        if rules.tls is not None:
             from ottla.transport.tls import TlsNetwork
 
-            self.network = TlsNetwork(self.network, self.rules.tls)
+            self.network = TlsNetwork(network, rules.tls)
 
     def open_to(self, broker: BrokerView) -> Channel | None:
         """The connection to a broker, if there is one now."""

@@ -11,8 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.client.connecting.cluster_view import NOTHING_KNOWN, BrokerView, ClusterView, TopicView
 from ottla.client.connecting.connections import CLOSED, Connections
@@ -44,8 +43,7 @@ NO_TOPIC: Final = (
 SPEAKS_KAFKA: Final = "is it a broker, and does this port want TLS? See security.protocol"
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataRules:
+class MetadataRules(NamedTuple):
     """How fresh metadata are."""
 
     backoff: Backoff

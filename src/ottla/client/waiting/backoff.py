@@ -5,15 +5,13 @@ same moment do not come back at the same moment.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 JITTER: Final = 0.2
 DOUBLINGS_MAX: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """How long to wait after so many failures in a row."""
 
     first_s: float

@@ -4,13 +4,12 @@ Invariant: a call ends with its deadline, however many tries there were.
 """
 
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.client.waiting.backoff import Backoff
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(NamedTuple):
     """How long and how often."""
 
     request_timeout_s: float
