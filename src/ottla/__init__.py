@@ -4,11 +4,12 @@ The client's names are here, and in `ottla.sync` for code without an event loop.
 when somebody first asks for one: a broker starts without its client.
 """
 
-from typing import TYPE_CHECKING, Final
-
 from ottla.release import RELEASE
 
+TYPE_CHECKING = False  # typing is imported where it is needed: a command's first step is not
 if TYPE_CHECKING:
+    from typing import Final
+
     from ottla.client.admin import Admin, NewPartitions, NewTopic
     from ottla.client.connecting.tokens import Token
     from ottla.client.consumer import Consumer
@@ -68,9 +69,9 @@ __all__ = [
     "__version__",
 ]
 
-__version__: Final = RELEASE
+__version__: "Final" = RELEASE
 
-_MODULES: Final = {
+_MODULES: "Final" = {
     "Ack": "ottla.client.producing.pending_batch",
     "Admin": "ottla.client.admin",
     "AuthenticationFailed": "ottla.transport.failures",

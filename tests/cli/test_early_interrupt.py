@@ -1,8 +1,12 @@
-"""Ctrl-C before a command has begun: the process sends it to itself when a module is imported."""
+"""Ctrl-C before a command has begun: the process sends it to itself when a module is imported.
+
+Or while its event loop is made, of which half would be left behind.
+"""
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -31,14 +35,35 @@ EarlyInterrupt().heed()
 begin()
 assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 """
-AT_ONCE = ("ottla.cli.main", "typer", "ottla.cli.session", "ottla.cli.topic.command")
 LIST = ("ottla", "topic", "list", "-b", "127.0.0.1:1")
+DESCRIBE = ("ottla", "topic", "describe", "-b", "127.0.0.1:1")
+AT_ONCE = (
+    *((one, DESCRIBE) for one in ("ottla.cli.main", "typer", "ottla.cli.topic.command")),
+    *((one, LIST) for one in ("ottla.cli.topic.lister", "ottla.cli.session", "asyncio")),
+)
+MAKING_A_LOOP = """
+import asyncio.base_events, os, signal, sys
+from {module} import {script} as script
+
+make = asyncio.base_events.BaseEventLoop.__init__
+
+def interrupted(loop):
+    make(loop)
+    os.kill(os.getpid(), signal.SIGINT)
+
+asyncio.base_events.BaseEventLoop.__init__ = interrupted
+sys.argv = {arguments!r}
+script()
+"""
 
 
 def interrupted(
     module: str, script: str, when: str, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    program = PROGRAM.format(module=module, script=script, when=when, arguments=[*arguments])
+    return done_by(PROGRAM.format(module=module, script=script, when=when, arguments=[*arguments]))
+
+
+def done_by(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -49,15 +74,15 @@ def interrupted(
     )
 
 
-@pytest.mark.parametrize("when", AT_ONCE)
-def test_a_command_says_so_in_one_line_and_ends_with_130(when: str) -> None:
-    done = interrupted("ottla.cli.entry", "run", when, *LIST)
+@pytest.mark.parametrize(("when", "words"), AT_ONCE)
+def test_a_command_says_so_in_one_line_and_ends_with_130(when: str, words: Sequence[str]) -> None:
+    done = interrupted("ottla.cli.entry", "run", when, *words)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "ottla: interrupted\n")
 
 
-@pytest.mark.parametrize("when", AT_ONCE)
-def test_with_json_and_yaml_it_is_an_object(when: str) -> None:
-    done = interrupted("ottla.cli.entry", "run", when, *LIST, "-o", "json")
+@pytest.mark.parametrize(("when", "words"), AT_ONCE)
+def test_with_json_and_yaml_it_is_an_object(when: str, words: Sequence[str]) -> None:
+    done = interrupted("ottla.cli.entry", "run", when, *words, "-o", "json")
     assert (done.returncode, done.stderr) == (130, "")
     assert json.loads(done.stdout)["error"]["code"] == "INTERRUPTED"
     done = interrupted("ottla.cli.entry", "run", when, *LIST, "-oyaml")
@@ -69,6 +94,18 @@ def test_with_json_and_yaml_it_is_an_object(when: str) -> None:
 def test_one_of_kafkas_tools_ends_with_130_and_without_a_word(when: str) -> None:
     arguments = ("kafka-topics", "--list", "--bootstrap-server", "127.0.0.1:1")
     done = interrupted("ottla.cli.kafka.scripts", "topics", when, *arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_while_its_loop_is_made_nothing_is_said_of_half_a_loop() -> None:
+    for words in (LIST, DESCRIBE):
+        program = MAKING_A_LOOP.format(module="ottla.cli.entry", script="run", arguments=[*words])
+        done = done_by(program)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "ottla: interrupted\n")
+    tool = ["kafka-topics", "--list", "--bootstrap-server", "127.0.0.1:1"]
+    done = done_by(
+        MAKING_A_LOOP.format(module="ottla.cli.kafka.scripts", script="topics", arguments=tool)
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 

@@ -7,9 +7,7 @@ a terminal acts on, and cuts nothing off. What failed is told on stderr, and in 
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from json import dumps
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.cli.escapes import escaped, printable
 from ottla.cli.output import Json, Output
@@ -20,8 +18,7 @@ NOTHING: Final = "-"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows under headings; numbers stand at the right."""
 
     heads: Sequence[str]
@@ -74,8 +71,7 @@ def facts(values: Mapping[str, Cell]) -> Sequence[str]:
     return [f"{name.replace('_', ' '):{width}}  {_text(cell)}" for name, cell in values.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """Something that was asked for and not done."""
 
     message: str
@@ -88,8 +84,7 @@ class Failure:
         return found if self.about is None else {"about": self.about, **found}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a command found or did; with failures it ends with 1."""
 
     value: Mapping[str, Json]
@@ -132,6 +127,8 @@ def complain(message: str) -> None:
 def write_object(value: Mapping[str, Json], output: Output) -> None:
     """Write one object to stdout; of a stream one after the other."""
     if output is Output.JSON:
+        from json import dumps
+
         sys.stdout.write(dumps(value, ensure_ascii=False) + "\n")
     else:
         import yaml

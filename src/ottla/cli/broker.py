@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ottla.broker.stop_signals import StopSignals
+from ottla.cli import garbage
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -137,6 +138,7 @@ def served(
         typer.echo(str(error), err=True)
         return 2
     log_to_stderr(LineFormat(log_format), log_level)
+    garbage.release()
     try:
         run(config, started, signals)
     except AddressTaken as error:

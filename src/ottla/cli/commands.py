@@ -5,26 +5,25 @@ that what one command needs costs the others nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import typer
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command, or a noun with several."""
 
     name: str
     module: str
     attribute: str = "app"
 
-    def add(self, app: typer.Typer) -> None:
-        """Import it and put it there."""
+    def add(self, app: typer.Typer, verb: str = "") -> None:
+        """Import it and put it there, a noun with the verb alone that was said."""
         found: Any = getattr(import_module(self.module), self.attribute)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=self.name)
+            app.add_typer(_with(found, verb), name=self.name)
         else:
             app.command(self.name)(found)
 
@@ -49,7 +48,17 @@ COMMANDS: Final = (
 
 
 def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """Put the one there that arguments name, or all."""
-    named = next((one for one in arguments if not one.startswith("-")), None)
-    for one in [one for one in COMMANDS if one.name == named] or COMMANDS:
-        one.add(app)
+    """Put the one there that arguments begin with, and of a noun that verb; or all."""
+    noun, verb = [*arguments, "", ""][:2]
+    for one in [one for one in COMMANDS if one.name == noun] or COMMANDS:
+        one.add(app, verb if one.name == noun else "")
+
+
+def _with(noun: typer.Typer, verb: str) -> typer.Typer:
+    """A noun with one of its verbs, if it has that: the others are not to be made ready."""
+    named = [one for one in noun.registered_commands if one.name == verb]
+    if not named:
+        return noun
+    found = copy(noun)
+    found.registered_commands = named
+    return found

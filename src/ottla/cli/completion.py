@@ -73,9 +73,9 @@ async def _asked(
 
 
 async def _topics(settings: dict[str, str]) -> Iterable[str]:
-    from ottla.cli.topic.admin import TopicAdmin
+    from ottla.cli.topic.list_admin import ListAdmin
 
-    async with TopicAdmin(settings) as admin:
+    async with ListAdmin(settings) as admin:
         return await admin.list_topics()
 
 

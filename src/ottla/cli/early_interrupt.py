@@ -7,13 +7,15 @@ be ended well. Where interrupts are ignored they stay so.
 
 import os
 import signal
-from types import FrameType
-from typing import TYPE_CHECKING, Final
 
+TYPE_CHECKING = False  # typing is imported where it is needed: this comes before all
 if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Final
+
     from ottla.cli.output import Output
 
-INTERRUPTED: Final = 130
+INTERRUPTED: "Final" = 130
 
 
 class EarlyInterrupt:
@@ -28,7 +30,7 @@ class EarlyInterrupt:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self)
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, number: int, frame: "FrameType | None") -> None:
         """Neither Python's buffers nor its end are waited for: an import may be half done."""
         for descriptor, text in ((2, self._said), (1, self._written)):
             try:  # noqa: SIM105 - contextlib would have to be imported

@@ -7,7 +7,7 @@ second; a broker that is asked to stop meanwhile ends with 0, and a command that
 
 import sys
 
-from ottla.broker.stop_signals import StopSignals
+from ottla.cli import garbage
 from ottla.cli.early_interrupt import early_interrupt
 from ottla.cli.output import wanted
 
@@ -16,11 +16,20 @@ def run() -> None:
     """The console script."""
     arguments = sys.argv[1:]
     early_interrupt(wanted(arguments)).heed()
+    garbage.hold()
     if arguments[:1] == ["version"]:
         from ottla.cli.version import answered
 
         if answered(arguments):
             return
+    if arguments[:2] == ["topic", "list"]:
+        from ottla.cli.topic.lister import plain
+
+        if (ask := plain(arguments[2:])) is not None:
+            ask()
+
+    from ottla.broker.stop_signals import StopSignals
+
     signals = StopSignals()
     if arguments[:1] in (["broker"], ["dev"]):
         signals.heed()

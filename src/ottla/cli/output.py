@@ -3,11 +3,17 @@
 Invariant: the keys of JSON and YAML are the same and stable; only the table is free to change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TypeAlias
 
-Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+TYPE_CHECKING = False  # typing is imported where it is needed: this comes before all
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+else:
+    Json = "Json"
 
 
 class Output(StrEnum):

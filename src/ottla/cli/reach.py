@@ -4,11 +4,15 @@ Invariant: it sends nothing, and takes no longer than it may.
 """
 
 import asyncio
+from typing import Final
 
 from ottla.client.options.connection import place
 
+REACH_S: Final = 5.0
+"""So long an address may take to answer."""
 
-async def reach(servers: str, timeout_s: float) -> str | None:
+
+async def reach(servers: str, timeout_s: float = REACH_S) -> str | None:
     """None when one of the addresses takes connections; else why none does.
 
     InvalidSettings for one that is no address.

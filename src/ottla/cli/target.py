@@ -5,11 +5,10 @@ OTTLA_PROFILE, then the one in use, then a broker on this machine. What is said 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.cli.failures import BadSetting
 from ottla.cli.profile import file as profiles
-from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.cli.profile.settings import Client
@@ -24,12 +23,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
-class BadSetting(OttlaError):
-    """What was said on the command line is no setting."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """The settings that count, for whichever client."""
 
     settings: Mapping[str, str]

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.cli.config.target import Said, quotas_of
-from ottla.cli.session import Misused
+from ottla.cli.failures import Misused
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.quotas import Quota, QuotaEntity
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.failures import BadProfile, BadSetting
 from ottla.cli.profile import file as profiles
-from ottla.cli.profile.file import BadProfile, Profiles
-from ottla.cli.target import BOOTSTRAP, HERE, BadSetting, target_of
+from ottla.cli.profile.file import Profiles
+from ottla.cli.target import BOOTSTRAP, HERE, target_of
 
 ODD = 'a "quoted" \\ value\nwith ünïcode\x7f and \x01'
 

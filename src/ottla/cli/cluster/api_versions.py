@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.answer import Answer, Table
+from ottla.cli.declaration import asks
 from ottla.cli.escapes import escaped
-from ottla.cli.session import Failed, Session, asks, failure_of
+from ottla.cli.failures import Failed, failure_of
+from ottla.cli.session import Session
 
 if TYPE_CHECKING:
     from ottla.cli.cluster.served_apis import ServedApi

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from ottla.cli.answer import Answer, Table, facts
-from ottla.cli.session import Session, asks
+from ottla.cli.declaration import asks
+from ottla.cli.session import Session
 
 app = typer.Typer(help="The cluster.", no_args_is_help=True)
 

@@ -9,8 +9,8 @@ from ottla.cli.answer import Answer, Cell, Table
 from ottla.cli.config.admin import ConfigAdmin
 from ottla.cli.config.target import Target
 from ottla.cli.escapes import escaped
+from ottla.cli.failures import Failed
 from ottla.cli.output import Json
-from ottla.cli.session import Failed
 from ottla.client.admin.configs import (
     ConfigCalls,
     ConfigEntry,

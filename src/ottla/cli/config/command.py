@@ -12,7 +12,9 @@ import typer
 
 from ottla.cli.answer import Answer
 from ottla.cli.completion import group_names, topic_names
-from ottla.cli.session import Misused, Session, asks, option, with_parameters
+from ottla.cli.declaration import asks, option, with_parameters
+from ottla.cli.failures import Misused
+from ottla.cli.session import Session
 
 if TYPE_CHECKING:
     from ottla.cli.config.target import Said

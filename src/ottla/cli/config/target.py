@@ -7,7 +7,7 @@ may be a user, a client id or both together, or an address.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ottla.cli.session import Misused
+from ottla.cli.failures import Misused
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.quotas import Quota, QuotaEntity
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.answer import Answer, Failure, Table
-from ottla.cli.session import Session, asks
+from ottla.cli.declaration import asks
+from ottla.cli.session import Session
 from ottla.cli.target import HERE
 
 if TYPE_CHECKING:

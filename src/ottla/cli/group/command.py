@@ -10,10 +10,12 @@ import typer
 
 from ottla.cli.answer import Answer, Failure, Table
 from ottla.cli.completion import group_names, topic_names
+from ottla.cli.declaration import YesOption, asks
 from ottla.cli.escapes import escaped
+from ottla.cli.failures import Failed, Misused, failure_of
 from ottla.cli.offsets.partition_lists import BadPartitions, parse_choice
 from ottla.cli.offsets.positions import BadPosition, Position, parse_position
-from ottla.cli.session import Failed, Misused, Session, YesOption, asks, failure_of
+from ottla.cli.session import Session
 from ottla.errors import RequestError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ begins with it; a value is the next word, or stands behind `=`.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.errors import OttlaError
 
@@ -40,8 +40,7 @@ class AskedForVersion(OttlaError):
     """The version is what is wanted, and 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """A flag: `takes` names its value, and None means that it has none."""
 
     name: str
@@ -58,8 +57,7 @@ class Flag:
         return f"--{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """What was said."""
 
     values: Mapping[str, Sequence[str]]

@@ -3,15 +3,14 @@
 Invariant: a tool is imported when its script runs, and Ctrl-C is heard from then on.
 """
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
+from typing import Final, NamedTuple
 
+from ottla.cli import garbage
 from ottla.cli.early_interrupt import EarlyInterrupt
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(NamedTuple):
     """Runs the tool of a module."""
 
     module: str
@@ -19,6 +18,7 @@ class Script:
     def __call__(self) -> None:
         """Do so, on the arguments of this process."""
         EarlyInterrupt().heed()
+        garbage.hold()
         import_module(self.module).run()
 
 

@@ -7,10 +7,9 @@ was interrupted, and what the reader of its output did is heeded as it is by `ot
 
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla import __version__
-from ottla.cli.early_interrupt import begin
 from ottla.cli.event_loop import run_asking
 from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
 from ottla.cli.output_errors import heeded
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound="Administration")
 
 FAILED, NOT_DONE, INTERRUPTED = 1, 2, 130
-REACH_S: Final = 5.0
 
 
 def run_tool(
@@ -80,7 +78,6 @@ def conducted(
     if isinstance(given, int):
         return given
     try:
-        begin()
         return run_asking(lambda: act(given), is_fast=is_fast)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -104,7 +101,7 @@ async def opened(kind: type[A], settings: Mapping[str, str]) -> A:
     """An administrator with the calls that a tool needs, when a broker can be reached."""
     from ottla.cli.reach import reach
 
-    if why := await reach(settings[BOOTSTRAP], REACH_S):
+    if why := await reach(settings[BOOTSTRAP]):
         raise OttlaError(why)
     return kind(settings)
 

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli import garbage
+from ottla.cli.declaration import OutputOption
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Decoder, Form
-from ottla.cli.session import OutputOption
 
 app = typer.Typer(help="Look into the files of a log.", no_args_is_help=True)
 
@@ -98,6 +99,7 @@ def dump(
         compacted=compacted,
         output=output,
     )
+    garbage.release()
     raise typer.Exit(run(request))
 
 

@@ -7,9 +7,11 @@ import typer
 
 from ottla.cli.answer import Answer, Table
 from ottla.cli.completion import topic_names
+from ottla.cli.declaration import asks
+from ottla.cli.failures import Misused, failure_of
 from ottla.cli.offsets.partition_lists import BadPartitions, Choice, parse_choice
 from ottla.cli.offsets.positions import BadPosition, PositionKind, parse_position
-from ottla.cli.session import Misused, Session, asks, failure_of
+from ottla.cli.session import Session
 
 
 @asks

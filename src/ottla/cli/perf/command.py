@@ -11,9 +11,11 @@ import typer
 
 from ottla.cli.answer import Answer, Table
 from ottla.cli.completion import topic_names
+from ottla.cli.declaration import streams
+from ottla.cli.failures import Failed, Misused
 from ottla.cli.output import Json
 from ottla.cli.records.produce import Acks, Codec
-from ottla.cli.session import Failed, Misused, Session, streams
+from ottla.cli.session import Session
 
 if TYPE_CHECKING:
     from ottla.cli.perf.load import Latencies, Span

@@ -11,10 +11,12 @@ import typer
 
 from ottla.cli.answer import Answer, Table, complain, facts
 from ottla.cli.completion import profile_names
+from ottla.cli.declaration import OutputOption, YesOption, answers
+from ottla.cli.failures import BadProfile, Misused
 from ottla.cli.output import Output
 from ottla.cli.profile import file as profiles
-from ottla.cli.profile.file import BadProfile, Profiles
-from ottla.cli.session import Misused, OutputOption, Session, YesOption, answers, conducted
+from ottla.cli.profile.file import Profiles
+from ottla.cli.session import Session, conducted
 from ottla.cli.target import BOOTSTRAP, Target, parsed
 
 app = typer.Typer(help="Settings of clusters, by name.", no_args_is_help=True)

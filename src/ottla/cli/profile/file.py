@@ -6,26 +6,20 @@ be in it. What is not ours in it, a comment above all, is lost when it is change
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from json import dumps
 from pathlib import Path
-from typing import Any, Final, cast
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, cast
 
-from ottla.errors import OttlaError
+from ottla.cli.failures import BadProfile
 
 CONFIG_VARIABLE: Final = "OTTLA_CONFIG"
 PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 
 
-class BadProfile(OttlaError):
-    """The file of profiles cannot be read, or has not the profile that was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Profiles:
+class Profiles(NamedTuple):
     """What is in the file."""
 
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    settings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     used: str | None = None
 
     def of(self, name: str) -> Mapping[str, str]:
@@ -126,4 +120,6 @@ def write(path: Path, profiles: Profiles) -> None:
 
 def _quoted(text: str) -> str:
     """A string of TOML: those of JSON are, but for one character."""
+    from json import dumps
+
     return dumps(text).replace("\x7f", "\\u007f")

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from ottla.cli.completion import group_names, topic_names
+from ottla.cli.declaration import streams
+from ottla.cli.failures import Misused
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Seen
-from ottla.cli.session import Misused, Session, streams
+from ottla.cli.session import Session
 
 
 @streams

@@ -11,7 +11,9 @@ import typer
 
 from ottla.cli.answer import Answer
 from ottla.cli.completion import topic_names
-from ottla.cli.session import Failed, Misused, Session, streams
+from ottla.cli.declaration import streams
+from ottla.cli.failures import Failed, Misused
+from ottla.cli.session import Session
 
 
 class Codec(StrEnum):

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.cli.failures import Failed
 from ottla.cli.progress import progress
-from ottla.cli.session import Failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
+from ottla.cli.failures import Failed
 from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.records.cells import Taken
 from ottla.cli.records.places import Limits, places
-from ottla.cli.session import Failed
 from ottla.client.consumer import Consumer
 from ottla.client.membership.owner import Rebalance
 from ottla.client.partitions import partition_of

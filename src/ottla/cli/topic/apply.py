@@ -11,9 +11,10 @@ from typing import Final
 
 from ottla.cli.answer import Answer, Failure, complain, is_colored
 from ottla.cli.escapes import escaped
+from ottla.cli.failures import failure_of
 from ottla.cli.output import Output
 from ottla.cli.progress import progress
-from ottla.cli.session import Session, failure_of
+from ottla.cli.session import Session
 from ottla.cli.topic.file import BadTopicFile, WantedTopic, read_topics
 from ottla.cli.topic.plan import Action, PresentTopic, Step, lines, obstructed, plan
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin

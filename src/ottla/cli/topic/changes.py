@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from ottla.cli.answer import Answer, complain
 from ottla.cli.config.changes import check_unset
 from ottla.cli.escapes import escaped
+from ottla.cli.failures import failure_of
 from ottla.cli.output import Json
-from ottla.cli.session import Session, failure_of
+from ottla.cli.session import Session
 from ottla.cli.topic.admin import TopicAdmin
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin
 from ottla.cli.topic.warnings import KEYS_MOVE, name_warning

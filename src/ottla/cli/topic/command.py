@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, Table, complain
+from ottla.cli.answer import Answer, complain
 from ottla.cli.completion import topic_names
-from ottla.cli.session import Misused, Session, YesOption, asks
+from ottla.cli.declaration import YesOption, asks
+from ottla.cli.failures import Misused
+from ottla.cli.session import Session
 
 INT_MAX = (1 << 31) - 1
 
@@ -46,21 +48,9 @@ async def list_(
     ] = False,
 ) -> Answer:
     """List the topics that you may see."""
-    from ottla.cli.topic.admin import TopicAdmin
+    from ottla.cli.topic.lister import topics
 
-    async with await session.opened(TopicAdmin) as admin:
-        found = await admin.list_topics(include_internal=internal)
-    topics = [
-        (one.name, one.partitions, None if one.id is None else str(one.id), one.is_internal)
-        for _, one in sorted(found.items())
-    ]
-    keys = ("name", "partitions", "id", "internal")
-    return Answer(
-        {"topics": [dict(zip(keys, one, strict=True)) for one in topics]},
-        [Table(("TOPIC", "PARTITIONS", "ID"), [one[:3] for one in topics])]
-        if topics
-        else ["There are no topics."],
-    )
+    return await topics(session, internal=internal)
 
 
 @app.command("create")

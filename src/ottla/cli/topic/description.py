@@ -12,9 +12,9 @@ from typing import Final
 
 from ottla.cli.answer import Answer, Failure, Table
 from ottla.cli.escapes import escaped
+from ottla.cli.failures import failure_of
 from ottla.cli.output import Json
 from ottla.cli.progress import progress
-from ottla.cli.session import failure_of
 from ottla.cli.topic.partition_load import Load, Look, bytes_shown, rate_shown, skewed
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin
 from ottla.client.admin.log_dirs import LogDirCalls

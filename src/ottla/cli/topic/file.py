@@ -11,7 +11,7 @@ from typing import Final
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ottla.cli.session import Misused
+from ottla.cli.failures import Misused
 from ottla.ids import topic_name_problem
 
 _KEYS: Final = ("name", "partitions", "replication_factor", "configs")

@@ -59,8 +59,7 @@ async def act(given: Given) -> int:
     settings = settings_of(given)
 
     from ottla.cli.kafka.configs.entities import CLIENTS, IPS, USERS
-    from ottla.cli.reach import reach
-    from ottla.cli.session import REACH_S
+    from ottla.cli.reach import REACH_S, reach
     from ottla.cli.target import BOOTSTRAP
 
     if why := await reach(settings[BOOTSTRAP], REACH_S):

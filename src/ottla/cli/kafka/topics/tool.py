@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, GivenTwice, Usage
-from ottla.cli.kafka.tool import run_tool, settings_of
+from ottla.cli.kafka.tool import opened, run_tool, settings_of
 from ottla.cli.kafka.words import words
 from ottla.cli.kafka.wrong_use import Illegal, WrongUse, forbid, require, whole_number
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
 if TYPE_CHECKING:
     from ottla.cli.topic.admin import TopicAdmin
+    from ottla.client.admin.topic_list import TopicListCalls
     from ottla.client.admin.topics import NewTopic
 
 K = TypeVar("K")
@@ -126,28 +127,26 @@ async def act(given: Given) -> int:
     settings = settings_of(given)
     wanted = new_topic(given) if "create" in given or "alter" in given else None
 
-    from ottla.cli.reach import reach
-    from ottla.cli.session import REACH_S
-    from ottla.cli.target import BOOTSTRAP
+    if "list" in given:
+        from ottla.cli.topic.list_admin import ListAdmin
 
-    if why := await reach(settings[BOOTSTRAP], REACH_S):
-        raise OttlaError(why)
+        async with await opened(ListAdmin, settings) as lister:
+            print("\n".join(await matching(lister, given)))
+        return 0
     if "describe" in given:
         from ottla.cli.kafka.topics.lines import TopicReader, describe
 
-        async with TopicReader(settings) as reader:
+        async with await opened(TopicReader, settings) as reader:
             await describe(reader, given)
         return 0
 
     from ottla.cli.topic.admin import TopicAdmin
 
-    async with TopicAdmin(settings) as admin:
+    async with await opened(TopicAdmin, settings) as admin:
         if wanted is not None and "create" in given:
             await _create(admin, wanted, if_not_exists="if-not-exists" in given)
         elif wanted is not None:
             await _alter(admin, given, wanted)
-        elif "list" in given:
-            print("\n".join(await matching(admin, given)))
         else:
             await _delete(admin, given)
     return 0
@@ -239,7 +238,7 @@ async def _delete(admin: "TopicAdmin", given: Given) -> None:
     _raise_first((await admin.delete_topics(names)).failed)
 
 
-async def matching(admin: "TopicAdmin", given: Given, needed: bool = False) -> list[str]:
+async def matching(admin: "TopicListCalls", given: Given, needed: bool = False) -> list[str]:
     """The topics that the flags name, sorted; OttlaError when there is none and one is needed."""
     from ottla.cli.kafka.include_list import included
 

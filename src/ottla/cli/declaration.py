@@ -1,0 +1,140 @@
+"""How a command is declared: a function, with the options that all of them have, as Typer sees it.
+
+Invariant: a command says what is its own, and every command has the same words for the rest.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from ottla.cli.answer import Answer
+from ottla.cli.completion import profile_names
+from ottla.cli.event_loop import run_asking
+from ottla.cli.output import Output
+from ottla.cli.session import Session, carried_out, conducted
+from ottla.cli.target import target_of
+
+C = TypeVar("C", bound=Callable[..., object])
+
+_COMMON = "Whom to ask, and how to answer"
+
+OutputOption = Annotated[
+    Output, typer.Option("-o", "--output", help="How to print the answer.", show_default=True)
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+
+
+def asks(act: Callable[..., Coroutine[Any, Any, Answer | None]]) -> Callable[..., None]:
+    """Make a command of a function that asks a cluster: with the options that all of them have."""
+    return _asking(act, is_fast=False)
+
+
+def streams(act: Callable[..., Coroutine[Any, Any, Answer | None]]) -> Callable[..., None]:
+    """As `asks`, of a function that moves many records: on the faster event loop."""
+    return _asking(act, is_fast=True)
+
+
+def _asking(
+    act: Callable[..., Coroutine[Any, Any, Answer | None]], *, is_fast: bool
+) -> Callable[..., None]:
+    own = [*inspect.signature(act, eval_str=True).parameters.values()][1:]
+
+    @functools.wraps(act)
+    def command(**given: Any) -> None:
+        bootstrap_server: str | None = given.pop("bootstrap_server")
+        profile: str | None = given.pop("profile")
+        settings: list[str] | None = given.pop("settings")
+        output: Output = given.pop("output")
+
+        async def asked() -> Answer | None:
+            target = target_of(
+                os.environ,
+                bootstrap_server=bootstrap_server,
+                profile=profile,
+                settings=settings or (),
+            )
+            return await act(Session(target, output), **given)
+
+        raise typer.Exit(carried_out(lambda: run_asking(asked, is_fast=is_fast), output))
+
+    return with_parameters(command, [*own, *_OPTIONS])
+
+
+def answers(act: Callable[..., Answer]) -> Callable[..., None]:
+    """Make a command of a function that asks nobody: with `-o`."""
+    own = [*inspect.signature(act, eval_str=True).parameters.values()]
+
+    @functools.wraps(act)
+    def command(**given: Any) -> None:
+        output: Output = given.pop("output")
+
+        raise typer.Exit(conducted(lambda: act(**given), output))
+
+    return with_parameters(command, [*own, _OPTIONS[-1]])
+
+
+def with_parameters(command: C, parameters: Sequence[inspect.Parameter]) -> C:
+    """Let a function have the parameters that Typer is to see."""
+    vars(command).pop("__wrapped__", None)  # whose parameters would be seen
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def option(name: str, annotation: Any, default: object) -> inspect.Parameter:
+    """An option that several commands have, as Typer is to see it."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+_OPTIONS: Final = (
+    option(
+        "bootstrap_server",
+        Annotated[
+            str | None,
+            typer.Option(
+                "--bootstrap-server", "-b", metavar="HOST:PORT,…", help="Brokers to ask first.",
+                rich_help_panel=_COMMON,
+            ),
+        ],
+        None,
+    ),
+    option(
+        "profile",
+        Annotated[
+            str | None,
+            typer.Option(
+                "--profile", help="A profile of `ottla profile`.", rich_help_panel=_COMMON,
+                autocompletion=profile_names,
+            ),
+        ],
+        None,
+    ),
+    option(
+        "settings",
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "-X", metavar="KEY=VALUE", help="A setting of the client.",
+                rich_help_panel=_COMMON,
+            ),
+        ],
+        None,
+    ),
+    option(
+        "output",
+        Annotated[
+            Output,
+            typer.Option(
+                "-o", "--output", help="How to print the answer.", show_default=True,
+                rich_help_panel=_COMMON,
+            ),
+        ],
+        Output.TABLE,
+    ),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""`ottla topic list`: the topics that there are.
+
+Invariant: with plain arguments it is answered before the command line is imported, which takes
+longer than the answer; whatever else is said, help and wrong uses too, is left to the command line,
+and the answer is the same.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from ottla.cli.answer import Answer, Table
+from ottla.cli.output import Output
+
+if TYPE_CHECKING:
+    from ottla.cli.session import Session
+
+_NAMES: Final = {
+    "-b": "bootstrap_server",
+    "--bootstrap-server": "bootstrap_server",
+    "--profile": "profile",
+    "-X": "settings",
+    "-o": "output",
+    "--output": "output",
+}
+_INTERNAL: Final = "--internal"
+
+
+async def topics(session: "Session", *, internal: bool) -> Answer:
+    """Ask for the list."""
+    from ottla.cli.topic.list_admin import ListAdmin
+
+    async with await session.opened(ListAdmin) as admin:
+        found = await admin.list_topics(include_internal=internal)
+    rows = [
+        (one.name, one.partitions, None if one.id is None else str(one.id), one.is_internal)
+        for _, one in sorted(found.items())
+    ]
+    keys = ("name", "partitions", "id", "internal")
+    return Answer(
+        {"topics": [dict(zip(keys, one, strict=True)) for one in rows]},
+        [Table(("TOPIC", "PARTITIONS", "ID"), [one[:3] for one in rows])]
+        if rows
+        else ["There are no topics."],
+    )
+
+
+def plain(arguments: Sequence[str]) -> Callable[[], NoReturn] | None:
+    """What answers arguments that need nobody to explain them; None for others."""
+    said: dict[str, list[str]] = {}
+    words = iter(arguments)
+    for word in words:
+        if word == _INTERNAL:
+            said[word] = []
+        elif (name := _NAMES.get(word)) is None:
+            return None
+        else:
+            value = next(words, "")
+            if not value or value.startswith("-") or (name in said and name != "settings"):
+                return None
+            said.setdefault(name, []).append(value)
+    outputs = said.get("output", ["table"])
+    if outputs[0] not in [*Output]:
+        return None
+    return lambda: _run(said, Output(outputs[0]))
+
+
+def _run(said: dict[str, list[str]], output: Output) -> NoReturn:
+    from ottla.cli.event_loop import run_asking
+    from ottla.cli.output_errors import heeded
+    from ottla.cli.session import Session, carried_out
+    from ottla.cli.target import target_of
+
+    async def asked() -> Answer:
+        target = target_of(
+            os.environ,
+            bootstrap_server=next(iter(said.get("bootstrap_server", ())), None),
+            profile=next(iter(said.get("profile", ())), None),
+            settings=said.get("settings", ()),
+        )
+        return await topics(Session(target, output), internal=_INTERNAL in said)
+
+    with heeded("ottla"):
+        sys.exit(carried_out(lambda: run_asking(asked), output))

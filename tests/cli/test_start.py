@@ -1,0 +1,173 @@
+"""How a command starts: held by what it imports and what the collector does, not by a clock."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+import pytest
+import typer.main
+
+from cli.console import PATIENCE_S, surroundings
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.cli.main import app
+from ottla.cli.topic.lister import plain
+
+PROGRAM = """
+import atexit, sys
+sys.argv = {arguments!r}
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+from {module} import {script} as script
+script()
+"""
+COLLECTOR = """
+import asyncio, gc
+from ottla.cli import garbage
+from ottla.cli.event_loop import run_asking
+
+usual = gc.get_threshold()
+garbage.hold()
+assert gc.isenabled() and gc.get_threshold()[0] == garbage.HELD
+
+async def asked():
+    assert gc.get_threshold()[0] == garbage.HELD, "it still imports"
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert gc.get_threshold() == usual, "it waits"
+    return gc.get_freeze_count()
+
+frozen = run_asking(asked)
+assert frozen > 0
+garbage.release()
+assert gc.get_freeze_count() <= frozen, "what came later is searched"
+"""
+
+# What takes long to import, and what only some commands need.
+TERMINAL = ("typer", "rich", "click", "shellingham")
+FORMS = ("yaml", "tomllib", "msgspec", "difflib")
+ARRAYS = ("numpy", "pyarrow", "pandas", "pyspark")
+BROKER = ("ottla.broker", "ottla.log", "ottla.records", "ottla.controller", "ottla.groups")
+RECORDS = ("ottla.client.producer", "ottla.client.consumer", "ottla.client.fetching", "uvloop")
+OTHER_CALLS = ("ottla.client.admin.topics", "ottla.client.admin.groups", "ottla.cli.topic.command")
+LISTING = (*TERMINAL, *FORMS, *ARRAYS, *BROKER, *RECORDS, *OTHER_CALLS)
+CLIENT = ("ottla.client", "ottla.settings", "ottla.protocol", "ottla.transport", "ottla.errors")
+VERSION = (*LISTING, *CLIENT, "asyncio", "ssl", "socket", "logging", "inspect", "dataclasses")
+
+
+def started(module: str, script: str, *arguments: str) -> tuple[str, set[str]]:
+    """What a command prints, and what it has imported when it ends."""
+    program = PROGRAM.format(module=module, script=script, arguments=[*arguments])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=surroundings("/nonexistent"),
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, {*done.stderr.split()}
+
+
+def imported(found: set[str], unwanted: Sequence[str]) -> list[str]:
+    """The modules that are, or are in, what is not wanted."""
+    return sorted(
+        one for one in found if any(one == name or one.startswith(f"{name}.") for name in unwanted)
+    )
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[OttlaBroker]:
+    with ottla_broker({}) as found:
+        started("ottla.cli.entry", "run", "ottla", "topic", "create", "a", "b", "-b",
+                found.bootstrap)  # fmt: skip
+        yield found
+
+
+def test_the_version_needs_next_to_nothing() -> None:
+    told, found = started("ottla.cli.entry", "run", "ottla", "version")
+    assert told.startswith("ottla")
+    assert "ottla.cli.version" in found
+    assert imported(found, VERSION) == []
+
+
+def test_a_list_of_topics_needs_a_client_that_lists_topics(broker: OttlaBroker) -> None:
+    words = ("ottla", "topic", "list", "-b", broker.bootstrap)
+    told, found = started("ottla.cli.entry", "run", *words)
+    assert [line.split()[0] for line in told.splitlines()] == ["TOPIC", "a", "b"]
+    assert "ottla.client.admin.topic_list" in found
+    assert imported(found, LISTING) == []
+
+
+def test_so_does_kafkas_tool(broker: OttlaBroker) -> None:
+    words = ("kafka-topics", "--list", "--bootstrap-server", broker.bootstrap)
+    told, found = started("ottla.cli.kafka.scripts", "topics", *words)
+    assert told.split() == ["a", "b"]
+    assert "ottla.client.admin.topic_list" in found
+    assert imported(found, LISTING) == []
+
+
+def test_other_commands_do_without_what_draws_help(broker: OttlaBroker) -> None:
+    _, found = started("ottla.cli.entry", "run", "ottla", "group", "list", "-b", broker.bootstrap)
+    assert "typer" in found
+    assert imported(found, ("rich", "yaml", "tomllib", *ARRAYS, "ottla.log", *RECORDS[:2])) == []
+
+
+def test_the_command_line_answers_as_the_short_way_does(broker: OttlaBroker) -> None:
+    address = broker.bootstrap
+    for more in ((), ("-o", "json"), ("-o", "yaml"), ("--internal",), ("-X", "client.id=me")):
+        words = ("ottla", "topic", "list", *more)
+        short, found = started("ottla.cli.entry", "run", *words, "-b", address)
+        assert "typer" not in found
+        long, found = started("ottla.cli.entry", "run", *words, f"--bootstrap-server={address}")
+        assert "typer" in found
+        assert short == long
+    told, _ = started("ottla.cli.entry", "run", "ottla", "topic", "list", "-o", "json",
+                      "-b", address)  # fmt: skip
+    assert [one["name"] for one in json.loads(told)["topics"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "-b",
+        "-b --internal",
+        "-b x:1 -b y:1",
+        "-o xml",
+        "-o json -o table",
+        "-ojson",
+        "--output=json",
+        "--no-such-flag",
+        "a",
+        "-b x:1 a",
+        "-X a=1 -X",
+        "--",
+    ],
+)
+def test_what_has_to_be_explained_is_left_to_the_command_line(words: str) -> None:
+    assert plain(words.split()) is None
+
+
+def test_plain_arguments_are_those_that_need_no_word() -> None:
+    for words in ("", "-b x:1", "--internal -o json --profile p", "-X a=1 -X b=2 --output yaml"):
+        assert plain(words.split()) is not None
+
+
+def test_a_noun_is_made_ready_with_the_verb_that_was_said() -> None:
+    def verbs(*arguments: str) -> set[str]:
+        group = getattr(typer.main.get_command(app(arguments)), "commands")["topic"]  # noqa: B009
+        return {*group.commands}
+
+    every = verbs()
+    assert {"list", "create", "delete"} < every
+    assert verbs("topic", "list", "-o", "json") == {"list"}
+    for words in (("topic",), ("topic", "--help", "list"), ("topic", "lis"), ("--help", "topic")):
+        assert verbs(*words) == every
+
+
+def test_the_collector_rests_while_a_command_starts_and_works_when_it_waits() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTOR], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
