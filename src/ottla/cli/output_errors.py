@@ -33,8 +33,9 @@ def heeded(command: str) -> Generator[None]:
     try:
         try:
             yield
-        except SystemExit:
-            if sys.stdout is not stdout:  # typer puts another one there when the reader left
+        except SystemExit as ended:
+            # When the reader left typer puts another one there; rich, which draws help, ends.
+            if sys.stdout is not stdout or isinstance(ended.__context__, BrokenPipeError):
                 sys.exit(READER_LEFT)
             raise
         finally:

@@ -1,0 +1,41 @@
+"""Output that nobody reads, or that cannot be written: what a command ends with."""
+
+import os
+import subprocess
+
+import pytest
+
+from cli.console import PATIENCE_S, SCRIPTS, surroundings
+
+WORDS = ("version", "--help", "topic", "topic --help", "topic list --help")
+
+
+def ended(words: str, output: int) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(SCRIPTS / "ottla"), *words.split()],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env=surroundings("/nonexistent"),
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_reader_that_left_is_141_for_help_too(words: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert ended(words, writer) == (141, "")
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
+@pytest.mark.parametrize("words", WORDS)
+def test_a_full_disk_is_74_and_one_line(words: str) -> None:
+    with open("/dev/full", "w") as full:
+        code, told = ended(words, full.fileno())
+    assert (code, told.count("\n")) == (74, 1), told
