@@ -131,6 +131,28 @@ async def ottla_round_trip(servers: str, topic: str, size: int, count: int) -> d
     return trips(times)
 
 
+async def ottla_read_trip(servers: str, topic: str, size: int, count: int) -> dict[str, float]:
+    """As a round trip, and each record is read before the next is sent."""
+    from ottla.client.consumer import Consumer
+    from ottla.client.producer import Producer
+
+    value = b"x" * size
+    times: list[float] = []
+    async with (
+        Consumer({"bootstrap.servers": servers, "auto.offset.reset": "latest"}) as consumer,
+        Producer({"bootstrap.servers": servers, "linger.ms": 0}) as producer,
+    ):
+        consumer.assign((topic, 0))
+        await consumer.position((topic, 0))
+        for _ in range(count):
+            begun = time.perf_counter()
+            written = await (await producer.send(topic, value, partition=0))
+            times.append(time.perf_counter() - begun)
+            while all(one.offset < written.offset for one in await consumer.poll(1.0)):
+                pass
+    return trips(times)
+
+
 async def ottla_columns_produce(
     servers: str, topic: str, size: int, count: int
 ) -> dict[str, float]:
