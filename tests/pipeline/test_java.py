@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.java import NoJava, check_java, version_of
+from ottla.pipeline.java import Java, NoJava, build_of, check_java, found_java, version_of
 
 
 def a_java(folder: Path, says: str, code: int = 0) -> Path:
@@ -27,6 +27,18 @@ def a_java(folder: Path, says: str, code: int = 0) -> Path:
 )
 def test_versions_are_read(text: str, version: int | None) -> None:
     assert version_of(text) == version
+
+
+def test_the_build_tells_javas_of_one_version_apart(tmp_path: Path) -> None:
+    said = """openjdk version "17.0.15" 2025-04-15
+OpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)
+OpenJDK 64-Bit Server VM (build 17.0.15+6-Debian-1deb12u1, mixed mode, sharing)"""
+    assert build_of(said) == "17.0.15+6-Debian-1deb12u1"
+    assert build_of('java version "17"') is None
+    home = a_java(tmp_path / "one", said)
+    assert found_java({"JAVA_HOME": str(home)}) == Java(17, "17.0.15+6-Debian-1deb12u1")
+    home = a_java(tmp_path / "two", 'openjdk version "21.0.1"')
+    assert found_java({"JAVA_HOME": str(home)}) == Java(21, "21")
 
 
 def test_java_home_counts_before_the_path(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.errors import OttlaError
 
@@ -27,8 +27,20 @@ class NoJava(OttlaError):
     """Spark cannot run here; the text says what to install."""
 
 
+class Java(NamedTuple):
+    """The one that Spark would start."""
+
+    version: int
+    build: str  # what tells it from others of its version
+
+
 def check_java(environment: Mapping[str, str] | None = None) -> int:
     """The version of the Java that Spark would start; NoJava when it cannot."""
+    return found_java(environment).version
+
+
+def found_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The Java that Spark would start; NoJava when it cannot."""
     around = os.environ if environment is None else environment
     program = _program(around)
     try:
@@ -37,18 +49,25 @@ def check_java(environment: Mapping[str, str] | None = None) -> int:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoJava(f"Spark needs Java, and {program} does not run ({error}): {INSTALL}") from None
-    version = version_of(done.stderr + done.stdout)
+    told = done.stderr + done.stdout
+    version = version_of(told)
     if version is None:
         raise NoJava(f"Spark needs Java, and {program} does not say its version: {INSTALL}")
     if version < JAVA_MIN:
         raise NoJava(f"Spark needs Java {JAVA_MIN}, and {program} is Java {version}: {INSTALL}")
-    return version
+    return Java(version, build_of(told) or str(version))
 
 
 def version_of(text: str) -> int | None:
     """The version in what `java -version` says: 8 of "1.8.0_402", 17 of "17.0.15"."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return None if found is None else int(found[1])
+
+
+def build_of(text: str) -> str | None:
+    """What the last line of `java -version` says in brackets of the virtual machine's build."""
+    found = re.findall(r"\(build ([^,)]+)", text)
+    return found[-1] if found else None
 
 
 def _program(environment: Mapping[str, str]) -> str:
