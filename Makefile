@@ -26,6 +26,7 @@ $(VENV)/.built: $(VENV)/.installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.p
 	@touch $@
 
 run: setup ## readings, a broker on 127.0.0.1:9092 and a pipeline on Spark, kept in ./.ottla (ARGS="--port 9093")
+	@PYTHONPATH=examples $(BIN)/python -m sensors.archive
 	@PYTHONPATH=examples exec $(BIN)/python -m sensors $(ARGS)
 
 broker: setup ## the broker alone, without Java (ARGS="--port 9093"); Ctrl-C stops it

@@ -1,7 +1,8 @@
 """A broker beside this process: `ottla dev`, as one would start it by hand.
 
-Invariant: it listens when the `with` begins, or BrokerFailed says in its own words why not. It is
-asked to stop at the end, and ends as well when this process is killed (on Linux).
+Invariant: it begins with the `with` and listens when `listening()` returns, or BrokerFailed says in
+its own words why not. It is asked to stop at the end, and ends as well when this process is killed
+(on Linux).
 """
 
 import ctypes
@@ -13,11 +14,13 @@ import sys
 from pathlib import Path
 from typing import IO, Final
 
+from sensors.failure import Failed
+
 STOP_S: Final = 30.0
 _PR_SET_PDEATHSIG: Final = 1  # a number of Linux
 
 
-class BrokerFailed(Exception):
+class BrokerFailed(Failed):
     """There is no broker; the text is what it said last."""
 
 
@@ -25,14 +28,13 @@ class DevBroker:
     """Runs while the `with` lasts."""
 
     def __init__(self, port: int, data: Path, log: Path) -> None:
-        self.address = ""
         self._command = [ottla(), "dev", "--port", str(port), "--data", str(data)]
         self._log = log
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> "DevBroker":
         with self._log.open("w") as log:
-            process = self._process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -41,18 +43,19 @@ class DevBroker:
                 start_new_session=True,  # Ctrl-C is for this process, which ends it in turn
                 preexec_fn=_DYING,  # noqa: PLW1509  (there are no other threads yet)
             )
-        try:
-            said: IO[str] | None = process.stdout
-            assert said is not None
-            found = re.search(r"listens on (\S+)\.", said.readline())  # its first line
-            if found is None:
-                process.wait()
-                raise BrokerFailed(self._last_words())
-            self.address = found[1]
-        except BaseException:
-            self.__exit__()
-            raise
         return self
+
+    def listening(self) -> str:
+        """The address, once it listens there; BrokerFailed when it does not."""
+        process = self._process
+        assert process is not None
+        said: IO[str] | None = process.stdout
+        assert said is not None
+        found = re.search(r"listens on (\S+)\.", said.readline())  # its first line
+        if found is None:
+            process.wait()
+            raise BrokerFailed(self._last_words())
+        return found[1]
 
     def __exit__(self, *exception: object) -> None:
         process = self._process

@@ -16,28 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ottla.pipeline import register
+from sensors.folders import AVERAGES, CHECKPOINTS
+from sensors.session import session
 from sensors.topics import ALERTS, DEAD_LETTERS, READINGS
 from sensors.transformations import alerts, averages, dead_letters, readings
 
 BATCH_READINGS_MAX: Final = 100_000
-SHUFFLE_PARTITIONS: Final = "2"
-"""Each has a state of its own to keep, so that few are better for 200 devices."""
-
-AVERAGES: Final = "averages"
-CHECKPOINTS: Final = "checkpoints"
-
-
-def session(name: str = "sensors", **settings: str) -> SparkSession:
-    """Spark, where spark-submit or `settings` say."""
-    builder: Any = SparkSession.builder
-    defaults = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,  # 200, if nobody says
-    }
-    builder = builder.appName(name)
-    for setting, value in {**defaults, **settings}.items():
-        builder = builder.config(setting, value)
-    return builder.getOrCreate()
 
 
 def queries(

@@ -38,9 +38,11 @@ class Sight:
     in_topic: int = 0  # readings, from the first one on
 
     @property
-    def lag(self) -> int:
-        """Of the query that is farthest behind."""
-        return self.in_topic - min((query.done for query in self.queries), default=0)
+    def lag(self) -> int | None:
+        """Of the query that is farthest behind; None until each has told how far it is."""
+        if not self.queries or any(query.batch is None for query in self.queries):
+            return None
+        return self.in_topic - min(query.done for query in self.queries)
 
 
 def picture(sight: Sight) -> RenderableType:
@@ -78,7 +80,7 @@ def _queries(queries: Sequence[Progress], in_topic: int) -> RenderableType:
         table.add_column(heading, justify="right", min_width=9)
     for one in queries:
         if one.batch is None:
-            table.add_row(one.name, "…")
+            table.add_row(one.name, "…", "", "", "…")
             continue
         table.add_row(
             one.name,
@@ -139,8 +141,12 @@ def line(sight: Sight) -> str:
     return (
         f"{sight.elapsed_s:4.0f} s  {sight.stage}: {sight.readings:,} readings, "
         f"{sight.averages:,} averages, {sight.alerts:,} alerts, "
-        f"{sight.dead_letters:,} dead letters, lag {sight.lag:,}"
+        f"{sight.dead_letters:,} dead letters, lag {_count(sight.lag)}"
     )
+
+
+def _count(number: int | None) -> str:
+    return "…" if number is None else f"{number:,}"
 
 
 def summary(sight: Sight) -> str:
@@ -150,7 +156,7 @@ def summary(sight: Sight) -> str:
         "averages written": f"{sight.averages:,}",
         "alerts": f"{sight.alerts:,}  (topic {ALERTS})",
         "dead letters": f"{sight.dead_letters:,}  (topic {DEAD_LETTERS})",
-        "lag": f"{sight.lag:,} readings",
+        "lag": f"{_count(sight.lag)} readings",
     }
     rows = [*counts.items(), *sight.places.items()]
     width = max(len(what) for what, _ in rows)

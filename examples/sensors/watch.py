@@ -7,16 +7,17 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, Final
 
 from ottla.sync import Admin
 from sensors.findings import Alerts, Averages, written
-from sensors.job import AVERAGES, CHECKPOINTS
+from sensors.folders import AVERAGES, CHECKPOINTS
 from sensors.progress import progress_of
 from sensors.topics import ALERTS, DEAD_LETTERS, READINGS
 from sensors.view import Sight
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 RATE_LOOKS: Final = 10
 """A rate is over so many looks."""

@@ -125,6 +125,7 @@ def test_a_run_and_the_next_one_which_goes_on(tmp_path: Path) -> None:
     kept = re.findall(r"^  (?:averages|checkpoints|topics) +(/.*)$", done.stdout, re.MULTILINE)
     assert [Path(path).is_dir() for path in kept] == [True] * 3
     assert len(averages(data)) == first["averages written"]
+    assert f"`rm -r '{data}'` begins anew" in done.stdout
 
     terminal = Terminal(data)
     terminal.wait_for(
@@ -151,7 +152,7 @@ def test_a_run_and_the_next_one_which_goes_on(tmp_path: Path) -> None:
 
 def processes_of(parent: int) -> dict[int, str]:
     """All processes that a process and its children have started, with their commands."""
-    told = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
+    told = subprocess.run(["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True)
     rows = [line.split(None, 2) for line in told.stdout.splitlines()]
     found: dict[int, str] = {}
     parents = {parent}
@@ -184,6 +185,75 @@ def test_without_java_one_line_says_what_to_install(tmp_path: Path) -> None:
     assert "Spark needs Java, and there is none: install" in line
     assert "The broker alone needs none" in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_java_that_does_not_start_spark_is_told_in_a_line(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("""#!/bin/sh
+[ "$1" = -version ] && echo 'openjdk version "17.0.15"' >&2 && exit
+echo no room >&2
+exit 1
+""")
+    program.chmod(0o755)
+    done = run(tmp_path / "data", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Spark does not start: [JAVA_GATEWAY_EXITED]")
+    log = tmp_path / "data" / "sensors" / "spark.log"
+    assert line.endswith(f"{log} may say why.")
+    assert "no room" in log.read_text()
+
+
+def test_a_java_that_is_killed_is_told_in_a_line(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    terminal.wait_for(lambda shown: "starting the queries" in shown)
+    children = processes_of(terminal.process_id)
+    javas = [number for number, name in children.items() if "SparkSubmit" in name]
+    assert len(javas) == 1, children
+    os.kill(javas[0], signal.SIGKILL)
+    assert terminal.ended() == 1
+    assert re.search(r"^Spark has ended: .*$", terminal.shown.replace("\r", ""), re.MULTILINE)
+    assert "Traceback" not in terminal.shown, terminal.shown[terminal.shown.index("Traceback") :]
+    wait_until_gone(children)
+
+
+def test_ctrl_c_while_spark_starts_leaves_no_java(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    terminal.wait_for(lambda shown: "starting Spark" in shown)
+    children = processes_of(terminal.process_id)
+    assert any("ottla" in name for name in children.values())
+    terminal.type("\x03")
+    assert terminal.ended() == 0, terminal.shown[-4000:]
+    assert "Traceback" not in terminal.shown, terminal.shown[terminal.shown.index("Traceback") :]
+    assert "goes on from here" in terminal.shown
+    wait_until_gone(children)
+
+
+def test_an_archive_of_classes_that_does_not_fit_is_left_alone(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    bad = tmp_path / "of another Java.jsa"
+    bad.write_bytes(b"no archive" * 10_000)
+    script = """
+import sys
+from pathlib import Path
+from sensors import archive
+from sensors.local_spark import LocalSpark
+bad, log = map(Path, sys.argv[1:])
+with LocalSpark("local[1]", log, archive.home(bad), archive.options(bad)) as spark:
+    (bad.parent / "count").write_text(str(spark.session().range(3).count()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(bad), str(log)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + log.read_text()
+    assert (done.stdout, done.stderr) == ("", "")
+    assert (tmp_path / "count").read_text() == "3"
 
 
 def test_a_port_that_is_taken_is_said_and_by_whom(tmp_path: Path) -> None:
