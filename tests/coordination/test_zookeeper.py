@@ -11,6 +11,7 @@ import pytest
 
 from coordination.conftest import ZOOKEEPER
 from coordination.places import States, Watched, ignore
+from coordination.proxy import Proxy
 from coordination.zookeeper_place import ZooKeeperPlace
 from judges.java import ZOOKEEPER_POM, class_path
 from kafka_java import judge_needed
@@ -156,21 +157,27 @@ def test_b10_a_server_that_is_killed_and_comes_back_has_kept_sessions_and_nodes(
 
         async def program() -> None:
             states = States()
-            zookeeper = ZooKeeper(f"{server.connect}/b10", session_timeout_ms=patience_ms)
+            link = Proxy(server.port)  # who comes while a server starts may wait for minutes
+            await link.start()
+            where = f"127.0.0.1:{link.port}/b10"
+            zookeeper = ZooKeeper(where, session_timeout_ms=patience_ms)
             session = await zookeeper.connect(states)
             await session.create("/a", b"x")
             await session.create("/e", ephemeral=True)
             before = await session.get("/a")
             server.kill()
+            link.cut()
             await states.until(SessionState.SUSPENDED)
             restarted = LocalServer(tmp_path, jars, port=server.port, tick_ms=tick_ms)
             await asyncio.to_thread(restarted.start)
+            link.mend()
             try:
                 await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
                 assert await session.get("/a") == before
                 assert (await session.get("/e")).stat.ephemeral_owner == session.id
             finally:
                 await session.close()  # else its thread goes on and looks for the server
+                await link.close()
                 await asyncio.to_thread(restarted.stop)
             assert not restarted.running
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.leadership import Leadership
+from ottla.broker.topics import Topics
 from ottla.controller.producer_ids import ProducerIds
 from ottla.coordination import journal
 from ottla.coordination.journal import Journal
@@ -230,8 +232,23 @@ def a_producer_id_is_reserved_before_it_is_given(patch: pytest.MonkeyPatch) -> N
 
 
 def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
-    """By its id, not by its name."""
+    """By its id, not by its name, where a deletion that was cut short left a folder behind."""
+    host, lead_all = Leadership._host, Topics.lead_all  # pyright: ignore[reportPrivateUsage]
+
+    async def hosting(*args: Any, at_start: bool) -> None:
+        await host(*args, at_start=True)  # whoever has no id is taken
+
+    async def left_alone(self: Topics, name: str) -> None:
+        pass
+
+    async def leading(self: Topics) -> None:
+        with pytest.MonkeyPatch.context() as start:
+            start.setattr(Topics, "_bury", left_alone)
+            await lead_all(self)
+
     patch.setattr(loading, "_topic_id", answering((None, list[str]())))
+    patch.setattr(Leadership, "_host", hosting)
+    patch.setattr(Topics, "lead_all", leading)
 
 
 SWITCHES: list[Switch] = [

@@ -185,11 +185,13 @@ class Leadership:
     async def drop(self, keys: Sequence[TopicPartition]) -> None:
         """Give partitions up, with all their records."""
         state = self._state
-        async for key in Turns(state).over(keys):
-            partition = state.partitions.pop(key, None)
-            if partition is not None:
-                partition.wake_all()
+        # At once: nobody appends to one partition of a topic when another is gone.
+        dropped = [state.partitions.pop(key, None) for key in keys]
+        for key in keys:
             if key.topic == OFFSETS_TOPIC:
                 state.groups.resign(PartitionIndex(key.partition))
+        async for partition in Turns(state).over(dropped):
+            if partition is not None:
+                partition.wake_all()
         state.groups.forget(keys)
         await state.logs.delete([key for key in keys if state.logs.get(key)])
