@@ -142,6 +142,7 @@ def test_a_group_goes_on_where_it_was(broker: OttlaBroker) -> None:
         (["fruit", "-f", "%y"], 2, "'%y' is not known in a format"),
         (["fruit", "--offset", "soon"], 2, "'soon' is no position"),
         (["fruit", "-g", "g", "-p", "0"], 2, "--group or --partition"),
+        (["fruit", "-g", ""], 2, "a group has a name"),
         (["fruit", "-g", "g", "--offset=-3"], 2, "`ottla group seek`"),
         (["fruit", "-f", "%v", "-o", "json"], 2, "-f is a form of its own"),
         (["fruit", "--value", "avro"], 2, "--value-schema"),

@@ -97,6 +97,8 @@ async def consume(
     from ottla.cli.records.output import stdout
     from ottla.cli.records.reading import Reading, objects_shown, read_to, text_shown
 
+    if group == "":
+        raise Misused("a group has a name")
     if group is not None and partition:
         raise Misused("a group says itself who reads which partition: --group or --partition")
     if format_ is not None and session.output is not Output.TABLE:
