@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import typer.main
 
-from cli.console import PATIENCE_S, surroundings
+from cli.test_early_interrupt import done_by
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.cli.main import app
 from ottla.cli.topic.lister import plain
@@ -56,15 +56,7 @@ VERSION = (*LISTING, *CLIENT, "asyncio", "ssl", "socket", "logging", "inspect", 
 
 def started(module: str, script: str, *arguments: str) -> tuple[str, set[str]]:
     """What a command prints, and what it has imported when it ends."""
-    program = PROGRAM.format(module=module, script=script, arguments=[*arguments])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=surroundings("/nonexistent"),
-        timeout=PATIENCE_S,
-    )
+    done = done_by(PROGRAM.format(module=module, script=script, arguments=[*arguments]))
     assert done.returncode == 0, done.stderr
     return done.stdout, {*done.stderr.split()}
 
