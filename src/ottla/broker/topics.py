@@ -204,7 +204,7 @@ class Topics:
         self._state.settings.forget(name)
         self._state.traffic.pop(name, None)
         try:
-            await self._bury(name)
+            await self._bury(name, len(found.partitions))
         except StorageFailure as failure:
             # No error that clients try again: then there would be no such topic.
             raise RequestError(
@@ -283,10 +283,14 @@ class Topics:
 
     # How.
 
-    async def _bury(self, name: str) -> None:
-        """Remove the partitions of a topic that is deleted; it is over when all are gone."""
-        logs = self._state.logs
-        await self._leadership.drop([one.partition for one in logs if one.partition.topic == name])
+    async def _bury(self, name: str, count: int = 0) -> None:
+        """Remove the partitions of a topic that is deleted; it is over when all are gone.
+
+        So many it had, though the logs of some may be out of reach.
+        """
+        had = [TopicPartition(name, PartitionIndex(index)) for index in range(count)]
+        found = [one.partition for one in self._state.logs if one.partition.topic == name]
+        await self._leadership.drop([*dict.fromkeys([*had, *found])])
         with suppress(DiskFull):  # nothing is left, which the next start finds
             await self._store.end_deletion(name)
 
