@@ -56,8 +56,10 @@ def test_dev_tells_how_to_connect_and_where_the_data_are(tmp_path: Path) -> None
             line = running.process.stdout.readline()
             assert line
             told += line
-        for wanted in ("KafkaProducer(", "kcat -b", "kafka-topics.sh", "ottla log dump"):
+        names = ("produce events", "consume events", "log dump")
+        others = ("Producer(bootstrap_servers=", "kcat -b", "kafka-topics.sh")
+        for wanted in (*(f"ottla {one}" for one in names), *others):
             assert wanted in told
-        assert told.count(running.address) == 4
+        assert told.count(running.address) == 6
         assert str(tmp_path) in told
         assert "no authentication yet" in told

@@ -78,14 +78,18 @@ def dev(
     ]
 
     def explain(node: "Node") -> None:
-        where = next(iter(node.addresses.values()))
+        where, ottla = next(iter(node.addresses.values())), _command()
         typer.echo(
             f"Ottla listens on {where}. Its data are in {data.absolute()}. Ctrl-C stops it.\n"
             f"\n"
-            f"  Python   KafkaProducer(bootstrap_servers='{where}').send('events', b'hello')\n"
+            f"  shell    echo hello | {ottla} produce events -b {where}\n"
+            f"           {ottla} consume events -b {where}\n"
+            f"  Python   from ottla.sync import Producer\n"
+            f"           with Producer(bootstrap_servers='{where}') as producer:\n"
+            f"               producer.send('events', b'hello')\n"
             f"  kcat     kcat -b {where} -t events -C -e\n"
             f"  Kafka    kafka-topics.sh --bootstrap-server {where} --list\n"
-            f"  files    {_command()} log dump {shlex.quote(str(files))}\n"
+            f"  files    {ottla} log dump {shlex.quote(str(files))}\n"
             f"{_metrics(node)}"
             f"\n"
             f"There is no authentication yet: use it on trusted networks only."

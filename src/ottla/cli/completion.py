@@ -67,7 +67,7 @@ async def _asked(
         settings=said.get("settings") or (),
     )
     async with asyncio.timeout(TIMEOUT_S):
-        if await reach(target.servers, TIMEOUT_S):
+        if await reach(target.settings, TIMEOUT_S, tells=False):
             return ()
         return await ask(target.settings_of("admin"))
 

@@ -1,11 +1,13 @@
 """What becomes of a command whose output cannot be written.
 
 Invariant: nothing is left half said without a sign: 74 says that the output could not be written
-(sysexits' EX_IOERR), 141 that its reader left, as if by SIGPIPE.
+(sysexits' EX_IOERR), 141 that its reader left, as if by SIGPIPE. Ctrl-C ends a command whose
+output nobody reads.
 """
 
 import errno
 import os
+import select
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -49,6 +51,17 @@ def heeded(command: str) -> Generator[None]:
             sys.exit(READER_LEFT)
         print(f"{command}: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(OUTPUT_FAILED)
+
+
+def is_heard() -> bool:
+    """Whether stdout takes a last word at once; if it does not, what is left of it is let go.
+
+    Who was interrupted waits for no reader.
+    """
+    _, writable, _ = select.select([], [sys.stdout], [], 0)
+    if not writable:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return bool(writable)
 
 
 def _open_what_is_closed() -> None:

@@ -1,36 +1,90 @@
-"""Whether somebody listens where a cluster is said to be.
+"""Whether a broker answers where a cluster is said to be.
 
-Invariant: it sends nothing, and takes no longer than it may.
+Invariant: it asks which versions are spoken, which any broker answers to anybody, and nothing else;
+where TLS is spoken it only looks whether connections are taken. What is no broker is told at once.
+One that is slow to answer is no failure: the client has patience, and whoever waits is told.
 """
 
 import asyncio
+import struct
+import sys
+from collections.abc import Mapping
 from typing import Final
 
+from ottla.cli.escapes import printable
 from ottla.client.options.connection import place
+from ottla.settings.connection import BOOTSTRAP_SERVERS
+from ottla.settings.security import SECURITY_PROTOCOL
 
 REACH_S: Final = 5.0
-"""So long an address may take to answer."""
+"""So long an address may take to take a connection."""
+
+QUIET_S: Final = 2.0
+"""So long a broker may take to answer before that is told."""
+
+_CORRELATION: Final = 0x6F74746C
+_QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, _CORRELATION, -1)
+"""ApiVersions in its oldest version, from nobody."""
+
+_HEAD: Final = struct.Struct(">ii")
+_ANSWER_MAX: Final = 1 << 20
+
+_WHO: Final = "is it a Kafka broker, and does this port want TLS? See security.protocol"
 
 
-async def reach(servers: str, timeout_s: float = REACH_S) -> str | None:
-    """None when one of the addresses takes connections; else why none does.
+async def reach(
+    settings: Mapping[str, str], timeout_s: float = REACH_S, *, tells: bool = True
+) -> str | None:
+    """None when one of the addresses may be a broker's; else why none is.
 
-    InvalidSettings for one that is no address.
+    With `tells` one that does not answer at once is named on stderr. InvalidSettings for one that
+    is no address.
     """
+    in_clear = "SSL" not in settings.get(SECURITY_PROTOCOL.name, "").upper().split("_")
     whys: list[str] = []
-    for text in servers.split(","):
+    for text in settings.get(BOOTSTRAP_SERVERS.name, "").split(","):
         where = place(text)
         try:
             async with asyncio.timeout(timeout_s):
-                _, writer = await asyncio.open_connection(where.host, where.port)
+                reader, writer = await asyncio.open_connection(where.host, where.port)
         except TimeoutError:
             whys.append(f"{text.strip()} does not answer")
+        except ConnectionRefusedError:
+            whys.append(f"{text.strip()}: nobody listens there")
         except OSError as error:
-            why = (
-                "nobody listens there" if isinstance(error, ConnectionRefusedError) else str(error)
-            )
-            whys.append(f"{text.strip()}: {why}")
+            whys.append(f"{text.strip()}: {error}")
         else:
-            writer.close()
-            return None
+            try:
+                why = await _met(reader, writer) if in_clear else None
+            except TimeoutError:
+                why = None
+                if tells:
+                    _tell(text.strip())
+            finally:
+                writer.close()
+            if why is None:
+                return None
+            whys.append(f"{text.strip()} {why}")
     return f"no broker: {'; '.join(whys)}. `ottla dev` starts one on this machine"
+
+
+async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
+    """Why it is no broker who took the connection; TimeoutError when it does not say."""
+    try:
+        async with asyncio.timeout(QUIET_S):
+            writer.write(_QUESTION)
+            size, correlation = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return f"closes the connection: {_WHO}"
+    if correlation == _CORRELATION and 4 < size <= _ANSWER_MAX:
+        return None
+    return f"does not answer as a Kafka broker does: {_WHO}"
+
+
+def _tell(address: str) -> None:
+    print(
+        f"{printable(address)} takes connections and has not answered yet; is it a Kafka broker? "
+        "Waiting for it",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -40,7 +40,7 @@ class Session(NamedTuple):
         """Fail at once where nobody listens, and not after the client's patience."""
         from ottla.cli.reach import reach
 
-        if why := await reach(self.target.servers):
+        if why := await reach(self.target.settings):
             raise Failed(why, "NETWORK_EXCEPTION")
 
     def confirm(self, question: str, *, yes: bool) -> None:
@@ -80,7 +80,10 @@ def carried_out(act: Callable[[], Answer | None], output: Output) -> int:
     try:
         answer = act()
     except KeyboardInterrupt:
-        show_failure(Failure("interrupted", "INTERRUPTED"), output)
+        from ottla.cli.output_errors import is_heard
+
+        # With a reader that does not read the object would wait for it.
+        show_failure(Failure("interrupted", "INTERRUPTED"), output if is_heard() else Output.TABLE)
         return INTERRUPTED
     except (OttlaError, InvalidSettings) as error:
         return tell(error, output)

@@ -254,6 +254,7 @@ def test_settings_of_a_topic(bench: Bench) -> None:
     configs(f"--alter {of} --delete-config max.message.bytes --add-config retention.ms=5")
     assert "max.message.bytes" not in configs(f"--describe {of}").out
     assert configs(f"--alter {of} --delete-config max.message.bytes").code == 0
+    configs(f"--alter {of} --delete-config no.such")
     assert configs(f"--alter {of} --delete-config retention.ms,cleanup.policy").code == 0
     configs(f"--describe {of}")
     same(bench, "kafka-topics", "--delete --topic {t}")

@@ -279,15 +279,21 @@ def test_a_closed_pipe_ends_it_without_a_word_too_many(
     assert found.memory_mb <= MEMORY_MB_MAX
 
 
-def test_a_pipe_that_nobody_reads_does_not_keep_ctrl_c(broker: OttlaBroker, many: str) -> None:
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
+def test_a_pipe_that_nobody_reads_does_not_keep_ctrl_c(
+    broker: OttlaBroker, many: str, form: str
+) -> None:
     ours, theirs = os.pipe()
+    words = [*command("ottla", broker, many), "-o", form]
     with subprocess.Popen(
-        command("ottla", broker, many), stdout=theirs, env=environment()
+        words, stdout=theirs, stderr=subprocess.PIPE, env=environment()
     ) as process:
         try:
             _wait_until_full(theirs)
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b"ottla: interrupted\n"
         finally:
             process.kill()
             os.close(ours)

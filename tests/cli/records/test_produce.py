@@ -145,7 +145,7 @@ def test_what_has_no_lines_ends_it_and_is_not_held_without_bounds(broker: OttlaB
     [
         (["none", "-X", "max.block.ms=500"], 1, "there is no such topic"),
         (["plain", "-p", "9"], 1, "has partitions 0 to 1, not 9"),
-        (["plain", "/no/such/file"], 1, "/no/such/file: No such file"),
+        (["plain", "/no/such/file"], 2, "/no/such/file: No such file"),
         (["plain", "-H", "=x"], 2, "is no header"),
         (["plain", "--json", "-K", ":"], 2, "a line of JSON says itself"),
         (["plain", "-k", "a", "-K", ":"], 2, "--key-separator"),

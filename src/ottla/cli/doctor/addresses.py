@@ -21,7 +21,7 @@ PATIENCE_S: Final = 5.0
 async def cluster(settings: Mapping[str, str], *, chosen: bool) -> ClusterFacts:
     """The cluster of a client's settings."""
     servers = settings[BOOTSTRAP_SERVERS.name]
-    if why_not := await reach(servers, PATIENCE_S):
+    if why_not := await reach(settings, PATIENCE_S, tells=False):
         return ClusterFacts(servers, chosen, why_not)
     try:
         found = await asked(settings)

@@ -16,7 +16,6 @@ from ottla.settings.properties import read_properties
 if TYPE_CHECKING:
     from ottla.cli.profile.settings import Client
 
-REACH_S: Final = 5.0
 PATIENCE: Final[Mapping[str, str]] = {"default.api.timeout.ms": "20000"}
 """A person waits: for a program it is a minute."""
 
@@ -26,7 +25,7 @@ async def reached(client: "Client", settings: Mapping[str, str]) -> dict[str, st
     from ottla.cli.reach import reach
 
     found = known(client, settings)
-    if why := await reach(found.get("bootstrap.servers", ""), REACH_S):
+    if why := await reach(found):
         raise OttlaError(why)
     return found
 

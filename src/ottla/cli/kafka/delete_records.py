@@ -9,11 +9,9 @@ from typing import Any, Final, cast
 
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
-from ottla.cli.target import BOOTSTRAP
 from ottla.errors import OttlaError
 from ottla.settings.problems import InvalidSettings
 
-_REACH_S: Final = 20.0
 _VERSION: Final = 1
 
 USAGE: Final = Usage(
@@ -68,7 +66,7 @@ async def _deleted(given: Given) -> None:
             before = parse_offsets(file.read())
     except OSError as error:
         raise BadOffsets(f"{path}: {error.strerror}") from None
-    if why := await reach(settings[BOOTSTRAP], _REACH_S):
+    if why := await reach(settings):
         raise OttlaError(why)
     print("Executing records delete operation")
     async with OffsetAdmin(settings) as admin:

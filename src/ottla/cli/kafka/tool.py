@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla import __version__
 from ottla.cli.event_loop import run_asking
 from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
-from ottla.cli.output_errors import heeded
+from ottla.cli.output_errors import heeded, is_heard
 from ottla.cli.target import BOOTSTRAP, DEFAULTS
 from ottla.errors import OttlaError
 from ottla.settings.problems import InvalidSettings
@@ -80,6 +80,7 @@ def conducted(
     try:
         return run_asking(lambda: act(given), is_fast=is_fast)
     except KeyboardInterrupt:
+        is_heard()
         return INTERRUPTED
     except NotDone as error:
         print(error, file=sys.stderr)
@@ -101,7 +102,7 @@ async def opened(kind: type[A], settings: Mapping[str, str]) -> A:
     """An administrator with the calls that a tool needs, when a broker can be reached."""
     from ottla.cli.reach import reach
 
-    if why := await reach(settings[BOOTSTRAP]):
+    if why := await reach(settings):
         raise OttlaError(why)
     return kind(settings)
 

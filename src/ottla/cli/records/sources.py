@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ottla.cli.failures import Failed
+from ottla.cli.failures import Failed, Misused
 from ottla.cli.progress import progress
 
 
@@ -38,7 +38,7 @@ def opened(paths: Sequence[Path]) -> Generator[Sources]:
             try:
                 file = stack.enter_context(path.open("rb", buffering=0))
             except OSError as error:
-                raise Failed(f"{path}: {error.strerror}") from None
+                raise Misused(f"{path}: {error.strerror}") from None
             descriptors.append(file.fileno())
         total = sum(os.fstat(one).st_size for one in descriptors)
         yield Sources(descriptors, stack.enter_context(progress(total, in_bytes=True)))

@@ -175,7 +175,7 @@ class Asking:
     ) -> dict[K, V | RequestError]:
         """Ask one broker once."""
         is_sent = False
-        whom = str(broker or "any broker")
+        whom = str(broker or self._connections.rules.addresses)
         try:
             async with asyncio.timeout(self.left_s(deadline_s)):
                 channel = await self._channel(broker)

@@ -63,6 +63,11 @@ class ConnectionRules(NamedTuple):
     tls: SSLContext | None = None
     login: "Login | None" = None
 
+    @property
+    def addresses(self) -> str:
+        """The seeds, for people."""
+        return ", ".join(f"{one.host}:{one.port}" for one in self.seeds)
+
 
 class _Remote:
     """What there is of one address."""

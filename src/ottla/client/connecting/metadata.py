@@ -264,7 +264,7 @@ class Metadata:
             return self.failure
         late = f"{name} is not known after {timeout_s:g} s"
         if known is None or not known.error:
-            seeds = ", ".join(f"{one.host}:{one.port}" for one in self._connections.rules.seeds)
+            seeds = self._connections.rules.addresses
             return TimedOut(f"{late}: {seeds} did not answer", SPEAKS_KAFKA)
         if known.error in _PASSING:
             return TimedOut(f"{late}: there is no such topic", NO_TOPIC)

@@ -59,10 +59,9 @@ async def act(given: Given) -> int:
     settings = settings_of(given)
 
     from ottla.cli.kafka.configs.entities import CLIENTS, IPS, USERS
-    from ottla.cli.reach import REACH_S, reach
-    from ottla.cli.target import BOOTSTRAP
+    from ottla.cli.reach import reach
 
-    if why := await reach(settings[BOOTSTRAP], REACH_S):
+    if why := await reach(settings):
         raise OttlaError(why)
     is_quota = found.kind in (USERS, CLIENTS, IPS)
     if is_quota:

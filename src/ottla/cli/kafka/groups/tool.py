@@ -13,7 +13,6 @@ from ottla.cli.group.kinds import STATES, TYPES
 from ottla.cli.kafka.flags import BadFlags, Given, NotDone
 from ottla.cli.kafka.groups.flags import DELETED, USAGE, check, number_of
 from ottla.cli.kafka.tool import run_tool, settings_of
-from ottla.cli.target import BOOTSTRAP
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.problems import InvalidSettings
 
@@ -78,7 +77,7 @@ async def _acted(given: Given) -> None:
     from ottla.cli.reach import reach
 
     settings = settings_of(given)
-    if why := await reach(settings[BOOTSTRAP], timeout_s(given)):
+    if why := await reach(settings, timeout_s(given)):
         raise OttlaError(why)
     async with GroupAdmin(settings) as admin:
         if "list" in given:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
 from ottla.cli.output import Json
-from ottla.cli.target import BOOTSTRAP
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.problems import InvalidSettings
 
 if TYPE_CHECKING:
     from ottla.client.admin.log_dirs import LogDirs
 
-_REACH_S: Final = 20.0
 
 USAGE: Final = Usage(
     "kafka-log-dirs",
@@ -59,7 +57,7 @@ async def _described(given: Given) -> None:
     topics = {one for one in (given.one("topic-list") or "").split(",") if one}
     asked = _brokers(given.one("broker-list") or "")
     settings = settings_of(given)
-    if why := await reach(settings[BOOTSTRAP], _REACH_S):
+    if why := await reach(settings):
         raise OttlaError(why)
     async with LogDirAdmin(settings) as admin:
         cluster = await admin.describe_cluster()

@@ -9,11 +9,8 @@ from typing import Final
 
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
-from ottla.cli.target import BOOTSTRAP
 from ottla.errors import OttlaError
 from ottla.settings.problems import InvalidSettings
-
-_REACH_S: Final = 20.0
 
 USAGE: Final = Usage(
     "kafka-get-offsets",
@@ -77,7 +74,7 @@ async def _shown(given: Given) -> None:
     else:
         rules = rules_of(given.one("topic"), given.one("partitions"))
     settings = settings_of(given)
-    if why := await reach(settings[BOOTSTRAP], _REACH_S):
+    if why := await reach(settings):
         raise OttlaError(why)
     async with OffsetAdmin(settings) as admin:
         listed = await admin.list_topics(include_internal="exclude-internal-topics" not in given)

@@ -1,0 +1,59 @@
+"""Who answers where a cluster is said to be, as commands find out before they ask."""
+
+import asyncio
+
+import pytest
+
+from cli.strangers import Stranger, nobody, silent, talkative
+from judges.ottla_broker import ottla_broker
+from ottla.cli.reach import reach
+
+
+def why_not(*servers: str, protocol: str = "PLAINTEXT", tells: bool = True) -> str | None:
+    settings = {"bootstrap.servers": ",".join(servers), "security.protocol": protocol}
+    return asyncio.run(reach(settings, tells=tells))
+
+
+def test_a_broker_is_reached_and_one_is_enough(capfd: pytest.CaptureFixture[str]) -> None:
+    with ottla_broker() as running, talkative() as stranger:
+        assert why_not(running.bootstrap) is None
+        assert why_not(nobody(), stranger.address, running.bootstrap) is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_no_broker_is_told_with_its_address() -> None:
+    gone = nobody()
+    with talkative() as stranger:
+        told = why_not(gone, stranger.address)
+    assert told is not None
+    assert f"{gone}: nobody listens there" in told
+    assert f"{stranger.address} does not answer as a Kafka broker does" in told
+    assert "security.protocol" in told
+
+
+def test_one_that_hangs_up_is_told() -> None:
+    stranger = Stranger(b"")
+    try:
+        told = why_not(stranger.address)
+    finally:
+        stranger.close()
+    assert told is not None
+    assert f"{stranger.address} closes the connection" in told
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_slow_one_is_waited_for_and_whoever_waits_is_told(
+    capfd: pytest.CaptureFixture[str], *, tells: bool
+) -> None:
+    with silent() as server:
+        assert why_not(server.address, tells=tells) is None
+    said = capfd.readouterr().err
+    assert (server.address in said) == tells
+    assert said.count("\n") == int(tells)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "sasl_ssl"])
+def test_where_tls_is_spoken_nothing_is_said_in_the_clear(protocol: str) -> None:
+    with silent() as server:
+        assert why_not(server.address, protocol=protocol) is None
+        assert not server.asked.acquire(timeout=0), "something was said"
