@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+from broker.handlers.test_delete_topics import delete
+from broker.members import find_coordinator
 from broker.nodes import broker, run
 from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_naming import refused
 from broker.test_node import batch, create, fetch, produce
+from broker.test_offset_commits import commit, committed
 from ottla.errors import ErrorCode
+from ottla.ids import ZERO_UUID
 
 CORDONED = "cordoned.log.dirs"
 
@@ -62,6 +66,32 @@ def test_a_partition_in_a_directory_that_cannot_be_used_does_not_begin_anew(
         away.rename(one)
         async with broker(tmp_path, settings) as running:
             assert await fetch(await running.client(), topic_id) == [b"x"]
+
+    run(scenario)
+
+
+def test_a_deletion_takes_what_was_committed_for_partitions_out_of_reach(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    settings = (f"log.dirs={one},{two}", "offsets.topic.num.partitions=1")
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            assert (one / "t-0").is_dir()
+            # What groups committed is to be in the directory that stays.
+            assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, str(one)) == 0
+            await find_coordinator(client)
+            assert await commit(client, 7) == 0
+            assert (two / "__consumer_offsets-0").is_dir()
+        one.rename(tmp_path / "away")
+        one.write_text("no directory")
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await find_coordinator(client)
+            assert await committed(client) == 7
+            assert await delete(client, ("t", ZERO_UUID)) == [0]
+            assert await committed(client) == -1
 
     run(scenario)
 
