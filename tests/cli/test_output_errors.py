@@ -39,3 +39,16 @@ def test_a_full_disk_is_74_and_one_line(words: str) -> None:
     with open("/dev/full", "w") as full:
         code, told = ended(words, full.fileno())
     assert (code, told.count("\n")) == (74, 1), told
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_has_not_is_shown_and_ends_nothing(encoding: str) -> None:
+    done = subprocess.run(
+        [str(SCRIPTS / "ottla"), "profile", "set", "--help"],
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env={**surroundings("/nonexistent"), "PYTHONIOENCODING": encoding},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u2026" in done.stdout  # there are three dots in one

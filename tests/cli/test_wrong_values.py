@@ -39,6 +39,7 @@ def own_settings(broker: OttlaBroker) -> dict[str, str]:
         (["config", "unset", "-t", "fruit", "retention.ms", "nope"], 1, "fruit has no nope"),
         (["topic", "alter", "fruit", "-u", "nope"], 1, "fruit has no nope"),
         (["topic", "list", "-X", "bootstrap.servers=127.0.0.1:1"], 2, "different brokers"),
+        (["consume", "fruit", "-g", "\udcff"], 2, "no UTF-8"),
     ],
 )
 def test_it_is_one_line_and_nothing_is_done(
@@ -53,7 +54,9 @@ def test_it_is_one_line_and_nothing_is_done(
     assert [one["name"] for one in json.loads(listed.stdout)["topics"]] == ["fruit"]
 
 
-@pytest.mark.parametrize("servers", ["", "127.0.0.1:99999", "127.0.0.1:x"])
+@pytest.mark.parametrize(
+    "servers", ["", "127.0.0.1:99999", "127.0.0.1:x", "a..b:1", ".a:1", "a" * 64 + ":1", "\udcff:1"]
+)
 def test_what_is_no_address_is_a_wrong_use(servers: str) -> None:
     done = ottla("topic", "list", "-b", servers)
     assert (done.returncode, done.stdout) == (2, "")

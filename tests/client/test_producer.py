@@ -203,11 +203,13 @@ def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
     run(scenario())
 
 
-def test_a_time_before_all_times_is_refused() -> None:
+def test_a_time_before_all_times_or_after_them_is_refused() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
             with pytest.raises(ValueError, match="a timestamp is not negative"):
                 await ours.send("t", b"v", timestamp_ms=-5)
+            with pytest.raises(ValueError, match="a timestamp is at most 9223372036854775807"):
+                await ours.send("t", b"v", timestamp_ms=1 << 63)
             await (await ours.send("t", b"v", timestamp_ms=0))
 
     run(scenario())

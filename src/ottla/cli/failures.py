@@ -1,15 +1,20 @@
 """What a command could not do, and how that is told.
 
 Invariant: every failure is one line on stderr, or one object on stdout, and an exit code: 1 for
-what was not done, 2 for a wrong use.
+what was not done, 2 for a wrong use. So is one that nobody foresaw.
 """
+
+import os
+from typing import Final
 
 from ottla.cli.answer import Failure, show_failure
 from ottla.cli.output import Output
+from ottla.cli.output_errors import OUTPUT_ERRORS
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.problems import InvalidSettings
 
 FAILED, WRONG_USE = 1, 2
+TRACEBACK: Final = "OTTLA_TRACEBACK"
 
 
 class Failed(OttlaError):
@@ -42,6 +47,19 @@ def tell(error: OttlaError | InvalidSettings, output: Output) -> int:
         return WRONG_USE
     show_failure(failure_of(error), output)
     return WRONG_USE if isinstance(error, Misused) else FAILED
+
+
+def own_mistake(error: Exception) -> str:
+    """What to say of an error that nobody foresaw; raises one that somebody else tells of."""
+    if isinstance(error, OSError):
+        if error.filename is not None:
+            return f"{error.filename}: {error.strerror}"
+        if error.errno in OUTPUT_ERRORS:
+            raise error
+    if os.environ.get(TRACEBACK):
+        raise error
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"a mistake of Ottla's own, please report it: {what}. {TRACEBACK}=1 shows where it is"
 
 
 def failure_of(error: OttlaError, about: str | None = None) -> Failure:

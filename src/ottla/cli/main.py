@@ -14,6 +14,7 @@ import typer
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli.answer import Failure, show_failure
 from ottla.cli.commands import add_commands
+from ottla.cli.failures import FAILED, own_mistake
 from ottla.cli.output import Output, wanted
 from ottla.cli.output_errors import heeded
 
@@ -59,6 +60,9 @@ def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
     except typer.Abort:
         show_failure(Failure("interrupted", "INTERRUPTED"), output)
         sys.exit(INTERRUPTED)
+    except Exception as error:  # the edge of the command line
+        show_failure(Failure(own_mistake(error), "INTERNAL"), output)
+        sys.exit(FAILED)
 
 
 def _see(error: typer.TyperException) -> str:

@@ -11,11 +11,12 @@ import select
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Final
 
 # Why what a command says cannot be written: a full disk, a broken one, a limit, a reader that left,
 # no output at all.
-_OUTPUT_ERRORS: Final = (
+OUTPUT_ERRORS: Final = (
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EIO,
@@ -32,6 +33,9 @@ def heeded(command: str) -> Generator[None]:
     """End the process as its output demands."""
     _open_what_is_closed()
     stdout = sys.stdout
+    if isinstance(stdout, TextIOWrapper) and stdout.errors == "strict":
+        # A name that the output's encoding does not have is shown, and ends nothing.
+        stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             yield
@@ -43,7 +47,7 @@ def heeded(command: str) -> Generator[None]:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+        if error.errno not in OUTPUT_ERRORS or error.filename is not None:
             raise
         # What is left in the buffer cannot be written either, and is not tried when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.cli.answer import Answer, Failure, show, show_failure
 from ottla.cli.early_interrupt import INTERRUPTED, begin
-from ottla.cli.failures import Failed, Misused, tell
+from ottla.cli.failures import FAILED, Failed, Misused, own_mistake, tell
 from ottla.cli.output import Output
 from ottla.cli.target import Target
 from ottla.errors import OttlaError
@@ -87,4 +87,7 @@ def carried_out(act: Callable[[], Answer | None], output: Output) -> int:
         return INTERRUPTED
     except (OttlaError, InvalidSettings) as error:
         return tell(error, output)
+    except Exception as error:  # the edge of a command
+        show_failure(Failure(own_mistake(error), "INTERNAL"), output)
+        return FAILED
     return 0 if answer is None else show(answer, output)

@@ -14,7 +14,8 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Mapping[Any, Any])
 
 OFFSET_MAX: Final = (1 << 63) - 1
-"""Also of times: both have 64 bits."""
+TIME_MAX: Final = OFFSET_MAX
+"""In milliseconds since 1970."""
 
 PARTITION_MAX: Final = (1 << 31) - 1
 
@@ -41,7 +42,7 @@ def offset_of(given: object) -> int:
 
 def time_of(given: object) -> int:
     """A time, in milliseconds since 1970."""
-    return _whole(given, "a time, in milliseconds since 1970,", OFFSET_MAX)
+    return _whole(given, "a time, in milliseconds since 1970,", TIME_MAX)
 
 
 def note_of(given: object) -> str:

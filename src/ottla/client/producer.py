@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Self
 
+from ottla.client.arguments import TIME_MAX
 from ottla.client.columns.arrow import RowColumns
 from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.consignment import Consignment
@@ -167,6 +168,8 @@ class Producer(Generic[K, V]):
             timestamp_ms = self._clock.now_ms()
         elif timestamp_ms < 0:
             raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
+        elif timestamp_ms > TIME_MAX:
+            raise ValueError(f"a timestamp is at most {TIME_MAX}, and not {timestamp_ms}")
         if headers is None:
             headers = ()
         keyless = key_data is None and partition is None

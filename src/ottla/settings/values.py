@@ -158,6 +158,8 @@ class _String(Kind[str]):
     __slots__ = ()
 
     def parse(self, text: str) -> str:
+        if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+            raise BadValue("it is no UTF-8")  # a byte of the command line that was none
         return text.strip(_JAVA_BLANKS)
 
     def convert(self, value: object) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.cli.kafka.java_patterns import BadPattern
 from ottla.cli.kafka.offsets.filters import (
     BadFilter,
     parse_place,
@@ -64,7 +65,7 @@ def test_what_means_nothing_is_refused() -> None:
         parse_rules("t,a:b")
     with pytest.raises(BadFilter, match="numeric partition ids, but received: 1,x"):
         rules_of("t", "1,x")
-    with pytest.raises(BadFilter, match="is an invalid regex"):
+    with pytest.raises(BadPattern, match="is an invalid regex"):
         rules_of("a(", None)
 
 

@@ -14,6 +14,7 @@ from ottla.cli.kafka.flags import AskedForHelp, BadFlags, Given, Usage
 
 _UNKNOWN: Final = re.compile(r"(.*) is not a recognized option")
 _NO_VALUE: Final = re.compile(r"Option (.*) requires an argument")
+_LIMITS: Final = {"Integer": 1 << 31, "Long": 1 << 63}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +52,22 @@ class ArgumentUsage(Usage):
             raise self.refused(f"argument --{name} is required")
         return found
 
-    def number_of(self, given: Given, name: str, default: int | None = None) -> int:
+    def number_of(
+        self, given: Given, name: str, default: int | None = None, *, kind: str = "Integer"
+    ) -> int:
         """The number of a flag; without a default it has to be there."""
         text = given.one(name)
         if text is None and default is not None:
             return default
         text = self.text_of(given, name)
         try:
-            return int(text)
+            number = int(text)
         except ValueError:
+            number = None
+        limit = _LIMITS[kind]
+        if number is None or not -limit <= number < limit:
             raise self.refused(
-                f"argument --{name}: could not convert '{text}' to Integer "
+                f"argument --{name}: could not convert '{text}' to {kind} "
                 f'(For input string: "{text}")'
-            ) from None
+            )
+        return number

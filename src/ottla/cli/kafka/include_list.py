@@ -6,15 +6,16 @@ Invariant: a name is included when the whole of it fits.
 import re
 from collections.abc import Iterable
 
-from ottla.errors import OttlaError
+from ottla.cli.kafka.java_patterns import compiled
+
+
+def include_pattern(text: str) -> re.Pattern[str]:
+    """What names have to fit, in which a comma stands for `|`; BadPattern when it is none."""
+    plain = text.strip().replace(",", "|").replace(" ", "")
+    return compiled(plain.lstrip("\"'").rstrip("\"'"))
 
 
 def included(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that a pattern includes."""
-    text = pattern.strip().replace(",", "|").replace(" ", "")
-    text = text.lstrip("\"'").rstrip("\"'")
-    try:
-        whole = re.compile(text).fullmatch
-    except re.error:
-        raise OttlaError(f"{text} is an invalid regex.") from None
+    whole = include_pattern(pattern).fullmatch
     return [name for name in names if whole(name)]

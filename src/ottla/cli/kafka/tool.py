@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla import __version__
 from ottla.cli.event_loop import run_asking
+from ottla.cli.failures import own_mistake
 from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
 from ottla.cli.output_errors import heeded, is_heard
 from ottla.cli.target import BOOTSTRAP, DEFAULTS
@@ -89,6 +90,8 @@ def conducted(
         tell(error)
     except InvalidSettings as error:
         tell(OttlaError(str(error)))
+    except Exception as error:  # the edge of a tool
+        tell(OttlaError(own_mistake(error)))
     return FAILED
 
 

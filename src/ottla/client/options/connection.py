@@ -36,10 +36,19 @@ def place(text: str) -> Place:
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text.strip(), str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    if not is_port or not _is_host(host):
         what = f"found {quoted(text)}, valid: host:port"
         raise InvalidSettings([Problem(connection.BOOTSTRAP_SERVERS.name, what)])
     return Place(host, int(port))
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be a name or an address: parts of a name are not empty, nor too long."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def connection_rules(

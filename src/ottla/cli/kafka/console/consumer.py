@@ -18,6 +18,7 @@ from ottla.cli.kafka.client_flags import (
     renamed,
 )
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
+from ottla.cli.kafka.include_list import include_pattern
 from ottla.cli.kafka.tool import run_tool
 from ottla.errors import OttlaError
 
@@ -247,7 +248,7 @@ def _begin(consumer: "ColumnConsumer", given: Given, partition: int | None, offs
         if topic is not None:
             consumer.subscribe(topic)
         else:
-            consumer.subscribe(pattern=given.one("include") or "")
+            consumer.subscribe(pattern=include_pattern(given.one("include") or ""))
         return
     assert topic is not None
     where = (topic, partition)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.cli.kafka.include_list import include_pattern
 from ottla.client.admin.records import OffsetAt
 from ottla.errors import OttlaError
 
@@ -75,11 +76,7 @@ def _rule(text: str) -> Rule:
 
 def _expression(text: str | None) -> re.Pattern[str]:
     """Topics by an expression, in which a comma stands for `|`, as in all of Kafka's tools."""
-    plain = (text or ".*").strip().replace(",", "|").replace(" ", "").strip("\"'")
-    try:
-        return re.compile(plain)
-    except re.error:
-        raise BadFilter(f"{plain} is an invalid regex.") from None
+    return include_pattern(text or ".*")
 
 
 def wanted(

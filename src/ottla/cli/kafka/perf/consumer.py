@@ -18,6 +18,7 @@ from ottla.cli.kafka.client_flags import (
     renamed,
 )
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, NotDone, Usage
+from ottla.cli.kafka.include_list import include_pattern
 from ottla.cli.kafka.tool import run_tool
 
 USAGE: Final = Usage(
@@ -102,7 +103,7 @@ async def act(given: Given) -> int:
         if (topic := given.one("topic")) is not None:
             consumer.subscribe(topic, on_assigned=assigned, on_revoked=revoked)
         else:
-            pattern = given.one("include") or ""
+            pattern = include_pattern(given.one("include") or "")
             consumer.subscribe(pattern=pattern, on_assigned=assigned, on_revoked=revoked)
         span = await read_load(
             consumer,

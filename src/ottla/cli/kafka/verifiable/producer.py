@@ -76,7 +76,7 @@ async def act(given: Given) -> int:
         throughput,
         given.one("value-prefix"),
         USAGE.number_of(given, "repeating-keys", 0),
-        USAGE.number_of(given, "message-create-time", -1),
+        USAGE.number_of(given, "message-create-time", -1, kind="Long"),
     )
     settings = await reached("producer", settings)
     return await until_signal(numbers.write(MetProducer(settings)))

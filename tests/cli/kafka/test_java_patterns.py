@@ -1,0 +1,48 @@
+"""Regular expressions of Java's, and what Python makes of them."""
+
+import pytest
+
+from ottla.cli.kafka.include_list import included
+from ottla.cli.kafka.java_patterns import BadPattern, compiled
+
+NAMES = ["a", "b1", "B", "orders", "Orders-2", "x.y", "x_y", "[odd]", "a+b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (r"\p{Lower}", ["a"]),
+        (r"\p{Lower}+", ["a", "orders"]),
+        (r"\pL+", ["a", "B", "orders"]),
+        (r"\P{Lower}", ["B"]),
+        (r"[\p{Lower}\p{Digit}]+", ["a", "b1", "orders"]),
+        (r"[^\p{Upper}]\p{Alnum}", ["b1"]),
+        (r"(?<first>x)[._]y", ["x.y", "x_y"]),
+        (r"x(?<=x).y", ["x.y", "x_y"]),
+        (r"(?<one>o).*(?!\k<one>)rs", ["orders"]),
+        (r"\Qa+b\E", ["a+b"]),
+        (r"\Q[odd]", ["[odd]"]),
+        (r"[]\[a-z]+", ["a", "orders", "[odd]"]),
+        (r"\[odd\]", ["[odd]"]),
+        (r"a\z", ["a"]),
+        (r"\w\d", ["b1"]),
+        ("a,b1", ["a", "b1"]),
+        ("'a'", ["a"]),
+        ("x.y", ["x.y", "x_y"]),
+        ("", []),
+    ],
+)
+def test_they_mean_what_they_mean_in_java(pattern: str, names: list[str]) -> None:
+    assert included(pattern, NAMES) == names
+
+
+@pytest.mark.parametrize("pattern", ["[", "*", "(", "p(?<x>", "a{2,1}", "\\", r"\p{Nothing}x"])
+def test_what_is_none_is_refused(pattern: str) -> None:
+    with pytest.raises(BadPattern, match=r"is an invalid regex|is not known here"):
+        compiled(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", "[a[b]]", r"[\P{Lower}]", r"\G", r"\X"])
+def test_what_would_mean_something_else_here_is_refused(pattern: str) -> None:
+    with pytest.raises(BadPattern, match="not done here"):
+        compiled(pattern)
