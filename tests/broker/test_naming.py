@@ -70,6 +70,22 @@ def test_it_holds_for_topics_that_come_by_themselves(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_the_log_of_kraft_is_no_topic_however_it_is_asked_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            name = "__cluster_metadata"
+            assert (await refused(client, name))[0] == ErrorCode.INVALID_REQUEST
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
+            )
+            (found,) = (await client.ask(request, MetadataResponse)).topics
+            assert found.error_code != 0
+            assert not found.partitions
+
+    run(scenario)
+
+
 def test_groups_work_whatever_the_policy(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"{POLICY}={{env}}.{{name}}") as running:

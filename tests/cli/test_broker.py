@@ -313,6 +313,19 @@ def test_a_broker_ends_with_1_when_all_its_data_directories_have_failed(tmp_path
     assert f"{two} (" in told
 
 
+def test_a_directory_of_kafka_is_left_as_it_is_and_who_takes_it_over_is_told(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=theirs\nnode.id=3\n")
+    settings = ("--override", f"log.dirs={tmp_path}", "--override", "listeners=PLAINTEXT://:0")
+    for _ in range(2):
+        code, told = refused("broker", *settings)
+        assert code == 1
+        assert "cluster theirs" in told
+        assert f"`ottla log adopt {tmp_path}`" in told
+        assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
+
+
 @needs_ipv6
 def test_an_ipv6_address_is_told_as_it_is_typed(tmp_path: Path) -> None:
     settings = ("listeners=PLAINTEXT://[::1]:0", "ottla.metrics.listener=[::1]:0")

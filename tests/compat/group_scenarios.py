@@ -9,6 +9,10 @@ from compat.topic_scenarios import STRANGER
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_embedded
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -75,6 +79,12 @@ def transactions(ask: Asker) -> None:
         FindCoordinatorRequest(coordinator_keys=("mine",), key_type=1),
     )
     ask(InitProducerIdRequest(transactional_id="mine", transaction_timeout_ms=1000), 4)
+
+
+def more_homes_of_groups(ask: Asker) -> None:
+    coordinated(ask)
+    one = CreatePartitionsTopic(name="__consumer_offsets", count=60, assignments=None)
+    ask(CreatePartitionsRequest(topics=[one], timeout_ms=10_000, validate_only=True), 3)
 
 
 def join(
@@ -356,6 +366,7 @@ def new_protocol(ask: Asker) -> None:
 SCENARIOS = (
     find_coordinator,
     transactions,
+    more_homes_of_groups,
     one_member,
     refused_members,
     static_member,

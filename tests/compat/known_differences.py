@@ -96,10 +96,16 @@ KNOWN: Final = (
     ),
     Known(
         "FindCoordinator, InitProducerId",
-        "transactions are refused: INVALID_REQUEST for their coordinator, "
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED for their producers",
-        "they are not built yet; neither error makes a client try for ever",
+        "transactions are refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "they are not built yet; it is an error that makes no client try for ever",
         scenario="transactions",
+    ),
+    Known(
+        "CreatePartitions",
+        "__consumer_offsets gets no more partitions than it was made with: INVALID_PARTITIONS",
+        "their number says where a group's offsets are: with another one nobody finds those that "
+        "are there",
+        scenario="more_homes_of_groups",
     ),
     Known(
         "ConsumerGroupHeartbeat",

@@ -113,6 +113,7 @@ def create_topics(ask: Asker) -> None:
         topic("", 1, 1),
         topic(".", 1, 1),
         topic("..", 1, 1),
+        topic("__cluster_metadata", 1, 1),
         topic("x" * 250, 1, 1),
         topic("a/b", 1, 1),
         topic("a b", 1, 1),

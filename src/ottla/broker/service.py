@@ -9,9 +9,10 @@ import ctypes
 import logging
 import os
 import random
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -119,6 +120,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     store: EmbeddedStore | None = None
     try:
         first = os.path.abspath(log_dirs(config)[0])
+        await disk.blocking(lambda: _refuse_strange(disk, log_dirs(config), first))
         store = await disk.blocking(
             lambda: EmbeddedStore.open(disk, f"{first}/{COORDINATION_FILE}", clock)
         )
@@ -149,6 +151,23 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
         if store is not None:
             await store.close()
         disk.close()
+
+
+def _refuse_strange(disk: OsDisk, directories: Sequence[str], first: str) -> None:
+    """Refuse what another one has kept its data in, and leave nothing there."""
+    if disk.exists(f"{first}/{COORDINATION_FILE}"):
+        return
+    for path in directories:
+        meta = None
+        with suppress(OSError):  # what is wrong with it is told when it is taken
+            meta = read_meta(disk, path)
+        if meta is not None and meta.cluster_id is not None:
+            raise OttlaError(
+                f"{path} holds the data of a broker of cluster {meta.cluster_id}, and {first} has "
+                f"no {COORDINATION_FILE}. If it is Apache Kafka's, stopped and alone, `ottla log "
+                f"adopt {shlex.join(directories)}` takes it over; else let log.dirs name another "
+                f"directory"
+            )
 
 
 def _node_id(config: Config, disk: OsDisk, first: str) -> BrokerId:

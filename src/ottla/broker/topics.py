@@ -228,6 +228,12 @@ class Topics:
         found = image.topics.get(name)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if name == OFFSETS_TOPIC:
+            raise RequestError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The number of partitions says which of {name} holds a group's offsets: with "
+                "another one those that are there would not be found.",
+            )
         present = [one.replicas for one in found.partitions]
         added = added_partitions(present, count, assignments, self._with_room(), self._start())
         if validate_only:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem, topic_names_collide
+from ottla.protocol.metadata_topic import METADATA_TOPIC
 
 UNSET: Final = -1
 
@@ -56,6 +57,10 @@ def check_name(name: str, existing: Iterable[str]) -> None:
     """Refuse a name that is wrong, taken, or too much like another one's."""
     if problem := topic_name_problem(name):
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name == METADATA_TOPIC:  # in a data directory it is the log of KRaft, and no topic
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+        )
     for other in existing:
         if name == other:
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

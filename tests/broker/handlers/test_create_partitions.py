@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
+from broker.test_offset_commits import commit, committed
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -71,5 +73,21 @@ def test_what_cannot_grow_is_told_and_the_others_grow(tmp_path: Path) -> None:
             assert twice == {"a": ErrorCode.INVALID_REQUEST}
             wrong = await grow(client, ("a", 3, [[1], [1]]))
             assert wrong == {"a": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+
+    run(scenario)
+
+
+def test_groups_keep_their_offsets_where_they_are(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "offsets.topic.num.partitions=3") as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            assert await commit(client, 5) == 0
+            asked = ("__consumer_offsets", 4, None)
+            for validate_only in (True, False):
+                told = await grow(client, asked, validate_only=validate_only)
+                assert told == {"__consumer_offsets": ErrorCode.INVALID_PARTITIONS}
+            assert await committed(client) == 5
 
     run(scenario)
