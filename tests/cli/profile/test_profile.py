@@ -1,12 +1,14 @@
 """`ottla profile`: what is kept, what is shown, and what nobody gets to see."""
 
 import json
+import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from cli.console import ottla
+from cli.console import PATIENCE_S, SCRIPTS, ottla, surroundings
 from cli.golden import check_golden, check_settled
 from judges.ottla_broker import ottla_broker
 from ottla.cli.profile import file as profiles
@@ -18,6 +20,7 @@ from ottla.settings.producer import PRODUCER
 from ottla.sync import Admin
 
 SECRET = "hunter2"
+NO_UTF8 = os.fsdecode(b"\xff")
 
 
 @pytest.fixture
@@ -65,6 +68,19 @@ def test_a_setting_is_changed_and_taken_away(home: Path) -> None:
     found = kept(home).of("prod")
     assert "sasl.password" not in found
     assert (found["client.id"], found["sasl.username"]) == ("x", "me")
+
+
+def test_commands_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    running = [
+        subprocess.Popen(
+            [str(SCRIPTS / "ottla"), "profile", "set", f"profile-{number}", "client.id=x"],
+            env=surroundings(tmp_path),
+            stdout=subprocess.DEVNULL,
+        )
+        for number in range(6)
+    ]
+    assert [one.wait(PATIENCE_S) for one in running] == [0] * 6
+    assert {*kept(tmp_path).settings} == {f"profile-{number}" for number in range(6)}
 
 
 def test_the_variable_counts_before_what_is_used(home: Path) -> None:
@@ -126,6 +142,9 @@ def test_an_unknown_setting_is_kept_with_the_name_that_was_meant(home: Path) -> 
         (("set", "dev", "retries=many"), 'retries: found "many"'),
         (("set", " ", "retries=1"), "a profile needs a name"),
         (("set", "dev"), "Missing argument"),
+        (("set", NO_UTF8, "client.id=x"), "something here is not"),
+        (("set", "dev", f"client.id={NO_UTF8}"), "something here is not"),
+        (("set", "dev", f"{NO_UTF8}=x"), "something here is not"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_2(

@@ -1,6 +1,7 @@
 """Profiles and what a client's settings are made of."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,35 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert profiles.read(path) == made
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [*path.parent.iterdir()] == [path]
+
+
+def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "config.toml"
+    names = [f"profile-{number}" for number in range(64)]
+
+    def make(name: str) -> None:
+        profiles.changed(path, lambda known: known.with_settings(name, {"client.id": name}))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len([*threads.map(make, names)]) == 64
+    assert {*profiles.read(path).settings} == {*names}
+    lock = path.with_name("config.toml.lock")
+    assert sorted(path.parent.iterdir()) == [path, lock]
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+
+
+def test_a_change_that_cannot_be_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    profiles.changed(path, lambda known: known.with_settings("a", {"x": "1"}))
+    with pytest.raises(BadProfile, match="no profile 'b'"):
+        profiles.changed(path, lambda known: known.without("b"))
+    assert profiles.changed(path, lambda known: known.using("a")).used == "a"
+
+
+def test_where_nothing_can_be_written_a_change_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadProfile, match="cannot be written"):
+        profiles.changed(tmp_path / "file" / "config.toml", lambda known: known)
 
 
 def test_a_file_by_hand_may_leave_the_quotes_away(tmp_path: Path) -> None:

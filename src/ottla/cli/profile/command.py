@@ -93,10 +93,11 @@ def set_(
 
     if not name.strip():
         raise Misused("a profile needs a name")
+    for text in (name, *settings):
+        _check_encoding(text)
     changes = parsed(settings)
     warnings = check(changes)
-    known = _known().with_settings(name, changes)
-    profiles.write(_place(), known)
+    known = profiles.changed(_place(), lambda known: known.with_settings(name, changes))
     for one in warnings:
         complain(f"warning: {one}")
     return Answer(
@@ -117,7 +118,7 @@ def use(
     """Let a profile count where none is named."""
     if (name is None) is not none:
         raise Misused("say which profile, or --none")
-    profiles.write(_place(), _known().using(name))
+    profiles.changed(_place(), lambda known: known.using(name))
     lines = ["No profile is used." if name is None else f"Profile {_shown(name)} is used."]
     if (told := os.environ.get(profiles.PROFILE_VARIABLE)) and told != name:
         complain(f"warning: {profiles.PROFILE_VARIABLE}={told} counts before it")
@@ -129,12 +130,22 @@ def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Ou
     """Delete a profile, with the passwords that are in it."""
 
     def act() -> Answer:
-        left = _known().without(name)
+        _known().of(name)
         Session(Target({}), output).confirm(f"Delete profile {_shown(name)}?", yes=yes)
-        profiles.write(_place(), left)
+        profiles.changed(_place(), lambda known: known.without(name))
         return Answer({"deleted": name}, [f"Profile {_shown(name)} is deleted."])
 
     raise typer.Exit(conducted(act, output))
+
+
+def _check_encoding(text: str) -> None:
+    """Refuse bytes of the command line that are no UTF-8: the file could not be read again."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Misused(
+            "a profile's name and settings are UTF-8, and something here is not"
+        ) from None
 
 
 def _place() -> Path:

@@ -1,11 +1,13 @@
 """Profiles: the settings of clusters by name, in a file of the user's.
 
-Invariant: the file is changed as a whole or not at all, and only its owner reads it: passwords may
-be in it. What is not ours in it, a comment above all, is lost when it is changed.
+Invariant: the file is changed as a whole or not at all, by one command after the other, and only
+its owner reads it: passwords may be in it. What is not ours in it, a comment above all, is lost
+when it is changed.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
@@ -97,6 +99,38 @@ def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, str]:
         else:
             flat[before + name] = str(value)
     return flat
+
+
+def changed(path: Path, change: Callable[[Profiles], Profiles]) -> Profiles:
+    """Read the file, change what is in it and write it, while nobody else does; what it has now."""
+    with _locked(path):
+        after = change(read(path))
+        write(path, after)
+    return after
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Be the only one to change a file.
+
+    The lock is on a file beside it, for the file itself is replaced. That one stays: who removed
+    it would let in somebody besides those who wait for it.
+    """
+    import fcntl  # only few commands change something
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise BadProfile(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise BadProfile(f"{path} cannot be locked: {error.strerror}") from None
+        yield
+    finally:
+        os.close(lock)
 
 
 def write(path: Path, profiles: Profiles) -> None:
