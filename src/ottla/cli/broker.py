@@ -65,7 +65,11 @@ def dev(
     log_level: LevelOption = "info",
 ) -> None:
     """Run a broker for development, with its data in ./.ottla."""
-    files = (data / "data").absolute()
+    try:
+        files = (data / "data").absolute()
+    except FileNotFoundError:
+        typer.echo("the current folder was deleted: go to another, or say --data /DIR", err=True)
+        raise typer.Exit(1) from None
     settings = [
         f"listeners=PLAINTEXT://127.0.0.1:{port}",
         f"log.dirs={files}",

@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cli.console import ottla
+from cli.console import PATIENCE_S, SCRIPTS, ottla, surroundings
 from cli.golden import check_golden
 from cli.strangers import silent, talkative
 from judges.ottla_broker import OttlaBroker
@@ -155,6 +159,40 @@ def test_facts_of_this_machine(tmp_path: Path) -> None:
     assert machine.java({"PATH": str(tmp_path)}).version is None
 
 
+def test_a_folder_that_one_may_not_enter_is_a_fact(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    with nobody():
+        for folder in (closed, closed / "data", closed / "below" / "data"):
+            found = machine.disk(folder)
+            assert found.folder == str(folder)
+            assert found.nearest in map(str, folder.parents) or folder == closed
+            assert found.why_not_writable == "Permission denied"
+            assert 0 <= found.free_bytes <= found.total_bytes
+            grade(judgements.writable(found), PROBLEM, "Permission denied")
+
+
+def test_a_folder_that_cannot_be_is_a_fact(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    for name, why in (("n" * 300, "too long"), ("file", "directory"), ("loop", "symbolic links")):
+        assert why in (machine.disk(tmp_path / name).why_not_writable or "")
+    assert "directory" in (machine.disk(tmp_path / "file" / "data").why_not_writable or "")
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Root may enter everything: be somebody else for a while."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
 def test_a_port_is_free_or_somebodys() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         number = holder.getsockname()[1]
@@ -212,6 +250,28 @@ def test_a_broker_that_sends_clients_elsewhere(tmp_path: Path) -> None:
         assert f"it sends clients to 127.0.0.1:{nowhere}, and there nobody listens" in done.stdout
         assert "advertised.listeners" in done.stdout
         assert done.stderr.startswith("ottla: 1 problem: broker 1: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_where_the_current_folder_was_deleted(tmp_path: Path) -> None:
+    """The doctor says so, and a broker for development too, each in a line."""
+    for words, said in (
+        ("doctor", "data folder: . cannot be written: the current folder was deleted"),
+        ("dev --port 0", "the current folder was deleted: go to another, or say --data /DIR"),
+    ):
+        folder = tmp_path / "gone"
+        folder.mkdir()
+        done = subprocess.run(
+            ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$0" "$@"', SCRIPTS / "ottla", *words.split()],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+            env=surroundings(tmp_path),
+        )
+        assert done.returncode == 1
+        assert said in done.stderr
         assert done.stderr.count("\n") == 1
 
 

@@ -80,14 +80,23 @@ def is_free(number: int) -> bool:
 
 def disk(folder: Path) -> DiskFacts:
     """The place of the data."""
-    folder = folder.absolute()
-    nearest = next(one for one in (folder, *folder.parents) if one.exists())
     why_not: str | None = None
+    try:
+        folder = folder.absolute()
+    except FileNotFoundError:
+        why_not = "the current folder was deleted"
+    nearest = next(one for one in (folder, *folder.parents) if _is_seen(one))
+    try:
+        folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it would be made
+    except OSError as error:
+        why_not = why_not or error.strerror
     try:
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        why_not = error.strerror or str(error)
+        why_not = why_not or error.strerror or str(error)
     room = os.statvfs(nearest)
     return DiskFacts(
         str(folder),
@@ -96,6 +105,15 @@ def disk(folder: Path) -> DiskFacts:
         total_bytes=room.f_blocks * room.f_frsize,
         why_not_writable=why_not,
     )
+
+
+def _is_seen(path: Path) -> bool:
+    """Whether there is something, as far as this user may look."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
 
 
 def limits() -> LimitFacts:
