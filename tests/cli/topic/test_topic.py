@@ -343,6 +343,25 @@ def test_apply_does_nothing_when_something_cannot_be(
     assert found["errors"]
 
 
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [("- {name: a.c}\n- {name: a_c}\n", "a.c", "a_c"), ("- {name: x_y}\n", "x.y", "x_y")],
+)
+def test_apply_makes_none_of_names_that_collide(
+    clean: OttlaBroker, tmp_path: Path, text: str, first: str, second: str
+) -> None:
+    topic(clean, "create", "x.y")
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    why = f"{second}: its name differs from that of {first} in . and _ alone"
+    for flag in ("--dry-run", "--yes"):
+        said = topic(clean, "apply", "-f", str(path), flag)
+        assert said.returncode == 1
+        assert said.stdout.endswith("Nothing was done: not all of it can be.\n")
+        assert f"ottla: {why}\n" in said.stderr
+        assert listed(clean) == {"x.y": 1}
+
+
 def test_apply_shows_the_plan_before_it_asks(clean: OttlaBroker, file: Path) -> None:
     for keys, code in (("n\r", 1), ("y\r", 0)):
         with Terminal(

@@ -3,7 +3,16 @@
 import pytest
 
 from ottla.cli.topic.file import WantedTopic
-from ottla.cli.topic.plan import Action, Change, PresentTopic, Step, lines, obstructed, plan
+from ottla.cli.topic.plan import (
+    Action,
+    Change,
+    PresentTopic,
+    Step,
+    collisions,
+    lines,
+    obstructed,
+    plan,
+)
 
 PRESENT = {
     "kept": PresentTopic("kept", 3, 1, {"retention.ms": "1", "segment.ms": "5"}),
@@ -77,6 +86,25 @@ def test_what_cannot_be_is_in_the_plan() -> None:
     steps = obstructed(plan([WantedTopic("new"), WantedTopic("kept")], PRESENT), {"new": "no"})
     assert [one.is_possible for one in steps] == [False, True]
     assert [*steps[0].obstacles()] == ["no"]
+
+
+def test_names_that_differ_in_dots_and_underscores_alone_cannot_both_be() -> None:
+    present = {"kept_x": PresentTopic("kept_x", 1, 1, {})}
+    names = ["a.c", "a_c", "ac", "kept_x", "kept.x", "other.x", "a-c"]
+    steps = plan([WantedTopic(name) for name in names], present)
+    found = collisions(steps, ["kept_x", "other_x", "more.x"])
+    assert found == {
+        "a_c": "its name differs from that of a.c in . and _ alone",
+        "kept.x": "its name differs from that of kept_x in . and _ alone",
+        "other.x": "its name differs from that of other_x in . and _ alone",
+    }
+
+
+def test_what_is_there_already_collides_with_nothing() -> None:
+    """However it came to be."""
+    present = {name: PresentTopic(name, 1, 1, {}) for name in ("a.c", "a_c")}
+    wanted = [WantedTopic("a.c", 2), WantedTopic("a_c")]
+    assert collisions(plan(wanted, present), present) == {}
 
 
 def test_people_see_what_becomes_of_each() -> None:

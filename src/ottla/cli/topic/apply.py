@@ -16,10 +16,11 @@ from ottla.cli.output import Output
 from ottla.cli.progress import progress
 from ottla.cli.session import Session
 from ottla.cli.topic.file import BadTopicFile, WantedTopic, read_topics
-from ottla.cli.topic.plan import Action, PresentTopic, Step, lines, obstructed, plan
+from ottla.cli.topic.plan import Action, PresentTopic, Step, collisions, lines, obstructed, plan
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin
 from ottla.cli.topic.warnings import KEYS_MOVE, name_warning
 from ottla.client.admin.configs import ConfigResource
+from ottla.client.admin.topic_list import ListedTopic
 from ottla.client.admin.topics import NewTopic
 from ottla.errors import RequestError
 
@@ -51,20 +52,25 @@ async def apply(
 ) -> Answer:
     """Show what is to be done, ask, and do it."""
     async with await session.opened(TopicSettingsAdmin) as admin:
+        listed = await admin.list_topics(include_internal=True)
         steps = plan(
             wanted,
-            await _present(admin, wanted, all_topics=delete_others),
+            await _present(admin, wanted, listed, all_topics=delete_others),
             unset_others=unset_others,
             delete_others=delete_others,
         )
+        steps = obstructed(steps, collisions(steps, listed))
         steps = obstructed(steps, await _tried(admin, steps))
         return await _carried_out(session, admin, steps, dry_run=dry_run, yes=yes)
 
 
 async def _present(
-    admin: TopicSettingsAdmin, wanted: Iterable[WantedTopic], *, all_topics: bool
+    admin: TopicSettingsAdmin,
+    wanted: Iterable[WantedTopic],
+    listed: Mapping[str, ListedTopic],
+    *,
+    all_topics: bool,
 ) -> dict[str, PresentTopic]:
-    listed = await admin.list_topics(include_internal=True)
     named = {one.name for one in wanted}
     names = [
         one.name

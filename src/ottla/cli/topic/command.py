@@ -224,7 +224,7 @@ async def apply(
 
     Settings and topics that the file does not name stay as they are, unless it is told otherwise.
     Nothing is done when something in the file cannot be: fewer partitions, another replication
-    factor, or what the cluster refuses.
+    factor, names that differ in . and _ alone, or what the cluster refuses.
     """
     from ottla.cli.topic.apply import apply as applied
     from ottla.cli.topic.apply import topics_of

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from ottla.cli.output import Json
 from ottla.cli.topic.file import WantedTopic
+from ottla.ids import topic_names_collide
 
 CONFIG = "configs."
 """Before the name of a setting, where it stands among other facts of a topic."""
@@ -188,6 +189,27 @@ def obstructed(steps: Iterable[Step], obstacles: Mapping[str, str]) -> list[Step
         replace(one, obstacle=obstacles[one.topic]) if one.topic in obstacles else one
         for one in steps
     ]
+
+
+def collisions(steps: Iterable[Step], there: Iterable[str]) -> dict[str, str]:
+    """What is against making some topics: a cluster has no two whose names differ in . and _ alone.
+
+    `there` are all topics that there are. Of two that are to be made it is the later one that
+    cannot be. A cluster that is asked about each alone does not know of the other.
+    """
+    taken = {_in_metrics(name): name for name in there}
+    found: dict[str, str] = {}
+    for one in steps:
+        if one.action is Action.CREATE:
+            first = taken.setdefault(_in_metrics(one.topic), one.topic)
+            if topic_names_collide(first, one.topic):
+                found[one.topic] = f"its name differs from that of {first} in . and _ alone"
+    return found
+
+
+def _in_metrics(name: str) -> str:
+    """A name as metrics have it, where such topics could not be told apart."""
+    return name.replace(".", "_")
 
 
 def lines(steps: Iterable[Step]) -> list[str]:
