@@ -187,6 +187,22 @@ def test_a_path_without_a_log_is_no_success(data: Path, tmp_path: Path, options:
         assert done.stdout == dump(data, *options).stdout
 
 
+@pytest.mark.parametrize("options", [[], ["--verify"]])
+def test_a_name_alone_makes_no_partition(tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "java-17").mkdir()
+    (tmp_path / "java-17" / "release").touch()
+    (tmp_path / "photo-1").touch()
+    done = dump(tmp_path, *options)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"ottla: {tmp_path}: there is nothing of a log in it\n",
+    )
+    # A partition without records yet is one, and the strange folder is left out with a note.
+    (tmp_path / "photo-1").unlink()
+    (tmp_path / "events-0").mkdir()
+    assert dump(tmp_path, *options).exit_code == 0
+
+
 def test_a_file_of_another_kind_in_a_folder_is_left_out_with_a_note(tmp_path: Path) -> None:
     folder = lone(tmp_path, (b"k", b"v")).parent
     (folder / "holiday.jpg").touch()

@@ -39,11 +39,12 @@ from ottla.log.inspection.findings import Finding, Level, capped
 from ottla.log.inspection.listing import (
     FileProgress,
     View,
-    is_data_directory,
+    has_directory_files,
     is_partition,
     list_directory,
     list_file,
     list_partition,
+    partition_folders,
 )
 from ottla.log.inspection.segment_check import Tally
 from ottla.log.names import parse_folder
@@ -122,8 +123,21 @@ def _is_of_a_log(disk: Disk, path: str) -> bool:
         return identify(name) is not None
     names = disk.names(path)
     return (
-        is_partition(names) or is_data_directory(names) or (not names and bool(parse_folder(name)))
+        is_partition(names)
+        or has_directory_files(names)
+        or (not names and bool(parse_folder(name)))
+        or any(_can_be_partition(disk, f"{path}/{one}") for one in partition_folders(names))
     )
+
+
+def _can_be_partition(disk: Disk, path: str) -> bool:
+    """Whether what has the name of a partition can be one: many a folder is called java-17."""
+    if not os.path.isdir(path):
+        return False
+    try:
+        return _is_partition(disk, path)
+    except (FileNotFoundError, StorageFailure):
+        return True  # which is told when it is looked at
 
 
 def _findings(

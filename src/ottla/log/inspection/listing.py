@@ -75,12 +75,9 @@ def is_partition(names: Sequence[str]) -> bool:
     )
 
 
-def is_data_directory(names: Sequence[str]) -> bool:
-    """Whether these are the files and folders of a data directory."""
-    return any(
-        parse_folder(name) or ((identity := identify(name)) and identity.content in _OF_DIRECTORY)
-        for name in names
-    )
+def has_directory_files(names: Sequence[str]) -> bool:
+    """Whether files are among these that only a data directory has."""
+    return any((identity := identify(name)) and identity.content in _OF_DIRECTORY for name in names)
 
 
 def list_file(
