@@ -19,6 +19,7 @@ from ottla.settings.values import LIST
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+_WITHOUT_SETTINGS: Final = {8: "loggers", 16: "clients' metrics", 32: "groups"}
 
 # Also behind the prefix of a listener.
 FROM_FILE_ONLY: Final = ("ssl.keystore.location", "ssl.truststore.location", "sasl.jaas.config")
@@ -70,9 +71,18 @@ async def alter(
         after = changed(present, values, BROKER) if isinstance(values, list) else dict(values)
         await state.topics.set_broker_config(after, own=own, validate_only=validate_only)
     else:
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here"
-        )
+        raise without_settings(resource_type)
+
+
+def without_settings(resource_type: int) -> RequestError:
+    """What is told of resources that have settings in Kafka and none here."""
+    whose = _WITHOUT_SETTINGS.get(resource_type)
+    return RequestError(
+        ErrorCode.INVALID_REQUEST,
+        f"this broker keeps no settings of {whose}"
+        if whose is not None
+        else f"there are no resources of type {resource_type}",
+    )
 
 
 def _check_harmless(values: Mapping[str, str] | Changes) -> None:

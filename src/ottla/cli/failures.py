@@ -65,6 +65,9 @@ def own_mistake(error: Exception) -> str:
 def failure_of(error: OttlaError, about: str | None = None) -> Failure:
     """What a client's error says."""
     if isinstance(error, RequestError):
-        return Failure(error.message or error.code.text, error.code.name, about)
+        message = error.message or error.code.text
+        if about == "" and message.startswith(": "):
+            message = f"''{message}"  # nobody sees an empty name
+        return Failure(message, error.code.name, about)
     code = error.code if isinstance(error, Failed) else "FAILED"
     return Failure(str(error), code, about)

@@ -337,6 +337,11 @@ def test_what_is_not_there_is_one_line_and_1(cluster: str, words: str) -> None:
     assert committed(cluster, "idle") == IDLE
 
 
+@pytest.mark.parametrize("words", ["group describe", "group delete --yes", "topic describe"])
+def test_an_empty_name_is_seen_in_what_is_told(cluster: str, words: str) -> None:
+    assert ottla(cluster, *words.split(), "").line.startswith("ottla: '': ")
+
+
 COMMANDS = [
     "group list",
     "group describe g",

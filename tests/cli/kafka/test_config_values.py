@@ -8,6 +8,7 @@ from ottla.cli.kafka.configs.values import credential, to_set, to_unset
 from ottla.cli.kafka.topics.tool import USAGE as TOPICS
 from ottla.cli.kafka.topics.tool import new_topic
 from ottla.cli.kafka.wrong_use import Illegal
+from ottla.errors import OttlaError
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,11 @@ def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> Non
 def test_replicas_are_by_partition() -> None:
     given = TOPICS.read(["--topic", "a", "--replica-assignment", "1:2, 2:3"])
     assert new_topic(given).replicas == {0: [1, 2], 1: [2, 3]}
+
+
+@pytest.mark.parametrize("broker", ["99999999999999", "-2147483649", "x", ""])
+def test_what_is_no_int_of_java_is_told_as_java_does(broker: str) -> None:
+    given = TOPICS.read(["--topic", "a", f"--replica-assignment=1:{broker}"])
+    with pytest.raises(OttlaError) as told:
+        new_topic(given)
+    assert str(told.value) == f'For input string: "{broker}"'

@@ -163,6 +163,7 @@ REFUSED = (
     "--create --topic a --replica-assignment 1:1",
     "--create --topic a --replica-assignment 1,1:2",
     "--create --topic a --replica-assignment x",
+    "--create --topic a --replica-assignment 99999999999999",
     "--create --topic a --replica-assignment 1 --partitions 1",
     "--create --topic a --if-exists",
     "--create --topic a --topic b",

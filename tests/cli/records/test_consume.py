@@ -138,6 +138,7 @@ def test_a_group_goes_on_where_it_was(broker: OttlaBroker) -> None:
     ("arguments", "code", "said"),
     [
         (["none"], 1, "there is no topic none"),
+        ([""], 1, "there is no topic ''\n"),
         (["fruit", "-p", "7"], 1, "fruit has no partition 7: it has 0 to 1"),
         (["fruit", "-f", "%y"], 2, "'%y' is not known in a format"),
         (["fruit", "--offset", "soon"], 2, "'soon' is no position"),

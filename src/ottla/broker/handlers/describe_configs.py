@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import dropwhile
 from typing import Final
 
+from ottla.broker.configs import without_settings
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
@@ -80,9 +81,7 @@ def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Des
                 f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
             )
         return settings.layers.describe_broker()
-    raise RequestError(
-        ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here"
-    )
+    raise without_settings(resource_type)
 
 
 def _led_by_its_name(one: Described) -> Described:

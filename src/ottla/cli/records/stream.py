@@ -53,7 +53,7 @@ class ColumnConsumer(Consumer[bytes, bytes]):
         known = view.topics.get(topic)
         if known is None or known.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
-            raise Failed(f"there is no topic {topic}", code)
+            raise Failed(f"there is no topic {topic or repr(topic)}", code)
         return await self.partitions(topic)
 
     def stop_at(self, partition: TopicPartition, end: int) -> None:

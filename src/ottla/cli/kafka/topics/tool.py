@@ -189,9 +189,12 @@ def _replicas(text: str) -> dict[int, list[int]]:
         brokers: list[int] = []
         for word in one.split(":"):
             try:
-                brokers.append(int(word))
+                broker = int(word)
             except ValueError:
-                raise OttlaError(f'For input string: "{word.strip()}"') from None
+                broker = None
+            if broker is None or not -(1 << 31) <= broker < 1 << 31:  # no int of Java's
+                raise OttlaError(f'For input string: "{word.strip()}"')
+            brokers.append(broker)
         if twice := [str(broker) for broker in {*brokers} if brokers.count(broker) > 1]:
             raise OttlaError(
                 f"Partition replica lists may not contain duplicate entries: {','.join(twice)}"
