@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_is_a_fact(tmp_path: Path) -> None:
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
+def nobody() -> Generator[None]:
     """Root may enter everything: be somebody else for a while."""
     if os.geteuid():
         yield

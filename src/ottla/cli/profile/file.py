@@ -6,7 +6,7 @@ when it is changed.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -110,7 +110,7 @@ def changed(path: Path, change: Callable[[Profiles], Profiles]) -> Profiles:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None]:
     """Be the only one to change a file.
 
     The lock is on a file beside it, for the file itself is replaced. That one stays: who removed
