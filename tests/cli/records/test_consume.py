@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from cli.golden import check_golden
 from cli.records.scene import BIN, PATIENCE_S, environment, run
@@ -162,6 +164,38 @@ def test_what_cannot_be_done_is_one_line(
     told = (done.stdout if "json" in arguments else done.stderr).decode()
     assert said in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+@pytest.mark.parametrize(
+    ("part", "text", "said"),
+    [
+        ("key", None, "to decode Avro takes its schema: --key-schema or --value-schema"),
+        ("value", "not json", "{path}: an Avro schema is JSON, and 'not json' is none"),
+        ("key", '{"type": "foo"}', '{path}: this is no Avro schema: there is no type "foo"'),
+        ("value", "5", "{path}: this is no Avro schema: 5 is no name of a type"),
+    ],
+)
+def test_avro_without_a_schema_that_is_one_is_a_wrong_use(
+    broker: OttlaBroker, tmp_path: Path, output: str, part: str, text: str | None, said: str
+) -> None:
+    path = tmp_path / "schema.avsc"
+    words = ["empty", f"--{part}", "avro", "-o", output]
+    if text is not None:
+        path.write_text(text)
+        words += [f"--{part}-schema", str(path)]
+    done = consume(broker, *words)
+    assert done.returncode == 2, done.stderr
+    if output == "table":
+        assert done.stdout == b""
+        told = done.stderr.decode().removeprefix("ottla: ")
+        assert told.count("\n") == 1
+    else:
+        assert done.stderr == b""
+        error = yaml.safe_load(done.stdout)["error"]  # JSON is YAML
+        assert error["code"] == "USAGE"
+        told = error["message"]
+    assert told.startswith(said.format(path=path))
 
 
 def test_it_follows_and_ctrl_c_ends_it(broker: OttlaBroker) -> None:

@@ -10,7 +10,7 @@ from ottla.cli.output import Output
 from ottla.cli.records.cells import Cells
 from ottla.cli.records.form_names import Seen
 from ottla.cli.records.format import BadFormat, Looks, parse, rendered
-from ottla.cli.records.forms import to_bytes, to_json
+from ottla.cli.records.forms import SchemaFile, to_bytes, to_json
 from ottla.cli.records.objects import Objects, written
 from ottla.cli.records.output import harmless
 
@@ -111,7 +111,7 @@ SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"
 def test_bytes_are_told_as_what_they_are(
     form: Seen, data: bytes, told: object, printed: bytes | None
 ) -> None:
-    schema = SCHEMA if form is Seen.AVRO else None
+    schema = SchemaFile("r.avsc", SCHEMA) if form is Seen.AVRO else None
     assert to_json(form, schema)(data) == told
     make = to_bytes(form, schema)
     assert (None if make is None else make(data)) == printed
@@ -120,6 +120,8 @@ def test_bytes_are_told_as_what_they_are(
 def test_avro_needs_its_schema() -> None:
     with pytest.raises(ValueError, match="--value-schema"):
         to_bytes(Seen.AVRO)
+    with pytest.raises(ValueError, match="--value-schema"):
+        Objects(value=Seen.AVRO)
 
 
 def test_objects_have_the_same_keys_always() -> None:

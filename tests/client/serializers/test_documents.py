@@ -1,5 +1,6 @@
 """JSON, Avro and Protobuf: what goes in comes out, and what does not fit is refused whole."""
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -198,9 +199,36 @@ def test_avro_with_bytes_left_over_is_of_another_schema() -> None:
         read(avro(SCHEMA), b"\x02\x06tea\x00!!")
 
 
-def test_a_schema_that_is_none_is_refused_when_it_is_given() -> None:
-    with pytest.raises(Exception, match="nonsense"):
-        avro({"type": "nonsense"})
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "nonsense"}, 'there is no type "nonsense"'),
+        ('"nonsense"', 'there is no type "nonsense"'),
+        ("not json", "an Avro schema is JSON, and 'not json' is none: "),
+        ("", "an Avro schema is JSON, and '' is none: "),
+        ("5", "5 is no name of a type"),
+        ("null", "null is no name of a type"),
+        ("{}", "{} takes the name of a type as 'type'"),
+        ("[]", "a union of no types has no value"),
+        ({"type": "record", "name": "R"}, "takes a list of fields as 'fields'"),
+        ({"type": "record", "name": "R", "fields": 3}, "takes a list of fields as 'fields'"),
+        ({"type": "record", "name": 3, "fields": []}, "takes text as 'name'"),
+        ({"type": "record", "name": "R", "fields": [3]}, "Record field must be a dict"),
+        ('{"type": "array", "items": []}', "a union of no types"),
+        ({"type": "enum", "name": "E", "symbols": [1]}, "Every symbol must match"),
+        ({"type": "map", "values": {"type": "array"}}, '{"type": "array"} takes a schema as'),
+        ({"type": "fixed", "name": "F", "size": "x"}, "takes a number of bytes as 'size'"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": "x"}, "decimal precision must"),
+        ('{"type": "array", "items": ' * 1500 + '"int"' + "}" * 1500, "it is nested too deeply"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_when_it_is_given(
+    schema: str | dict[str, object], why: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        avro(schema)
+    with pytest.raises(ValueError, match=re.escape(why)):
+        avro(SCHEMA, read_as=schema)
 
 
 # --- Protobuf ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ r"""`ottla consume`: the records of a topic.
 Invariant: what does the work is imported when it is used: other commands start without it.
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from ottla.cli.failures import Misused
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Seen
 from ottla.cli.session import Session
+
+if TYPE_CHECKING:
+    from ottla.cli.records.forms import SchemaFile
 
 
 @streams
@@ -106,7 +109,7 @@ async def consume(
     for name, path, seen in (("key", key_schema, key), ("value", value_schema, value)):
         if path is not None and seen is not Seen.AVRO:
             raise Misused(f"--{name}-schema is for Avro: --{name} avro")
-    schemas = [_read(path) for path in (key_schema, value_schema)]
+    schemas = [_schema(path) for path in (key_schema, value_schema)]
     try:
         position = START if offset is None else parse_position(offset, int(time.time() * 1000))
         if offset == "-0":  # none before the end
@@ -136,12 +139,14 @@ async def consume(
     await read_to(settings, reading, show, output)
 
 
-def _read(path: str | None) -> str | None:
+def _schema(path: str | None) -> "SchemaFile | None":
+    from ottla.cli.records.forms import SchemaFile
+
     if path is None:
         return None
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read()
+            return SchemaFile(path, file.read())
     except OSError as error:
         raise Misused(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite
 from struct import Struct
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from ottla.cli.output import Json
@@ -20,6 +20,14 @@ from ottla.cli.records.payloads import shown
 
 ToJson: TypeAlias = Callable[[bytes], Json]
 ToBytes: TypeAlias = Callable[[bytes], bytes]
+
+
+class SchemaFile(NamedTuple):
+    """An Avro schema, and where it stands."""
+
+    path: str
+    text: str
+
 
 _PLAIN: Final = {
     Seen.TEXT: Form.TEXT,
@@ -31,8 +39,8 @@ _INT_SIZES: Final = (1, 2, 4, 8)
 _FLOATS: Final = {4: Struct(">f"), 8: Struct(">d")}
 
 
-def to_json(form: Seen, schema: str | None = None) -> ToJson:
-    """What makes JSON of bytes; ValueError for a schema that is none."""
+def to_json(form: Seen, schema: SchemaFile | None = None) -> ToJson:
+    """What makes JSON of bytes; ValueError for a schema that is none, which names its file."""
     match form:
         case Seen.AVRO:
             return _avro(schema)
@@ -45,7 +53,7 @@ def to_json(form: Seen, schema: str | None = None) -> ToJson:
             return lambda data: shown(data, plain)
 
 
-def to_bytes(form: Seen, schema: str | None = None) -> ToBytes | None:
+def to_bytes(form: Seen, schema: SchemaFile | None = None) -> ToBytes | None:
     """What makes the bytes to print; None where they are printed as they are."""
     if form is Seen.TEXT:
         return None
@@ -80,12 +88,15 @@ def _float(data: bytes) -> Json:
     return found if isfinite(found) else str(found)
 
 
-def _avro(schema: str | None) -> ToJson:
+def _avro(schema: SchemaFile | None) -> ToJson:
     from ottla.client.serializers.documents import avro
 
     if schema is None:
         raise ValueError("to decode Avro takes its schema: --key-schema or --value-schema")
-    read = avro(schema).deserialize
+    try:
+        read = avro(schema.text).deserialize
+    except ValueError as error:
+        raise ValueError(f"{schema.path}: {error}") from error
 
     def decoded(data: bytes) -> Json:
         try:

@@ -5,8 +5,6 @@ another form was asked for, and `ottla produce --json` takes it as it is.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -14,25 +12,23 @@ import msgspec
 from ottla.cli.output import Json, Output
 from ottla.cli.records.cells import Cells
 from ottla.cli.records.form_names import Seen
-from ottla.cli.records.forms import ToJson, to_json
+from ottla.cli.records.forms import SchemaFile, ToJson, to_json
 
 
-@dataclass(frozen=True)
 class Objects:
-    """How keys and values are told."""
+    """How keys and values are told; ValueError at once for a schema that is none."""
 
-    key: Seen = Seen.TEXT
-    value: Seen = Seen.TEXT
-    key_schema: str | None = None
-    value_schema: str | None = None
-
-    @cached_property
-    def _key(self) -> ToJson:
-        return to_json(self.key, self.key_schema)
-
-    @cached_property
-    def _value(self) -> ToJson:
-        return to_json(self.value, self.value_schema)
+    def __init__(
+        self,
+        key: Seen = Seen.TEXT,
+        value: Seen = Seen.TEXT,
+        key_schema: SchemaFile | None = None,
+        value_schema: SchemaFile | None = None,
+    ) -> None:
+        self.key = key
+        self.value = value
+        self._key = to_json(key, key_schema)
+        self._value = to_json(value, value_schema)
 
     def made(self, cells: Cells) -> list[dict[str, Json]]:
         """An object for each record."""

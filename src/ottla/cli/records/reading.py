@@ -13,7 +13,7 @@ from ottla.cli.output import Output
 from ottla.cli.records.cells import Cells
 from ottla.cli.records.form_names import Seen
 from ottla.cli.records.format import Looks, parse, rendered
-from ottla.cli.records.forms import to_bytes
+from ottla.cli.records.forms import SchemaFile, to_bytes
 from ottla.cli.records.objects import Objects, written
 from ottla.cli.records.output import RecordOutput
 from ottla.cli.records.places import Limits
@@ -40,8 +40,8 @@ def text_shown(
     format_: str,
     key: Seen,
     value: Seen,
-    key_schema: str | None,
-    value_schema: str | None,
+    key_schema: SchemaFile | None,
+    value_schema: SchemaFile | None,
     *,
     null: str,
 ) -> Show:
@@ -56,7 +56,11 @@ def text_shown(
 
 
 def objects_shown(
-    output: Output, key: Seen, value: Seen, key_schema: str | None, value_schema: str | None
+    output: Output,
+    key: Seen,
+    value: Seen,
+    key_schema: SchemaFile | None,
+    value_schema: SchemaFile | None,
 ) -> Show:
     """What prints records as objects; ValueError when a schema is not right."""
     objects = Objects(key, value, key_schema, value_schema)

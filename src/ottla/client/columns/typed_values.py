@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol, cast
 from ottla.client.columns.arrow import consumed
 from ottla.client.columns.avro_types import arrow_type, plain_uuids
 from ottla.client.serializers import DeserializationFailed
-from ottla.client.serializers.documents import avro, schema_of
+from ottla.client.serializers.avro_schema import schema_of
+from ottla.client.serializers.documents import avro
 from ottla.ids import TopicPartition
 from ottla.records import Columns
 from ottla.records.arrow import pyarrow_module

@@ -25,6 +25,7 @@ from uuid import UUID
 
 import msgspec
 
+from ottla.client.serializers.avro_schema import parsed
 from ottla.client.serializers.serde import Serde, check_kind
 
 if TYPE_CHECKING:
@@ -121,20 +122,19 @@ def avro(
     """Avro's binary form of a schema, which is JSON as text or as Python has it.
 
     `read_as` is the schema of the reader when it is another than the one that wrote: fields that
-    are new get their default, those that are gone are passed over. Needs
-    `pip install 'ottla[avro]'`.
+    are new get their default, those that are gone are passed over. What is no schema is refused
+    with a ValueError that says why. Needs `pip install 'ottla[avro]'`.
     """
     try:
         from fastavro import (
-            parse_schema,
             schemaless_reader,  # pyright: ignore[reportUnknownVariableType]
             schemaless_writer,  # pyright: ignore[reportUnknownVariableType]
         )
         from fastavro.validation import validate
     except ModuleNotFoundError as missing:
         raise _extra_missing("avro", missing) from missing
-    written = parse_schema(schema_of(schema))
-    wanted = None if read_as is None else parse_schema(schema_of(read_as))
+    written = parsed(schema)
+    wanted = None if read_as is None else parsed(read_as)
 
     def write(topic: str, value: AvroDatum) -> bytes:
         # The writer alone would make 1 of 1.5, and of 2**40 an int that no reader takes.
@@ -151,16 +151,6 @@ def avro(
         return datum
 
     return Serde(write, read)
-
-
-def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
-    """An Avro schema as Python has its JSON; ValueError for text that is no JSON."""
-    if not isinstance(given, str):
-        return dict(given)
-    try:
-        return msgspec.json.decode(given)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"an Avro schema is JSON, and {given!r:.80} is none: {error}") from error
 
 
 def protobuf(kind: "type[M]") -> "Serde[M]":

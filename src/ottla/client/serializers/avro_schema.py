@@ -1,0 +1,125 @@
+"""Avro schemas: read from text, and looked at before anything is written or read with them.
+
+Invariant: what comes back is a schema that the library of Avro takes and that can hold a value.
+What is none is a BadSchema, whatever the library raises for it, and its text says why.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+
+class BadSchema(ValueError):
+    """What was given is no Avro schema; the text says why."""
+
+
+class _Part(NamedTuple):
+    """What a kind of schema has beside its type."""
+
+    name: str
+    kinds: tuple[type, ...]
+    told: str
+
+
+_TYPES: Final = (str, Mapping, list)
+_FIELDS: Final = _Part("fields", (list,), "a list of fields")
+_PARTS: Final = {
+    "record": _FIELDS,
+    "error": _FIELDS,
+    "enum": _Part("symbols", (list,), "a list of names"),
+    "array": _Part("items", _TYPES, "a schema"),
+    "map": _Part("values", _TYPES, "a schema"),
+    "fixed": _Part("size", (int,), "a number of bytes"),
+}
+"""The library takes a record without fields, and says of others no more than a Python name."""
+
+_TOO_DEEP: Final = "this is no Avro schema: it is nested too deeply"
+
+
+def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
+    """An Avro schema as Python has its JSON; BadSchema for text that is no JSON."""
+    if not isinstance(given, str):
+        return dict(given)
+    try:
+        return msgspec.json.decode(given)
+    except msgspec.DecodeError as error:
+        raise BadSchema(f"an Avro schema is JSON, and {given!r:.80} is none: {error}") from error
+    except RecursionError:
+        raise BadSchema(_TOO_DEEP) from None
+
+
+def parsed(given: str | Mapping[str, object]) -> Any:
+    """A schema as the library has it; BadSchema for what is none."""
+    from fastavro import parse_schema
+    from fastavro.schema import UnknownType
+
+    found = schema_of(given)
+    try:
+        _check(found)
+        return parse_schema(found)
+    except BadSchema:
+        raise
+    except RecursionError:
+        raise BadSchema(_TOO_DEEP) from None
+    except UnknownType as error:
+        name: object = error.name  # or the object that has it
+        kind = cast("Any", name)["type"] if isinstance(name, Mapping) else name
+        raise _bad(f"there is no type {_shown(kind)}") from error
+    # What the library raises for what is no schema is of any kind.
+    except Exception as error:
+        raise _bad(str(error)) from error
+
+
+def _bad(why: str) -> BadSchema:
+    return BadSchema(f"this is no Avro schema: {why}")
+
+
+def _check(schema: object) -> None:
+    """Find what the library takes in silence, or cannot explain."""
+    match schema:
+        case str():
+            pass  # a name, which the library looks up
+        case []:
+            raise _bad("a union of no types has no value")
+        case list():
+            _check_each(cast("list[object]", schema))
+        case Mapping():
+            _check_object(cast("Mapping[str, object]", schema))
+        case _:
+            raise _bad(f"{_shown(schema)} is no name of a type, no object and no list")
+
+
+def _check_object(schema: Mapping[str, object]) -> None:
+    kind = schema.get("type")
+    if not isinstance(kind, str):
+        raise _bad(f"{_shown(schema)} takes the name of a type as 'type'")
+    if not isinstance(schema.get("name", ""), str):
+        raise _bad(f"{_shown(schema)} takes text as 'name'")
+    if (part := _PARTS.get(kind)) is None:
+        return
+    value = schema.get(part.name)
+    if not isinstance(value, part.kinds) or isinstance(value, bool):
+        raise _bad(f"{_shown(schema)} takes {part.told} as '{part.name}'")
+    if part.kinds is _TYPES:
+        _check(value)
+    elif part is _FIELDS:
+        fields = cast("list[object]", value)
+        _check_each(cast("Any", one)["type"] for one in fields if _has_type(one))
+
+
+def _has_type(field: object) -> bool:
+    """Whether there is more to look at: the library says what is wrong with other fields."""
+    return isinstance(field, Mapping) and "type" in field
+
+
+def _check_each(schemas: Iterable[object]) -> None:
+    for one in schemas:
+        _check(one)
+
+
+def _shown(part: object) -> str:
+    """A part of a schema as its JSON, cut short."""
+    from json import dumps
+
+    return f"{dumps(part, default=repr, ensure_ascii=False):.80}"
