@@ -148,6 +148,15 @@ def test_yaml_is_one_document_each() -> None:
     assert [one["offset"] for one in yaml.safe_load_all(told)] == [0, 1, 2]
 
 
+def test_what_is_too_deep_for_the_writer_of_yaml_is_told_all_the_same() -> None:
+    deep = b"[" * 500 + b"]" * 500
+    taken = taken_of([(1, None, deep, []), (2, None, b"{}", [])])
+    told = written(Objects(value=Seen.JSON).made(Cells(taken, 0, 2)), Output.YAML)
+    first, second = told.removeprefix(b"---\n").split(b"---\n")
+    assert b'"value":' + deep in first
+    assert b"value: {}\n" in second
+
+
 def test_a_terminal_gets_nothing_that_it_acts_on() -> None:
     assert harmless(b"a\tb\n\x1b[31m\r\x9b") == b"a\tb\n\\x1b[31m\\r\\x9b"
     assert harmless("\u202e\u00e9\\".encode()) == "\\u202e\u00e9\\".encode()

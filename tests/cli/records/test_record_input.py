@@ -63,6 +63,8 @@ def test_a_line_of_json_is_a_record(line: bytes, draft: Draft) -> None:
         (b'{"headers": "a"}', "headers are"),
         (b'{"headers": [1]}', "a header is"),
         (b"\xff", "no JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"value": ' + b"[" * 2000 + b"]" * 2000 + b"}", "nested too deeply"),
     ],
 )
 def test_what_is_no_record_is_told(line: bytes, why: str) -> None:

@@ -56,7 +56,10 @@ class LineForm:
     def draft(self, line: bytes) -> Draft:
         """The record that a line says."""
         if self.json:
-            return self._said(line)
+            try:
+                return self._said(line)
+            except RecursionError:  # to read it, to write it, or to say what is wrong with it
+                raise BadLine("this JSON is nested too deeply") from None
         key, value = self.key, line
         if self.key_separator is not None:
             key, found, value = line.partition(self.key_separator)

@@ -61,9 +61,14 @@ def written(objects: Sequence[dict[str, Json]], output: Output) -> bytes:
     import yaml
 
     dump = cast("Callable[..., str]", cast("Any", yaml).safe_dump)
-    return b"".join(
-        b"---\n" + dump(one, sort_keys=False, allow_unicode=True).encode() for one in objects
-    )
+
+    def document(one: dict[str, Json]) -> bytes:
+        try:
+            return dump(one, sort_keys=False, allow_unicode=True).encode()
+        except RecursionError:  # JSON is YAML, and its writer goes deeper
+            return msgspec.json.encode(one) + b"\n"
+
+    return b"".join(b"---\n" + document(one) for one in objects)
 
 
 def told(data: list[bytes | None], form: Seen, make: ToJson) -> Sequence[Json]:
