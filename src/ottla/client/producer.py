@@ -365,11 +365,14 @@ class Producer(Generic[K, V]):
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
         size += sum(10 + 4 * len(name) + len(text or b"") for name, text in headers)
         if size > self._record_bytes_max:
-            raise RequestError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes is more than max.request.size={self._record_bytes_max}",
-            )
+            raise self._too_large(size)
         return size
+
+    def _too_large(self, size: int) -> RequestError:
+        return RequestError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a record of {size} bytes is more than max.request.size={self._record_bytes_max}",
+        )
 
     def _note_failed(self, batch: PendingBatch) -> None:
         running = self._running

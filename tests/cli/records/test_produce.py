@@ -151,6 +151,7 @@ def test_what_has_no_lines_ends_it_and_is_not_held_without_bounds(broker: OttlaB
         (["plain", "-k", "a", "-K", ":"], 2, "--key-separator"),
         (["plain", "-z", "rar"], 2, "rar"),
         (["plain", "-X", "acks=7"], 2, "acks"),
+        (["plain", "-p", "99999999999"], 2, "99999999999 is not in the range 0<=x<=2147483647"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -72,6 +72,19 @@ def test_what_is_no_record_is_told(line: bytes, why: str) -> None:
         LineForm(json=True).draft(line)
 
 
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        (b"0.1234567890123456789012", b"0.12345678901234568"),
+        (b'{"a": 1e5, "a": [ 2E1 ]}', b'{"a":[20.0]}'),
+        (b"123456789012345678901234567890", b"123456789012345678901234567890"),
+        (b'"0.1234567890123456789012"', b"0.1234567890123456789012"),
+    ],
+)
+def test_a_value_that_is_no_text_is_its_json_made_anew(said: bytes, written: bytes) -> None:
+    assert LineForm(json=True).draft(b'{"value": ' + said + b"}").value == written
+
+
 def test_a_time_is_a_number_or_a_date() -> None:
     assert timestamp_of("1970-01-01T00:00:01Z") == 1000
     assert timestamp_of("1970-01-01T01:00:00+01:00") == 0

@@ -5,7 +5,7 @@ What does the work is imported when it is used: other commands start without it.
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,16 +16,22 @@ from ottla.cli.failures import Failed, Misused
 from ottla.cli.output import Json
 from ottla.cli.records.produce import Acks, Codec
 from ottla.cli.session import Session
+from ottla.client.arguments import PARTITION_MAX
 
 if TYPE_CHECKING:
     from ottla.cli.perf.load import Latencies, Span
+
+VALUE_BYTES_MAX: Final = (1 << 31) - 1
+"""What a batch can say of its length; producers take less, see max.request.size."""
 
 app = typer.Typer(help="How fast it is.", no_args_is_help=True)
 
 TopicArgument = Annotated[
     str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
 ]
-SizeOption = Annotated[int, typer.Option("--size", min=0, help="The bytes of a value.")]
+SizeOption = Annotated[
+    int, typer.Option("--size", min=0, max=VALUE_BYTES_MAX, help="The bytes of a value.")
+]
 
 # Of the settings that a command's clients would take, those that it says itself.
 _LOAD_OPTIONS = {
@@ -77,7 +83,7 @@ async def produce(
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.progress import progress
-    from ottla.client.producer import Producer
+    from ottla.cli.records.sending import MetProducer
 
     if rate is not None and not isfinite(rate):
         raise Misused(f"--rate {rate}: records a second are a number")
@@ -91,8 +97,9 @@ async def produce(
     if acks is not Acks.ALL:
         settings["enable.idempotence"] = "false"
     await session.reach()
-    sending = Sending(topic=topic, count=records, payloads=same(size), rate=rate, report_s=0.2)
-    async with Producer(settings) as producer:
+    async with MetProducer(settings) as producer:
+        producer.check_size(size)
+        sending = Sending(topic=topic, count=records, payloads=same(size), rate=rate, report_s=0.2)
         await producer.partitions(topic)
         with progress(records) as advance:
             span, _ = await Sender(producer, sending).run(lambda span: advance(span.records))
@@ -122,6 +129,8 @@ async def consume(
     from ottla.cli.progress import progress
     from ottla.cli.records.stream import ColumnConsumer, begin_at
 
+    if not isfinite(timeout):
+        raise Misused(f"--timeout {timeout}: how many seconds?")
     settings = {
         "allow.auto.create.topics": "false",
         **session.target.settings_of("consumer", but=_NO_GROUP),
@@ -160,7 +169,9 @@ async def latency(
         int, typer.Option("--records", "-n", min=1, help="How many records.")
     ] = 2_000,
     size: SizeOption = 100,
-    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Where they go.")] = 0,
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Where they go.")
+    ] = 0,
 ) -> Answer:
     """Write one record at a time and read it: how long until it is acknowledged, and read.
 
@@ -168,8 +179,8 @@ async def latency(
     """
     from ottla.cli.offsets.positions import END
     from ottla.cli.perf.load import round_trips
+    from ottla.cli.records.sending import MetProducer
     from ottla.cli.records.stream import ColumnConsumer, begin_at
-    from ottla.client.producer import Producer
 
     but = {**_NO_GROUP, **_NO_LINGER, **_NO_TRANSACTION}
     sent = session.target.settings_of("producer", "consumer", but=but)
@@ -177,8 +188,9 @@ async def latency(
     await session.reach()
     async with (
         ColumnConsumer({"allow.auto.create.topics": "false", **read}) as consumer,
-        Producer({**sent, "linger.ms": "0"}) as producer,
+        MetProducer({**sent, "linger.ms": "0"}) as producer,
     ):
+        producer.check_size(size)
         await begin_at(consumer, topic, (partition,), END, stops=False)
         [where] = consumer.assignment
         trips = await round_trips(producer, consumer, where, records, size, records // 10)

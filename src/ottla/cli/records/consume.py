@@ -13,6 +13,7 @@ from ottla.cli.failures import Misused
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Seen
 from ottla.cli.session import Session
+from ottla.client.arguments import PARTITION_MAX
 
 if TYPE_CHECKING:
     from ottla.cli.records.forms import SchemaFile
@@ -40,7 +41,13 @@ async def consume(
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; more than once for several."),
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            max=PARTITION_MAX,
+            help="Only this one; more than once for several.",
+        ),
     ] = None,
     count: Annotated[
         int | None, typer.Option("-n", "--count", min=1, help="End after so many records.")
@@ -78,15 +85,20 @@ async def consume(
         typer.Option("--value-schema", metavar="FILE", help="The Avro schema of values."),
     ] = None,
     null: Annotated[str, typer.Option("--null", help="What to print for null.")] = "null",
-    stops: Annotated[
-        bool | None,
+    exits: Annotated[
+        bool,
         typer.Option(
-            "--exit/--follow",
+            "--exit",
             "-e",
-            help="End at the end, or wait there for more. Without either it waits when it prints "
-            "to a terminal, and ends otherwise.",
+            help="End at the end, as it does unless it prints to a terminal.",
         ),
-    ] = None,
+    ] = False,
+    follows: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Wait at the end for more, as it does when it prints to a terminal."
+        ),
+    ] = False,
 ) -> None:
     """Show the records of a topic, as they come.
 
@@ -106,6 +118,8 @@ async def consume(
         raise Misused("a group says itself who reads which partition: --group or --partition")
     if format_ is not None and session.output is not Output.TABLE:
         raise Misused(f"-f is a form of its own, and so is -o {session.output.value}")
+    if exits and follows:
+        raise Misused("at the end it ends or waits for more: --exit or --follow")
     for name, path, seen in (("key", key_schema, key), ("value", value_schema, value)):
         if path is not None and seen is not Seen.AVRO:
             raise Misused(f"--{name}-schema is for Avro: --{name} avro")
@@ -128,7 +142,7 @@ async def consume(
         partitions=partition or (),
         position=position,
         count=count,
-        stops=not output.is_terminal if stops is None else stops,
+        stops=exits or not (follows or output.is_terminal),
         group=group,
     )
     settings = session.target.settings_of(

@@ -14,6 +14,7 @@ from ottla.cli.completion import topic_names
 from ottla.cli.declaration import streams
 from ottla.cli.failures import Failed, Misused
 from ottla.cli.session import Session
+from ottla.client.arguments import PARTITION_MAX
 
 
 class Codec(StrEnum):
@@ -68,7 +69,8 @@ async def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of all records."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Where all records go.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Where all records go."),
     ] = None,
     null: Annotated[
         str | None, typer.Option("--null", help="What stands for a key or a value that is null.")
@@ -84,6 +86,10 @@ async def produce(
 
     When a line is no record, or a record cannot be written, none behind it is sent, and the exit
     code is 1; how many were written is told.
+
+    With `--json` a key or a value that is text is written as it is, and anything else as its JSON,
+    made anew: without spaces, of a name that comes twice the last, and numbers with a fraction or
+    an exponent as doubles, which have 15 to 17 digits. To keep every character give it as text.
     """
     from ottla.cli.records.input import BadLine, LineForm, header_of
     from ottla.cli.records.sending import (

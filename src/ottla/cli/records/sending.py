@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.input import BadLine, Draft
-from ottla.client.producer import Producer
+from ottla.client.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.client.producing.pending_batch import Ack
 from ottla.errors import OttlaError, RequestError
 
@@ -68,11 +68,17 @@ class Sent:
 
 
 class MetProducer(Producer[bytes, bytes]):
-    """A producer that can say at its beginning whether a broker answers."""
+    """A producer that says at its beginning whether a broker answers, and what it can take."""
 
     async def meet(self) -> None:
         """Wait for a broker's first answer; RequestError when none comes."""
         await self._started().metadata.refreshed(MEET_S)
+
+    def check_size(self, size: int) -> None:
+        """RequestError for values of so many bytes, which would be refused, before one is made."""
+        whole = RECORD_OVERHEAD_BYTES + size
+        if whole > self._record_bytes_max:
+            raise self._too_large(whole)
 
 
 async def send_lines(
