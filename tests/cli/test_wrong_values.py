@@ -61,6 +61,30 @@ def test_it_is_one_line_and_nothing_is_done(
 
 
 @pytest.mark.parametrize(
+    ("tool", "words", "said"),
+    [
+        ("console-consumer", "--partition 99999999999", "'99999999999' of option partition"),
+        ("console-consumer", "--partition -1", "'-1' of option partition"),
+        ("consumer-perf-test", "--num-records 1 --fetch-size 99999999999", "option fetch-size"),
+        ("producer-perf-test", "--throughput nan --record-size 1", "could not convert 'nan' to Do"),
+        ("producer-perf-test", "--throughput abc --record-size 1", "could not convert 'abc' to Do"),
+        ("producer-perf-test", "--throughput 1_0 --record-size 1", "could not convert '1_0' to Do"),
+        ("producer-perf-test", "--throughput -1 --record-size 99999999999", "' to Integer (For"),
+        ("producer-perf-test", "--throughput NaN --record-size 2147483647", "max.request.size"),
+    ],
+)
+def test_kafkas_tools_refuse_numbers_that_java_refuses(
+    broker: OttlaBroker, tool: str, words: str, said: str
+) -> None:
+    count = ["--num-records", "1"] if tool == "producer-perf-test" else []
+    servers = ["--bootstrap-server", broker.bootstrap]
+    done = command(f"kafka-{tool}", "--topic", "fruit", *count, *words.split(), *servers)
+    assert done.returncode == 1, done.stdout
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
     "servers", ["", "127.0.0.1:99999", "127.0.0.1:x", "a..b:1", ".a:1", "a" * 64 + ":1", "\udcff:1"]
 )
 def test_what_is_no_address_is_a_wrong_use(servers: str) -> None:

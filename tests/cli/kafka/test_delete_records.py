@@ -28,6 +28,18 @@ def test_offsets_of_partitions() -> None:
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "No such field exists: `offset`"),
         ('{"partitions": [{"topic": 1, "partition": 0, "offset": 1}]}', "as topic"),
         ('{"partitions": [{"topic": "t", "partition": "0", "offset": 1}]}', "as partition"),
+        (
+            '{"partitions": [{"topic": "t", "partition": -1, "offset": 1}]}',
+            "Expected `Integer` as partition, received -1",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 99999999999, "offset": 1}]}',
+            "Expected `Integer` as partition, received 99999999999",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 99999999999999999999}]}',
+            "Expected `Long` as offset, received 99999999999999999999",
+        ),
         (f'{{"partitions": [{ROW}, {ROW}]}}', "duplicate topic partitions: t-0"),
     ],
 )

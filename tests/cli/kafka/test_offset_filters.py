@@ -87,7 +87,7 @@ def test_a_time(text: str, place: int) -> None:
     assert parse_place(text) == place
 
 
-@pytest.mark.parametrize("text", ["", "soon", "1.5", "-", "LATEST", "-7"])
+@pytest.mark.parametrize("text", ["", "soon", "1.5", "-", "LATEST", "-7", "9223372036854775808"])
 def test_no_time(text: str) -> None:
     with pytest.raises(BadFilter, match="Malformed time argument"):
         parse_place(text)

@@ -82,10 +82,31 @@ def test_a_file_is_of_one_group_or_names_them() -> None:
     assert read_rows("", ["g"]) == {}
 
 
-@pytest.mark.parametrize("text", ["t,0", "t,x,5", "t,0,x", "t,0,5\nt,0", "g,t,0,5,6"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t,0",
+        "t,0,x",
+        "t,0,5\nt,0",
+        "t,0,5\nt,x,5",
+        "g,t,0,5,6",
+        "g,t,x,5",
+        "t,-1,1",
+        "t,0,99999999999999999999999",
+        "t,0,5\nt,99999999999,1",
+        "g,t,99999999999,1",
+        "g,t,0,99999999999999999999999",
+        "g,99999999999,1",
+    ],
+)
 def test_a_line_that_is_none_is_named(text: str) -> None:
     with pytest.raises(BadReset, match=text.splitlines()[-1]):
         read_rows(text, ["g"])
+
+
+@pytest.mark.parametrize("text", ["t,99999999999,1", "t,x,5"])
+def test_a_first_line_without_numbers_is_as_with_java_of_another_group(text: str) -> None:
+    assert read_rows(text, ["g"]) == {}
 
 
 def test_what_is_written_is_what_is_read() -> None:

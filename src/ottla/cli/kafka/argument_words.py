@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.cli.kafka.client_flags import INT_BITS, LONG_BITS, sized
 from ottla.cli.kafka.flags import AskedForHelp, BadFlags, Given, Usage
 
 _UNKNOWN: Final = re.compile(r"(.*) is not a recognized option")
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)"
+)
 _NO_VALUE: Final = re.compile(r"Option (.*) requires an argument")
-_LIMITS: Final = {"Integer": 1 << 31, "Long": 1 << 63}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +56,28 @@ class ArgumentUsage(Usage):
         return found
 
     def number_of(
-        self, given: Given, name: str, default: int | None = None, *, kind: str = "Integer"
+        self, given: Given, name: str, default: int | None = None, *, bits: int = INT_BITS
     ) -> int:
-        """The number of a flag; without a default it has to be there."""
+        """The number of a flag, of so many bits; without a default it has to be there."""
         text = given.one(name)
         if text is None and default is not None:
             return default
         text = self.text_of(given, name)
         try:
-            number = int(text)
+            return sized(text, bits)
         except ValueError:
-            number = None
-        limit = _LIMITS[kind]
-        if number is None or not -limit <= number < limit:
-            raise self.refused(
-                f"argument --{name}: could not convert '{text}' to {kind} "
-                f'(For input string: "{text}")'
-            )
-        return number
+            kind = "Long" if bits == LONG_BITS else "Integer"
+            raise self._not_converted(name, text, kind) from None
+
+    def double_of(self, given: Given, name: str) -> float:
+        """The number of a flag that has to be there, as Java reads a Double."""
+        text = self.text_of(given, name)
+        if _DOUBLE.fullmatch(text.strip()) is None:
+            raise self._not_converted(name, text, "Double")
+        return float(text.strip().rstrip("dDfF"))
+
+    def _not_converted(self, name: str, text: str, kind: str) -> BadFlags:
+        return self.refused(
+            f"argument --{name}: could not convert '{text}' to {kind} "
+            f'(For input string: "{text}")'
+        )

@@ -44,14 +44,32 @@ def known(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def integer(given: Given, name: str, default: int | None = None) -> int | None:
-    """The number that a flag has."""
+INT_BITS, LONG_BITS = 32, 64
+
+
+def integer(
+    given: Given, name: str, default: int | None = None, *, bits: int = LONG_BITS
+) -> int | None:
+    """The number that a flag has, which in Java has so many bits."""
     if (text := given.one(name)) is None:
         return default
     try:
-        return int(text)
+        return sized(text, bits)
     except ValueError:
-        raise BadFlags(f"Cannot parse argument '{text}' of option {name}") from None
+        raise cannot_parse(text, name) from None
+
+
+def sized(text: str, bits: int) -> int:
+    """The number that a text says; ValueError if that is none of so many bits."""
+    number = int(text)
+    if number.bit_length() >= bits and number != -(1 << (bits - 1)):
+        raise ValueError(f"{text} has more than {bits} bits")
+    return number
+
+
+def cannot_parse(text: str, name: str) -> BadFlags:
+    """What is said of a value that is none."""
+    return BadFlags(f"Cannot parse argument '{text}' of option {name}")
 
 
 def required(given: Given, *names: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
+from ottla.client.arguments import OFFSET_MAX, PARTITION_MAX
 from ottla.errors import OttlaError
 from ottla.settings.problems import InvalidSettings
 
@@ -118,4 +119,9 @@ def _row(given: Any) -> tuple[str, int, int]:
             raise BadOffsets(f"No such field exists: `{name}`")
         if not isinstance(row[name], kind) or isinstance(row[name], bool):
             raise BadOffsets(f"Expected `{kind.__name__}` as {name}, received {row[name]!r}")
+    # Of a partition below 0 Java's tool waits for the leader, for a minute.
+    if not 0 <= row["partition"] <= PARTITION_MAX:
+        raise BadOffsets(f"Expected `Integer` as partition, received {row['partition']}")
+    if not -OFFSET_MAX <= row["offset"] <= OFFSET_MAX:
+        raise BadOffsets(f"Expected `Long` as offset, received {row['offset']}")
     return row["topic"], row["partition"], row["offset"]

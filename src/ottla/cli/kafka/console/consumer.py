@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.kafka.client_flags import (
+    INT_BITS,
     PATIENCE,
+    cannot_parse,
     file_properties,
     integer,
     properties_of,
@@ -69,7 +71,7 @@ async def act(given: Given) -> int:
     settings = _settings(given)
     offset = _offset(given)
     timeout_ms = integer(given, "timeout-ms", -1)
-    max_messages = integer(given, "max-messages", -1)
+    max_messages = integer(given, "max-messages", -1, bits=INT_BITS)
     from ottla.cli.kafka.console.formatter import DEFAULT_FORMATTER, formatter_of
     from ottla.cli.kafka.endings import until_signal
     from ottla.cli.records.output import stdout
@@ -153,8 +155,10 @@ def _checked(given: Given) -> int | None:
     """The partition that is meant; BadFlags when what was said does not fit together."""
     if ("topic" in given) == ("include" in given):
         raise BadFlags("Exactly one of the following arguments is required: [topic], [include]")
-    partition = integer(given, "partition")
+    partition = integer(given, "partition", bits=INT_BITS)
     if partition is not None:
+        if partition < 0:  # Java waits for its records
+            raise cannot_parse(str(partition), "partition")
         if "topic" not in given:
             raise BadFlags("The topic is required when partition is specified.")
         if "from-beginning" in given and "offset" in given:

@@ -6,10 +6,11 @@ same words.
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
+from ottla.client.arguments import OFFSET_MAX, PARTITION_MAX
 from ottla.client.partitions import Partition, partition
 from ottla.errors import OttlaError
 
@@ -86,15 +87,43 @@ def read_rows(text: str, groups: Iterable[str]) -> dict[str, dict[Partition, int
     """A plan out of a file: topic,partition,offset for one group, or with the group before it."""
     names = [*groups]
     lines = [row for row in csv.reader(text.splitlines()) if row]
-    is_short = len(names) == 1 and bool(lines) and len(lines[0]) == 3
+    is_short = len(names) == 1 and bool(lines) and len(lines[0]) == 3 and _fits(lines[0])
     plan: dict[str, dict[Partition, int]] = {}
     for row in lines:
         try:
+            if not is_short and len(row) == 3 and row[0] not in names:
+                _number(row[2], PARTITION_MAX)
+                continue  # Java takes it for a line of another group, without an offset
             group, topic, number, offset = (*names, *row) if is_short else row
-            plan.setdefault(group, {})[partition(topic, int(number))] = int(offset)
+            where = partition(topic, _number(number, PARTITION_MAX))
+            plan.setdefault(group, {})[where] = _offset(offset)
         except ValueError:
             raise BadReset(f"the plan has a line that is none: {','.join(row)}") from None
     return plan
+
+
+def _fits(row: Sequence[str]) -> bool:
+    """Whether topic,partition,offset have numbers of Java's sizes."""
+    try:
+        _number(row[1].removeprefix("-"), PARTITION_MAX)
+        _offset(row[2])
+    except ValueError:
+        return False
+    return True
+
+
+def _number(text: str, most: int) -> int:
+    number = int(text)
+    if not 0 <= number <= most:
+        raise ValueError(f"{text} is not from 0 to {most}")
+    return number
+
+
+def _offset(text: str) -> int:
+    number = int(text)
+    if abs(number) > OFFSET_MAX:
+        raise ValueError(f"{text} has more than 64 bits")
+    return number
 
 
 def written_rows(plan: Rows, *, with_group: bool) -> list[str]:

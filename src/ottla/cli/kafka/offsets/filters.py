@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.cli.kafka.include_list import include_pattern
 from ottla.client.admin.records import OffsetAt
+from ottla.client.arguments import OFFSET_MAX
 from ottla.errors import OttlaError
 
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
@@ -98,7 +99,7 @@ def parse_place(text: str) -> OffsetAt | int:
     if text in _PLACES:
         return _PLACES[text]
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
-    if not (digits.isascii() and digits.isdecimal()):
+    if not (digits.isascii() and digits.isdecimal()) or int(digits) > OFFSET_MAX:
         raise BadFilter(f"Malformed time argument {text}. Please use {_TIME_FORMS}")
     number = int(sign + digits)
     if number >= 0:

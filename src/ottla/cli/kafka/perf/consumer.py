@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from ottla.cli.kafka.client_flags import (
+    INT_BITS,
     PATIENCE,
     file_properties,
     integer,
@@ -174,8 +175,8 @@ def _settings(given: Given) -> dict[str, str]:
         **properties_of(given.all("command-property")),
         "bootstrap.servers": given.one("bootstrap-server") or "",
         "group.id": given.one("group") or f"perf-consumer-{random.randrange(100_000)}",
-        "receive.buffer.bytes": str(integer(given, "socket-buffer-size", 2 * _MB)),
-        "max.partition.fetch.bytes": str(integer(given, "fetch-size", _MB)),
+        "receive.buffer.bytes": str(integer(given, "socket-buffer-size", 2 * _MB, bits=INT_BITS)),
+        "max.partition.fetch.bytes": str(integer(given, "fetch-size", _MB, bits=INT_BITS)),
         "auto.offset.reset": "latest" if "from-latest" in given else "earliest",
         "check.crcs": "false",
     }

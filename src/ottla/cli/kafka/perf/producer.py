@@ -13,7 +13,13 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.kafka.argument_words import ArgumentUsage
-from ottla.cli.kafka.client_flags import file_properties, reached, renamed
+from ottla.cli.kafka.client_flags import (
+    INT_BITS,
+    LONG_BITS,
+    file_properties,
+    reached,
+    renamed,
+)
 from ottla.cli.kafka.flags import Flag, Given
 from ottla.cli.kafka.tool import run_tool
 from ottla.errors import OttlaError
@@ -55,8 +61,8 @@ async def act(given: Given) -> int:
     """Write, and print how fast that was."""
     topic = USAGE.text_of(given, "topic")
     count = _positive(given, "num-records")
-    throughput = float(USAGE.text_of(given, "throughput"))
-    warm_up = USAGE.number_of(given, "warmup-records", 0)
+    throughput = USAGE.double_of(given, "throughput")
+    warm_up = USAGE.number_of(given, "warmup-records", 0, bits=LONG_BITS)
     interval_ms = _positive(given, "reporting-interval", _INTERVAL_MS)
     chosen = [one for one in ("record-size", "payload-file", "payload-monotonic") if one in given]
     if len(chosen) != 1:
@@ -71,7 +77,8 @@ async def act(given: Given) -> int:
             "the test, --num-records."
         )
     settings = _settings(given)
-    payloads = _payloads(given)
+    size = _positive(given, "record-size", bits=INT_BITS) if "record-size" in given else None
+    payloads = _payloads(given) if size is None else None
     from ottla.cli.perf.load import Sender, Sending
     from ottla.cli.records.sending import MetProducer
 
@@ -80,17 +87,19 @@ async def act(given: Given) -> int:
             f"Warmup first {warm_up} records. Steady state results will print after the complete "
             "test summary."
         )
-    sending = Sending(
-        topic=topic,
-        count=count,
-        payloads=payloads,
-        rate=throughput if throughput > 0 else None,
-        report_s=interval_ms / 1000,
-        warm_up=max(0, warm_up),
-    )
     settings = await reached("producer", settings)
     async with MetProducer(settings) as producer:
         await producer.meet()
+        if size is not None:
+            producer.check_size(size)
+        sending = Sending(
+            topic=topic,
+            count=count,
+            payloads=payloads or _random(size or 0),
+            rate=throughput if throughput > 0 else None,
+            report_s=interval_ms / 1000,
+            warm_up=max(0, warm_up),
+        )
         whole, steady = await Sender(producer, sending).run(_print_window)
     _print_total(whole, "")
     if warm_up > 0:
@@ -98,8 +107,8 @@ async def act(given: Given) -> int:
     return 0
 
 
-def _positive(given: Given, name: str, default: int | None = None) -> int:
-    found = USAGE.number_of(given, name, default)
+def _positive(given: Given, name: str, default: int | None = None, *, bits: int = LONG_BITS) -> int:
+    found = USAGE.number_of(given, name, default, bits=bits)
     if found <= 0:
         raise USAGE.refused(f"--{name} should be greater than zero.")
     return found
@@ -138,13 +147,16 @@ def _settings(given: Given) -> dict[str, str]:
 
 
 def _payloads(given: Given) -> Callable[[], Iterator[bytes]]:
-    """The values that are sent."""
-    if "payload-monotonic" in given:
+    """The values that are sent, where they are of no size."""
+    path = given.one("payload-file")
+    if path is None:
         return _growing
-    if (path := given.one("payload-file")) is not None:
-        delimiter = given.one("payload-delimiter") or "\\n"
-        return _of_file(path, "\n" if delimiter == "\\n" else delimiter)
-    size = _positive(given, "record-size")
+    delimiter = given.one("payload-delimiter") or "\\n"
+    return _of_file(path, "\n" if delimiter == "\\n" else delimiter)
+
+
+def _random(size: int) -> Callable[[], Iterator[bytes]]:
+    """One value of so many letters, again and again."""
     return partial(repeat, bytes(random.choices(range(65, 91), k=size)))
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.kafka.argument_words import ArgumentUsage
-from ottla.cli.kafka.client_flags import file_properties, reached
+from ottla.cli.kafka.client_flags import LONG_BITS, file_properties, reached
 from ottla.cli.kafka.flags import Flag, Given
 from ottla.cli.kafka.tool import run_tool
 
@@ -76,7 +76,7 @@ async def act(given: Given) -> int:
         throughput,
         given.one("value-prefix"),
         USAGE.number_of(given, "repeating-keys", 0),
-        USAGE.number_of(given, "message-create-time", -1, kind="Long"),
+        USAGE.number_of(given, "message-create-time", -1, bits=LONG_BITS),
     )
     settings = await reached("producer", settings)
     return await until_signal(numbers.write(MetProducer(settings)))
