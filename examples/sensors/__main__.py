@@ -63,6 +63,8 @@ def main() -> int:
             reason = None
         except (Failed, OttlaError, OSError) as error:
             reason = str(error)
+        except KeyboardInterrupt:  # the second
+            reason = "ended at once: the next start goes on from the last checkpoint"
     if end is not None:
         end(given.picture)
     if reason is not None:
@@ -127,7 +129,8 @@ def heeded() -> Generator[threading.Event]:
         yield asked
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Who has asked is obeyed, and what is left takes no time.
+            signal.signal(number, signal.SIG_IGN if asked.is_set() else handler)
 
 
 if __name__ == "__main__":

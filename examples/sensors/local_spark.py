@@ -76,12 +76,16 @@ class LocalSpark:
             if kind is KeyboardInterrupt:  # at once
                 self._kill()
                 return
-            while self._thread.is_alive():  # it is not up yet, and need not be
-                self._close()
-                self._thread.join(STEP_S)
-            if self._context is not None:
-                _stop(self._context)
-            self._end_java()
+            try:
+                while self._thread.is_alive():  # it is not up yet, and need not be
+                    self._close()
+                    self._thread.join(STEP_S)
+                if self._context is not None:
+                    _stop(self._context)
+                self._end_java()
+            except KeyboardInterrupt:  # it took too long for somebody
+                self._kill()
+                raise
 
     def wait(self, seconds: float) -> bool:
         """Whether it has started, or failed to, after so long at most."""

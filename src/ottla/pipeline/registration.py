@@ -2,11 +2,16 @@
 
 Invariant: registering twice is as good as once. Without it Spark finds the source by its name
 (`pyspark_ottla`), which reads and writes alike, but tells groups of a stream's progress one
-micro-batch late. Filters are pushed down only for who asks: Spark 4.2 keeps the plan of the last
-filter for a DataFrame, and reads by it whatever else is asked of the same one.
+micro-batch late. A program that ends without `spark.stop()` has told them all the same. Filters are
+pushed down only for who asks: Spark 4.2 keeps the plan of the last filter for a DataFrame, and
+reads by it whatever else is asked of the same one.
 """
 
-from typing import Final
+# To import it is not possible any more when a program ends.
+import concurrent.futures.thread  # noqa: F401 # pyright: ignore[reportUnusedImport]
+import threading
+from contextlib import suppress
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +21,8 @@ from ottla.pipeline.source import RegisteredSource
 
 LISTENS: Final = "_ottla_lag"  # what a session has that was registered
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+TOLD_MS_MAX: Final = 10_000
+"""So long a program that ends waits for the last of what Spark tells."""
 
 
 def register(spark: SparkSession, *, push_filters: bool = False) -> None:
@@ -30,3 +37,15 @@ def register(spark: SparkSession, *, push_filters: bool = False) -> None:
     if LISTENS not in spark.__dict__:
         spark.__dict__[LISTENS] = listener = LagListener(spark)
         spark.streams.addListener(listener)
+        # No daemon: the end of a program waits for it, and Spark still finds who listens.
+        threading.Thread(target=_hear_out, args=(spark,), name="ottla lag").start()
+
+
+def _hear_out(spark: SparkSession) -> None:
+    """Let Spark tell what it has to tell, when a program ends that did not stop it."""
+    threading.main_thread().join()
+    context: Any = spark.sparkContext
+    if context._jsc is None:  # it was stopped, and told all  # noqa: SLF001
+        return
+    with suppress(Exception):  # Java has ended, or is too slow: there is nobody to say it to
+        context._jsc.sc().listenerBus().waitUntilEmpty(TOLD_MS_MAX)  # noqa: SLF001

@@ -218,6 +218,19 @@ def test_a_java_that_is_killed_is_told_in_a_line(tmp_path: Path) -> None:
     wait_until_gone(children)
 
 
+def test_who_cannot_wait_for_the_end_sees_no_traceback(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    terminal.wait_for(lambda shown: "starting Spark" in shown)
+    children = processes_of(terminal.process_id)
+    for _ in range(2):
+        terminal.type("\x03")
+        time.sleep(0.3)  # or both would be one signal; whatever happens meanwhile is right
+    assert terminal.ended() in (0, 1), terminal.shown[-4000:]
+    assert "Traceback" not in terminal.shown, terminal.shown[terminal.shown.index("Traceback") :]
+    assert "checkpoint" in terminal.shown or "goes on from here" in terminal.shown
+    wait_until_gone(children)
+
+
 def test_ctrl_c_while_spark_starts_leaves_no_java(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     terminal.wait_for(lambda shown: "starting Spark" in shown)
