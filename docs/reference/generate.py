@@ -324,7 +324,8 @@ def commands_page() -> Iterator[str]:
     yield "1 when something was not, 2 for a wrong use, 130 after Ctrl-C, 74 when the output cannot"
     yield "be written and 141 when its reader left. With `-o json` and `-o yaml` stdout carries one"
     yield "object, also when something failed, or one after the other where records stream; what"
-    yield "is for people is on stderr. `NO_COLOR` turns colours off."
+    yield "is for people is on stderr. `NO_COLOR` turns colours off; `OTTLA_TRACEBACK=1` shows"
+    yield "where an error comes from that nobody foresaw."
     for words, command in leaves:
         yield from command_section(words, command)
     yield ""

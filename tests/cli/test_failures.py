@@ -4,6 +4,7 @@ import errno
 import json
 
 import pytest
+import typer
 
 from ottla.cli.failures import TRACEBACK, own_mistake
 from ottla.cli.output import Output
@@ -43,6 +44,12 @@ def test_who_wants_to_see_where_it_is_does(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv(TRACEBACK, "1")
     with pytest.raises(KeyError):
         carried_out(lambda: fails(KeyError("a")), Output.TABLE)
+
+
+@pytest.mark.parametrize("error", [typer.Abort(), typer.Exit(3), typer.BadParameter("wrong")])
+def test_what_typer_ends_a_command_with_is_left_to_it(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        carried_out(lambda: fails(error), Output.TABLE)
 
 
 def test_output_that_cannot_be_written_is_told_elsewhere() -> None:

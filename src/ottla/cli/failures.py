@@ -15,6 +15,7 @@ from ottla.settings.problems import InvalidSettings
 
 FAILED, WRONG_USE = 1, 2
 TRACEBACK: Final = "OTTLA_TRACEBACK"
+_OF_TYPER: Final = ("typer", "click")
 
 
 class Failed(OttlaError):
@@ -56,7 +57,8 @@ def own_mistake(error: Exception) -> str:
             return f"{error.filename}: {error.strerror}"
         if error.errno in OUTPUT_ERRORS:
             raise error
-    if os.environ.get(TRACEBACK):
+    # Typer's errors, which end a command in its own way, are not imported for this.
+    if os.environ.get(TRACEBACK) or type(error).__module__.partition(".")[0] in _OF_TYPER:
         raise error
     what = " ".join(f"{type(error).__name__}: {error}".split())
     return f"a mistake of Ottla's own, please report it: {what}. {TRACEBACK}=1 shows where it is"

@@ -43,6 +43,10 @@ _PENDING_MAX: Final = 10_000
 async def act(given: Given) -> int:
     """Write, and tell."""
     topic = USAGE.text_of(given, "topic")
+    if not topic.isascii():
+        from ottla.client.topic_name import checked_name
+
+        checked_name(topic)  # says what names are made of
     servers = USAGE.text_of(given, "bootstrap-server")
     most = USAGE.number_of(given, "max-messages", -1)
     throughput = USAGE.number_of(given, "throughput", -1)
