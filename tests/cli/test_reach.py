@@ -31,14 +31,12 @@ def test_what_is_no_broker_is_told_with_its_address() -> None:
     assert "security.protocol" in told
 
 
-def test_one_that_hangs_up_is_told() -> None:
+def test_one_that_hangs_up_may_be_a_broker() -> None:
     stranger = Stranger(b"")
     try:
-        told = why_not(stranger.address)
+        assert why_not(stranger.address) is None
     finally:
         stranger.close()
-    assert told is not None
-    assert f"{stranger.address} closes the connection" in told
 
 
 @pytest.mark.parametrize("tells", [True, False])

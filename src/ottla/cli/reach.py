@@ -69,13 +69,16 @@ async def reach(
 
 
 async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
-    """Why it is no broker who took the connection; TimeoutError when it does not say."""
+    """Why it is no broker who took the connection; TimeoutError when it does not say.
+
+    One that hangs up may be a broker that is stopping, or has no room: the client tries again.
+    """
     try:
         async with asyncio.timeout(QUIET_S):
             writer.write(_QUESTION)
             size, correlation = _HEAD.unpack(await reader.readexactly(_HEAD.size))
     except (asyncio.IncompleteReadError, ConnectionError):
-        return f"closes the connection: {_WHO}"
+        return None
     if correlation == _CORRELATION and 4 < size <= _ANSWER_MAX:
         return None
     return f"does not answer as a Kafka broker does: {_WHO}"

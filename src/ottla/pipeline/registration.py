@@ -38,7 +38,7 @@ def register(spark: SparkSession, *, push_filters: bool = False) -> None:
         spark.__dict__[LISTENS] = listener = LagListener(spark)
         spark.streams.addListener(listener)
         # No daemon: the end of a program waits for it, and Spark still finds who listens.
-        threading.Thread(target=_hear_out, args=(spark,), name="ottla lag").start()
+        threading.Thread(target=_hear_out, args=(spark,), name="last words of Spark").start()
 
 
 def _hear_out(spark: SparkSession) -> None:

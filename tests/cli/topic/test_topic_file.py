@@ -52,6 +52,7 @@ def test_the_list_may_stand_alone_and_parts_may_be_shared() -> None:
     ("text", "message"),
     [
         ("", "f is empty"),
+        ("[" * 5000, "f: it is nested too deeply"),
         ("# nothing\n", "f is empty"),
         ("{}", "f has no topics"),
         ("topics: 5", "f, line 1: a list of topics is wanted here"),

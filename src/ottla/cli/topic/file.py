@@ -47,6 +47,8 @@ def read_topics(text: str, file: str) -> list[WantedTopic]:
         raise BadTopicFile(f"{where}: {why}") from None
     except yaml.YAMLError as error:
         raise BadTopicFile(f"{file}: {error}") from None
+    except RecursionError:
+        raise BadTopicFile(f"{file}: it is nested too deeply") from None
 
 
 @dataclass(frozen=True, slots=True)
