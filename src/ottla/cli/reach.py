@@ -23,8 +23,8 @@ QUIET_S: Final = 2.0
 """So long a broker may take to answer before that is told."""
 
 _CORRELATION: Final = 0x6F74746C
-_QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, _CORRELATION, -1)
-"""ApiVersions in its oldest version, from nobody."""
+_QUESTION: Final = struct.pack(">ihhih5s", 15, 18, 0, _CORRELATION, 5, b"ottla")
+"""ApiVersions in its oldest version; with a name, as every client has one."""
 
 _HEAD: Final = struct.Struct(">ii")
 _ANSWER_MAX: Final = 1 << 20
