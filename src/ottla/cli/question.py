@@ -38,6 +38,8 @@ def _wait_for_a_line() -> None:
     os.set_blocking(told, False)
     before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     try:
+        # One that came in another thread just before is not looked for until a call like this.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ())
         select.select([sys.stdin, heard], [], [])
     finally:
         signal.set_wakeup_fd(before)
