@@ -200,10 +200,16 @@ class ProtocolViolation(OttlaError):
     """The peer's bytes are wrong, so nothing after them can be trusted: the connection closes."""
 
 
+MESSAGE_CHARACTERS_MAX: Final = 4000
+"""What a client is told may quote what it sent, and has to fit into an answer."""
+
+
 class RequestError(OttlaError):
     """The request failed, with a row of the table; the client reacts, per partition."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_CHARACTERS_MAX:
+            message = f"{message[:MESSAGE_CHARACTERS_MAX]}…"
         super().__init__(code, message)
         self.code = code
         self.message = message

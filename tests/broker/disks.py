@@ -33,8 +33,8 @@ class FaultyDisk(OsDisk):
         self.cold = False
         self.broken: frozenset[str] = frozenset()  # what can no longer be done to records
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
-        file = super().open(path, create=create)
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
+        file = super().open(path, create=create, private=private)
         return FaultyFile(self, file) if path.endswith(".log") else file
 
 

@@ -1,5 +1,6 @@
 """Settings that change while the broker runs."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.broker.configs import Change, Changes, changed
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import ErrorCode, OttlaError, RequestError
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -22,6 +23,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.settings.topic import TOPIC
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+SMALLEST_LAG, LAG = "log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"
 
 
 def test_single_changes_are_made_in_their_order() -> None:
@@ -111,5 +113,77 @@ def test_cleaner_threads_are_at_most_doubled_and_at_least_halved(tmp_path: Path)
             for taken in (8, 16, 8, 4, 2):
                 assert await set_to(taken) == 0
             assert await set_to(5) == ErrorCode.INVALID_REQUEST
+
+    run(scenario)
+
+
+def test_what_topics_inherit_may_change_so_that_it_does_not_go_with_their_own(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", max_compaction_lag_ms="3600000")
+            assert await set_one(client, BROKER_RESOURCE, "", SMALLEST_LAG, "7200000") == 0
+            assert await described(client, TOPIC_RESOURCE, "t", LAG) == ("7200000", 3)
+            refused = await set_one(client, TOPIC_RESOURCE, "t", "max.compaction.lag.ms", "1000")
+            assert refused == ErrorCode.INVALID_CONFIG
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await described(client, TOPIC_RESOURCE, "t", LAG) == ("7200000", 3)
+
+    run(scenario)
+
+
+def test_a_file_that_does_not_go_with_what_was_set_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            most = "log.cleaner.max.compaction.lag.ms"
+            assert await set_one(client, BROKER_RESOURCE, "", most, "5000") == 0
+        with pytest.raises(OttlaError, match=r"does not go with its file.*compaction"):
+            async with broker(tmp_path, f"{SMALLEST_LAG}=60000"):
+                pass
+        async with broker(tmp_path):
+            pass
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "keys"),
+    [
+        (TOPIC_RESOURCE, "t", ("retention.ms", "max.message.bytes")),
+        (BROKER_RESOURCE, "", ("log.retention.ms", "message.max.bytes")),
+    ],
+)
+def test_changes_that_come_together_are_all_made(
+    tmp_path: Path, kind: int, name: str, keys: tuple[str, str]
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            first, second = await running.client(), await running.client()
+            await create(first, "t")
+            done = await asyncio.gather(
+                set_one(first, kind, name, keys[0], "1111"),
+                set_one(second, kind, name, keys[1], "2222"),
+            )
+            assert done == [0, 0]
+            assert (await described(first, kind, name, keys[0]))[0] == "1111"
+            assert (await described(first, kind, name, keys[1]))[0] == "2222"
+
+    run(scenario)
+
+
+def test_a_secret_is_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await set_one(client, BROKER_RESOURCE, "1", "ssl.key.password", "hush") == 0
+        holding = [
+            one for one in tmp_path.rglob("*") if one.is_file() and b"hush" in one.read_bytes()
+        ]
+        assert holding
+        assert {one.stat().st_mode & 0o777 for one in holding} == {0o600}
 
     run(scenario)

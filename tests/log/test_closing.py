@@ -33,9 +33,9 @@ class FewOpenFiles(OsDisk):
         if self.most is not None and self.held >= self.most:
             raise DiskFull(f"{path}: open: Too many open files")
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         self._check(path)
-        return super().open(path, create=create)
+        return super().open(path, create=create, private=private)
 
     def sync_folder(self, path: str) -> None:
         self._check(path)

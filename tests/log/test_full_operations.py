@@ -44,13 +44,13 @@ class FillingDisk(SimulatedDisk):
             self.refuse(what, path)
         super().call(what, path)
 
-    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> SimulatedFile:
         self.opens += 1
         if self.opens_left is not None:
             if not self.opens_left:
                 raise DiskFull(f"{path}: open: too many open files")
             self.opens_left -= 1
-        return super().open(path, create=create)
+        return super().open(path, create=create, private=private)
 
     def rename(self, old: str, new: str) -> None:
         if len(new) > len(old):

@@ -336,7 +336,7 @@ def test_an_unreadable_file_is_damage_and_not_the_end() -> None:
         def exists(self, path: str) -> bool:
             return disk.exists(path)
 
-        def open(self, path: str, *, create: bool = False):
+        def open(self, path: str, *, create: bool = False, private: bool = False):
             if path == f"{SECOND}.log":
                 raise StorageFailure(f"{path}: open: Input/output error")
             return disk.open(path)

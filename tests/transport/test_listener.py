@@ -111,9 +111,10 @@ class Service:
         self.clients: list[Client] = []
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator["Service"]:
+    async def running(self, *, listening: bool = True) -> AsyncGenerator["Service"]:
         self.port = await self.listener.hold("127.0.0.1", 0)
-        await self.listener.start()
+        if listening:
+            await self.listener.start()
         try:
             yield self
         finally:
@@ -272,6 +273,28 @@ def test_a_mistake_of_ours_closes_one_connection(
     run(scenario)
     assert "at once" in caplog.text
     assert "later" in caplog.text
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_an_answer_that_cannot_be_written_closes_its_connection(
+    run: Run, caplog: pytest.LogCaptureFixture, later: bool
+) -> None:
+    unwritable = HeartbeatResponse(throttle_time_ms=2**40, error_code=0)
+
+    async def answer() -> HeartbeatResponse:
+        return unwritable
+
+    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+        return Later(answer()) if later else unwritable
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            client = await service.client()
+            client.send(heartbeat(1))
+            assert await client.closed()
+
+    run(scenario)
+    assert "request failed" in caplog.text
 
 
 def test_a_client_that_does_not_read_stops_being_served(run: Run) -> None:
@@ -607,6 +630,21 @@ def test_a_taken_address_is_told(run: Run) -> None:
             other = Service()
             with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is taken"):
                 await other.listener.hold("127.0.0.1", service.port)
+
+    run(scenario)
+
+
+def test_an_address_that_another_listens_on_by_now_is_told(run: Run) -> None:
+    async def scenario() -> None:
+        async with Service().running(listening=False) as service:  # so others may hold it too
+            late = Service()
+            await late.listener.hold("127.0.0.1", service.port)
+            await service.listener.start()
+            with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is taken"):
+                await late.listener.start()
+            client = await service.client()
+            client.send(heartbeat(1))
+            assert await client.answers(1) == [1]
 
     run(scenario)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from ottla.broker.state import BrokerState
+from ottla.broker.state import BrokerState, ConfigChange
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import topic_name_problem
 from ottla.settings.broker import BROKER
@@ -56,9 +56,7 @@ async def alter(
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in state.image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        present = state.settings.topic_values(name)
-        after = changed(present, values, TOPIC) if isinstance(values, list) else dict(values)
-        await state.topics.set_config(name, after, validate_only=validate_only)
+        await state.topics.set_config(name, _change(values, TOPIC), validate_only=validate_only)
     elif resource_type == BROKER_RESOURCE:
         if name not in ("", str(state.id)):
             raise RequestError(
@@ -66,12 +64,18 @@ async def alter(
                 f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
             )
         _check_harmless(values)
-        own = name != ""
-        present = state.settings.broker_values(own=own)
-        after = changed(present, values, BROKER) if isinstance(values, list) else dict(values)
-        await state.topics.set_broker_config(after, own=own, validate_only=validate_only)
+        await state.topics.set_broker_config(
+            _change(values, BROKER), own=name != "", validate_only=validate_only
+        )
     else:
         raise without_settings(resource_type)
+
+
+def _change(values: Mapping[str, str] | Changes, table: Table) -> ConfigChange:
+    """What is done in its turn: others may change the same settings before."""
+    if isinstance(values, list):
+        return lambda present: changed(present, values, table)
+    return lambda present: dict(values)
 
 
 def without_settings(resource_type: int) -> RequestError:

@@ -16,7 +16,7 @@ from ottla.ids import PartitionIndex, TopicPartition
 from ottla.metrics import ApiCounts, Family, TopicCounts, Value
 from ottla.protocol.apis import API_OF_KEY
 from ottla.records.kernel import COMPILED
-from ottla.transport.connection import Fault
+from ottla.transport.complaints import Fault
 from ottla.transport.listener import Listener
 from ottla.transport.pages import Page, Pages
 

@@ -45,6 +45,7 @@ from ottla.settings.endpoints import (
     listeners,
     protocols,
 )
+from ottla.settings.problems import InvalidSettings
 from ottla.transport.admission import Admission, AdmissionRules
 from ottla.transport.budget import Memory
 from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Later
@@ -183,7 +184,14 @@ class Node:
 
     async def _settings(self, store: ClusterStore) -> SettingsInForce:
         dynamic = await store.load_broker_configs()
-        return SettingsInForce(self._config, cluster=dynamic.get(None), own=dynamic.get(self.id))
+        try:
+            return SettingsInForce(
+                self._config, cluster=dynamic.get(None), own=dynamic.get(self.id)
+            )
+        except InvalidSettings as error:
+            raise OttlaError(
+                f"what was set while the broker ran does not go with its file: {error}"
+            ) from error
 
     def _sessions(self, settings: SettingsInForce) -> FetchSessions:
         return FetchSessions(

@@ -1,7 +1,8 @@
 """The settings that count now: the broker's, and each topic's.
 
 Invariant: a topic's own values win over the broker's dynamic ones, those over the cluster's, those
-over the file. What does not go together is refused before anything is changed.
+over the file. What does not go together is refused before anything is changed. Only what a topic
+inherits may come not to go with its own values, as with Kafka: both are obeyed as they are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -136,7 +137,7 @@ class SettingsInForce:
         """What a topic is to set for itself, or the reason why it may not."""
         try:
             overrides = topic_overrides(dict(values))
-            self.layers.topic(overrides)
+            self.layers.check_topic(overrides)
         except InvalidSettings as error:
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return overrides

@@ -25,6 +25,9 @@ from ottla.protocol.schema import Versions
 from ottla.replication.partition import Partition
 from ottla.transport.budget import Memory
 
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Makes of the settings that are there those that are to be; RequestError when it cannot."""
+
 
 class TopicChanges(Protocol):
     """Who makes and changes topics; RequestError when something is refused."""
@@ -43,7 +46,7 @@ class TopicChanges(Protocol):
         """Make the topic that holds what groups commit, if it is missing."""
         ...
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
         """Delete a topic with all its records."""
         ...
 
@@ -58,16 +61,14 @@ class TopicChanges(Protocol):
         """Give a topic more partitions."""
         ...
 
-    async def set_config(
-        self, name: str, values: Mapping[str, str], *, validate_only: bool = False
-    ) -> None:
-        """Replace what a topic sets for itself."""
+    async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
+        """Change what a topic sets for itself."""
         ...
 
     async def set_broker_config(
-        self, values: Mapping[str, str], *, own: bool, validate_only: bool = False
+        self, change: ConfigChange, *, own: bool, validate_only: bool
     ) -> None:
-        """Replace the dynamic settings of this broker, or those of all."""
+        """Change the dynamic settings of this broker, or those of all."""
         ...
 
 

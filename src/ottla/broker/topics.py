@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.leadership import Leadership
 from ottla.broker.settings_in_force import described_changes
-from ottla.broker.state import BrokerState
+from ottla.broker.state import BrokerState, ConfigChange
 from ottla.cluster.creation import (
     AskedTopic,
     TopicDefaults,
@@ -42,6 +42,7 @@ _LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+SEGMENT_BYTES_MIN: Final = 1_048_576  # what a topic takes; the offsets' own setting takes less
 REPORT_SECONDS: Final = 5.0  # between two lines about a start that takes long
 RETRY_SECONDS: Final = 5.0  # between two attempts to lead what could not be led
 
@@ -185,7 +186,9 @@ class Topics:
         values = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(config[broker.OFFSETS_TOPIC_SEGMENT_BYTES]),
+            "segment.bytes": str(
+                max(config[broker.OFFSETS_TOPIC_SEGMENT_BYTES], SEGMENT_BYTES_MIN)
+            ),
         }
         try:
             await self.create(asked, values)
@@ -194,9 +197,11 @@ class Topics:
                 raise
 
     @_change
-    async def delete(self, name: str) -> None:
-        """Delete a topic with all its records."""
+    async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
+        """Delete a topic with all its records; with an id that one, and not its successor."""
         found = self._state.image.topics.get(name)
+        if topic_id is not None and (found is None or found.id != topic_id):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await self._store.delete_topic(name)
@@ -246,31 +251,33 @@ class Topics:
         _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
 
     @_change
-    async def set_config(
-        self, name: str, values: Mapping[str, str], *, validate_only: bool = False
-    ) -> None:
-        """Replace what a topic sets for itself; it counts at once."""
+    async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
+        """Change what a topic sets for itself; it counts at once."""
         if name not in self._state.image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        before = self._state.settings.topic_values(name)
+        values = change(before)
         self._state.settings.checked_overrides(values)
         if validate_only:
             return
         await self._store.set_topic_config(name, values)
-        changes = described_changes(self._state.settings.topic_values(name), values, TOPIC)
+        changes = described_changes(before, values, TOPIC)
         self._state.settings.know([(name, values)])
         self.apply_config(name)
         _LOG.info("settings changed", {"topic": name, "settings": changes})
 
     @_change
     async def set_broker_config(
-        self, values: Mapping[str, str], *, own: bool, validate_only: bool = False
+        self, change: ConfigChange, *, own: bool, validate_only: bool
     ) -> None:
-        """Replace the dynamic settings of this broker, or those of all; they count at once."""
+        """Change the dynamic settings of this broker, or those of all; they count at once."""
+        before = self._state.settings.broker_values(own=own)
+        values = change(before)
         self._state.settings.check_broker(values, own=own)
         if validate_only:
             return
         await self._store.set_broker_config(self._state.id if own else None, values)
-        changes = described_changes(self._state.settings.broker_values(own=own), values, BROKER)
+        changes = described_changes(before, values, BROKER)
         self._state.settings.set_broker(values, own=own)
         for name in self._state.image.topics:
             self.apply_config(name)

@@ -53,7 +53,7 @@ class Journal:
     def open(cls, disk: Disk, path: str) -> tuple[Self, Tree]:
         """The file, made if it is missing, and the tree that is in it."""
         if not disk.exists(path):
-            write_atomically(disk, path, whole_file(Tree()))
+            write_atomically(disk, path, whole_file(Tree()), private=True)
         data = read_whole(disk, path)
         tree = Tree()
         try:
@@ -63,7 +63,7 @@ class Journal:
                 f"{path} is damaged: {error}. It is left as it is; put back a copy of it, or move "
                 f"it away to begin without what was in it"
             ) from error
-        file = disk.open(path)
+        file = disk.open(path, private=True)
         journal = cls(disk, path, file, end)
         if end < len(data):
             journal.notes.append(f"{path}: {len(data) - end} bytes of an unfinished write cut off")
@@ -89,7 +89,7 @@ class Journal:
     def rewrite(self, tree: Tree) -> None:
         """Let the file hold the tree as it is and nothing else; DiskFull leaves it as it was."""
         data = whole_file(tree)
-        write_atomically(self._disk, self._path, data)
+        write_atomically(self._disk, self._path, data, private=True)
         self._file.close()
         try:
             self._file = self._disk.open(self._path)

@@ -73,8 +73,11 @@ class Disk(Protocol):
     Looking at a file that is missing is a FileNotFoundError, changing one a StorageFailure.
     """
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; `create` makes the file, which must not be there."""
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
+        """Open for reading and writing; `create` makes the file, which must not be there.
+
+        What is `private` no other user of the machine may open from then on.
+        """
         ...
 
     def exists(self, path: str) -> bool:
@@ -142,18 +145,18 @@ class Lock(Protocol):
         ...
 
 
-def write_atomically(disk: Disk, path: str, data: bytes) -> None:
+def write_atomically(disk: Disk, path: str, data: bytes, *, private: bool = False) -> None:
     """Replace a file's content, on the device when this returns (C1)."""
-    replace(disk, path, data)
+    replace(disk, path, data, private=private)
     disk.sync_folder(path.rpartition("/")[0])
 
 
-def replace(disk: Disk, path: str, data: bytes) -> None:
+def replace(disk: Disk, path: str, data: bytes, *, private: bool = False) -> None:
     """Replace a file's content; after a crash there is the old or, once synced, the new one."""
-    disk.rename(staged(disk, path, data), path)
+    disk.rename(staged(disk, path, data, private=private), path)
 
 
-def staged(disk: Disk, path: str, data: bytes) -> str:
+def staged(disk: Disk, path: str, data: bytes, *, private: bool = False) -> str:
     """Put a file's next content on the device under another name, which is returned.
 
     What needs room is done then: to rename the file needs none.
@@ -161,7 +164,7 @@ def staged(disk: Disk, path: str, data: bytes) -> str:
     temporary = path + TEMPORARY_SUFFIX
     if disk.exists(temporary):
         disk.remove(temporary)
-    file = disk.open(temporary, create=True)
+    file = disk.open(temporary, create=True, private=private)
     try:
         file.write([data], 0)
         file.sync()

@@ -34,6 +34,8 @@ READ_THREADS: Final = 8  # more than a device answers at once would only wait th
 
 WORK_THREADS: Final = max(1, (os.cpu_count() or 1) - 1)  # one core is for the event loop
 
+_PRIVATE: Final = 0o600
+
 # By how much a thread that works is less urgent than the event loop. Measured beside compression
 # bombs: with 1 and 3 the loop still waits for its turn, 5 is as good as 10. More would be worse
 # where other processes want the cores: what works may hold what the loop needs next.
@@ -201,15 +203,19 @@ class OsDisk:
             WORK_THREADS, thread_name_prefix="ottla-work", initializer=_give_way
         )
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         """Open for reading and, unless the disk is read-only, writing."""
         # Not to wait for who writes into a pipe of that name; of a file it changes nothing.
         flags = self._access | os.O_CLOEXEC | os.O_NONBLOCK
         flags |= os.O_CREAT | os.O_EXCL if create else 0
         ask = _change if create else _look
-        file = OsFile(path, ask("open", path, lambda: os.open(path, flags, 0o644)))
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        rights = _PRIVATE if private else 0o644
+        file = OsFile(path, ask("open", path, lambda: os.open(path, flags, rights)))
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
             raise StorageFailure(f"{path}: open: not a regular file")
+        if private and stat.S_IMODE(mode) & ~_PRIVATE:
+            _change("close to others", path, lambda: os.fchmod(file.fileno(), _PRIVATE))
         return file
 
     def exists(self, path: str) -> bool:

@@ -118,15 +118,15 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = Setting("connection.failed.authentic
         "connections.max.idle.ms.")
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
     doc="The most connections at a time, of the broker or of one listener. Beyond it new ones wait until "
-        "others have left, as many as socket.listen.backlog.size; the rest is closed. Kafka also closes the "
-        "least used of other listeners in favour of inter.broker.listener.name, and when this is lowered.")
+        "others have left, as many as socket.listen.backlog.size; the rest is closed. When this is lowered, "
+        "and in favour of inter.broker.listener.name, those that were silent for longest are closed.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
     doc="The most connections at a time from one address. Beyond it new ones are closed.")
-MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
+MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]{1,10}(\s*,\s*[^\s,]+:[0-9]{1,10})*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
     doc="Addresses with a number of connections of their own in place of max.connections.per.ip.")
 MAX_CONNECTION_CREATION_RATE = Setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
-    doc="The most new connections a second, of the broker or of one listener; more are closed at once, "
-        "which Kafka delays.")
+    doc="The most new connections a second, of the broker or of one listener. More wait for their second, "
+        "as many as socket.listen.backlog.size; the rest is closed.")
 
 # Logging in, and what is then allowed.
 SASL_ENABLED_MECHANISMS = Setting("sasl.enabled.mechanisms", LIST, (), some_of(*security.MECHANISMS, any_case=True), dynamic=PER_BROKER, per_listener=True, kafka_default="GSSAPI",
@@ -438,7 +438,8 @@ OFFSETS_TOPIC_NUM_PARTITIONS = Setting("offsets.topic.num.partitions", INT, 50, 
 OFFSETS_TOPIC_REPLICATION_FACTOR = Setting("offsets.topic.replication.factor", SHORT, 3, at_least(1),
     doc="Replicas of the topic that holds committed offsets.")
 OFFSETS_TOPIC_SEGMENT_BYTES = Setting("offsets.topic.segment.bytes", INT, 104_857_600, at_least(1),
-    doc="The size of a segment of the topic that holds committed offsets. Smaller ones load faster.")
+    doc="The size of a segment of the topic that holds committed offsets, 1 MiB at least. Smaller ones load "
+        "faster.")
 OFFSETS_TOPIC_COMPRESSION_CODEC = Setting("offsets.topic.compression.codec", INT, 0, between(0, 4),
     doc="How the topic that holds committed offsets is compressed: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
 OFFSETS_LOAD_BUFFER_SIZE = Setting("offsets.load.buffer.size", INT, 5_242_880, at_least(1),

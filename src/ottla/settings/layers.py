@@ -96,7 +96,8 @@ class Layers:
     def topic(self, overrides: Config) -> Config:
         """A topic's configuration in full: its own values, then what the broker gives.
 
-        Raises InvalidSettings when they do not go together.
+        They may not go together: each was right when it was set, and one that a topic inherits
+        changes without it. `check_topic` tells.
         """
         assert overrides.table is TOPIC
         given: dict[str, Given] = {}
@@ -106,7 +107,11 @@ class Layers:
             elif found := next(self._found(setting.falls_back), None):
                 _, fallback, value = found
                 given[setting.name] = Given(fallback.convert(value))
-        return checked(Config(TOPIC, given))
+        return Config(TOPIC, given)
+
+    def check_topic(self, overrides: Config) -> None:
+        """Raise InvalidSettings when a topic's own values do not go with each other or the rest."""
+        checked(self.topic(overrides))
 
     def describe_topic(self, overrides: Config) -> tuple[Described, ...]:
         """Every setting of a topic, with its value and all its sources."""

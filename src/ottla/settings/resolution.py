@@ -33,6 +33,7 @@ from ottla.settings.values import HIDDEN, LIST, BadValue
 
 HINTS_MAX: Final = 10
 HINT_CHARACTERS_MAX: Final = 100
+VALUE_BYTES_MAX: Final = 0x7FFF  # what fits into a text of an answer
 
 TABLES: Final = (BROKER, TOPIC, PRODUCER, CONSUMER, ADMIN)
 
@@ -193,6 +194,8 @@ class _Reading:
             self._fail(entry, name, f"{setting.name} is the listener's; no mechanism has its own")
         elif self.level and (hindrance := _not_dynamic(setting, self.level)):
             self._fail(entry, name, hindrance)
+        elif isinstance(entry.value, str) and len(entry.value.encode()) > VALUE_BYTES_MAX:
+            self._fail(entry, name, f"longer than {VALUE_BYTES_MAX:,} bytes: nobody could be told")
         else:
             try:
                 self.given[name] = Given(setting.convert(entry.value), entry.origin)

@@ -154,7 +154,7 @@ class SimulatedDisk:
             if used + more > self.capacity_bytes:
                 raise DiskFull(f"{path}: write: no space left on the disk")
 
-    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> SimulatedFile:
         """Open for reading and writing."""
         if create:
             if path in self._files:

@@ -103,11 +103,11 @@ class TroubledDisk:
 
     # As any disk.
 
-    def open(self, path: str, *, create: bool = False) -> TroubledFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> TroubledFile:
         """Open for reading and writing."""
         if create:
             self.check_room("open", path)
-        return TroubledFile(self, self._disk.open(path, create=create))
+        return TroubledFile(self, self._disk.open(path, create=create, private=private))
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

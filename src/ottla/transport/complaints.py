@@ -5,10 +5,20 @@ peers together at most LINES_MAX times; the next line says how many were left ou
 the log from outside.
 """
 
+from enum import StrEnum
 from typing import Final
 
 SECONDS: Final = 60.0
 LINES_MAX: Final = 200
+
+
+class Fault(StrEnum):
+    """Why the broker closes a connection."""
+
+    VIOLATION = "violation"  # the client's bytes are no request
+    OVERDUE = "overdue"  # the client is idle or too slow
+    CROWDED = "crowded"  # there are too many, and others were heard of later
+    FAILURE = "failure"  # our mistake
 
 
 class Complaints:

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 from inspect import CORO_CREATED, getcoroutinestate
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
@@ -35,7 +35,9 @@ from ottla.protocol.conversation import (
 from ottla.protocol.frames import FRAME_BYTES_MAX
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
+from ottla.protocol.writer import Unwritable
 from ottla.transport.budget import Memory
+from ottla.transport.complaints import Fault
 from ottla.transport.holding import Holding, mapped
 
 _LOG = logging.getLogger(__name__)
@@ -59,15 +61,6 @@ class Later:
 
 Dispatch: TypeAlias = "Callable[[Request, Connection], Answer | Later | None]"
 """Answers a request: at once, later, or (None) never."""
-
-
-class Fault(StrEnum):
-    """Why the broker closes a connection."""
-
-    VIOLATION = "violation"  # the client's bytes are no request
-    OVERDUE = "overdue"  # the client is idle or too slow
-    CROWDED = "crowded"  # there are too many, and others were heard of later
-    FAILURE = "failure"  # our mistake
 
 
 class Entry(Enum):
@@ -297,7 +290,11 @@ class Connection(asyncio.BufferedProtocol):
             self._serve()
 
     def _send(self, request: Request, answer: Answer | None) -> None:
-        buffers: Sequence[Buffer] = self._conversation.send(request, answer)
+        try:
+            buffers: Sequence[Buffer] = self._conversation.send(request, answer)
+        except Unwritable:
+            self._give_up(request)
+            return
         if buffers and self._transport is not None:
             self._transport.writelines(buffers)
             now_s = self.clock.elapsed_s() if self._full else None

@@ -17,8 +17,8 @@ from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.transport.admission import Admission, Refusal
 from ottla.transport.budget import Memory
-from ottla.transport.complaints import Complaints
-from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Entry, Fault
+from ottla.transport.complaints import Complaints, Fault
+from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Entry
 from ottla.transport.network import Network, Server
 
 _LOG = logging.getLogger(__name__)
@@ -72,6 +72,7 @@ class Listener:
         self._memory = memory or Memory()
         self._crowded = crowded
         self._server: Server | None = None
+        self._host: str | None = None
         self._complaints = Complaints()
 
     async def hold(self, host: str | None, port: int, backlog: int = 50) -> int:
@@ -80,17 +81,18 @@ class Listener:
         try:
             self._server = await self._network.hold(self._connection, host, port, backlog)
         except OSError as error:
-            shown = f"[{host}]" if host and ":" in host else host
-            where = f"{shown or 'all addresses'}:{port}"
-            if error.errno == errno.EADDRINUSE:
-                raise AddressTaken(where, port) from error
-            raise OttlaError(f"cannot listen on {where}: {error.strerror or error}") from error
+            raise _not_listening(host, port, error) from error
+        self._host = host
         return self._server.port
 
     async def start(self) -> None:
         """Accept connections."""
         assert self._server is not None
-        await self._server.start()
+        try:
+            await self._server.start()
+        except OSError as error:  # another process has begun to listen since it was held
+            self._server.close()
+            raise _not_listening(self._host, self._server.port, error) from error
 
     def _connection(self) -> Connection:
         return Connection(
@@ -197,3 +199,11 @@ class Listener:
         for connection in [*self.connections]:
             connection.abort()
         await self._clock.sleep(0)
+
+
+def _not_listening(host: str | None, port: int, error: OSError) -> OttlaError:
+    shown = f"[{host}]" if host and ":" in host else host
+    where = f"{shown or 'all addresses'}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return AddressTaken(where, port)
+    return OttlaError(f"cannot listen on {where}: {error.strerror or error}")

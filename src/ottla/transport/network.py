@@ -5,6 +5,8 @@ transport; so a simulated network gives transports of its own and nothing else c
 """
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from typing import Protocol
 
@@ -18,7 +20,7 @@ class Server(Protocol):
         ...
 
     async def start(self) -> None:
-        """Accept connections; until then the address is only held."""
+        """Accept connections; until then the address is only held. OSError when that cannot be."""
         ...
 
     def close(self) -> None:
@@ -57,6 +59,9 @@ class _TcpServer:
 
     async def start(self) -> None:
         await self._server.start_serving()
+        # uvloop does not raise where another process listens by now: it closes the socket.
+        if any(one.fileno() < 0 for one in self._server.sockets):
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
     def close(self) -> None:
         self._server.close()

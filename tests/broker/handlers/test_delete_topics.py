@@ -1,10 +1,13 @@
 """DeleteTopics: by name or by id, each for itself."""
 
+import asyncio
 from pathlib import Path
 
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
-from ottla.errors import ErrorCode
+from ottla.cluster.creation import AskedTopic
+from ottla.cluster.image import Topic
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -87,5 +90,30 @@ def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path) -> None:
             assert await create(client, "a") != first
             assert await produce(client, "a", batch(b"z")) == (0, 0)
             assert await delete(client, (None, first)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+    run(scenario)
+
+
+def test_by_its_id_no_later_topic_of_that_name_is_deleted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            old = await create(client, "t")
+            topics = running.state.topics
+            # Each waits for the one before it, and the last has found the topic by its id.
+            _, made, refused = await asyncio.gather(
+                topics.delete("t"),
+                topics.create(AskedTopic("t"), {}),
+                topics.delete("t", old),
+                return_exceptions=True,
+            )
+            assert isinstance(made, Topic)
+            assert isinstance(refused, RequestError)
+            assert refused.code is ErrorCode.UNKNOWN_TOPIC_ID
+            assert running.state.image.topics["t"].id == made.id != old
+            assert await delete(client, (None, made.id), (None, old)) == [
+                0,
+                ErrorCode.UNKNOWN_TOPIC_ID,
+            ]
 
     run(scenario)

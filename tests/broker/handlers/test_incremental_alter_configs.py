@@ -152,3 +152,38 @@ def test_a_resource_that_is_given_twice_is_left_alone(tmp_path: Path) -> None:
             assert await described(client, TOPIC_RESOURCE, "other", "flush.ms") == ("2000", 1)
 
     run(scenario)
+
+
+def test_a_list_does_not_grow_beyond_what_can_be_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            key = "leader.replication.throttled.replicas"
+
+            def replicas(start: int) -> str:
+                return ",".join(f"{number}:1" for number in range(start, start + 3000))
+
+            assert await change_topic(client, (key, SET, replicas(0))) == 0
+            refused = await change_topic(client, (key, APPEND, replicas(3000)))
+            assert refused == ErrorCode.INVALID_CONFIG
+            assert (await described(client, TOPIC_RESOURCE, "t", key))[0] == replicas(0)
+
+    run(scenario)
+
+
+def test_a_reason_that_quotes_much_is_cut(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t")
+            long = "x" * 32_000
+            assert await change_topic(client, (long, APPEND, "1")) == ErrorCode.INVALID_CONFIG
+            twice = await change_topic(client, (long, SET, "1"), (long, SET, "2"))
+            assert twice == ErrorCode.INVALID_REQUEST
+            many = [(f"{number}{long[:100]}", int(SET), "1") for number in range(400)]
+            assert await change_topic(client, *many) == ErrorCode.INVALID_CONFIG
+            ((_, _, code),) = await change(client, resource(BROKER_RESOURCE, long))
+            assert code == ErrorCode.INVALID_REQUEST
+
+    run(scenario)

@@ -66,9 +66,10 @@ async def _delete(state: BrokerState, asked: DeleteTopicState) -> DeletableTopic
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, "Give a topic's name or its id, one of the two."
             )
-        found = state.topic(name or "", None if name is not None else topic_id)
+        wanted = None if name is not None else topic_id
+        found = state.topic(name or "", wanted)
         name, topic_id = found.name, found.id
-        await state.topics.delete(found.name)
+        await state.topics.delete(found.name, wanted)
     except RequestError as error:
         return DeletableTopicResult(
             name=name,
