@@ -14,6 +14,10 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from ottla.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -185,5 +189,18 @@ def test_a_secret_is_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> None
         ]
         assert holding
         assert {one.stat().st_mode & 0o777 for one in holding} == {0o600}
+
+    run(scenario)
+
+
+def test_groups_work_with_the_smallest_segments_of_their_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "offsets.topic.segment.bytes=1") as running:
+            client = await running.client()
+            asked = FindCoordinatorRequest(key="g", key_type=0)
+            assert (await client.ask(asked, FindCoordinatorResponse, 2)).error_code == 0
+            smallest = ("1048576", 1)
+            topic = "__consumer_offsets"
+            assert await described(client, TOPIC_RESOURCE, topic, "segment.bytes") == smallest
 
     run(scenario)

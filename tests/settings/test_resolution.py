@@ -450,6 +450,7 @@ def test_a_brokers_name_leads_to_the_topics() -> None:
         ("zookeeper.connect=a:2181,,b:2181", False),
         ("max.connections.per.ip.overrides=a:1, [::1]:2", True),
         ("max.connections.per.ip.overrides=a", False),
+        (f"max.connections.per.ip.overrides=a:{1:05000}", False),
         ("super.users=User:a;User:CN=b,O=c", True),
         ("super.users=a", False),
         ("listener.security.protocol.map=PLAINTEXT", False),
