@@ -276,12 +276,19 @@ class GroupCoordinators:
         self._led: dict[PartitionIndex, PartitionCoordinator] = {}
 
     async def lead(self, partition: Partition) -> None:
-        """Coordinate the groups of a partition that this broker leads now."""
+        """Coordinate the groups of a partition that this broker leads now.
+
+        Groups that cannot be loaded are nobody's: what is raised says why.
+        """
         index = PartitionIndex(partition.name.partition)
         self.resign(index)
         coordinator = PartitionCoordinator(partition, self._rules(), self._clock)
         self._led[index] = coordinator
-        await coordinator.load()
+        try:
+            await coordinator.load()
+        except BaseException:
+            self.resign(index)
+            raise
 
     def resign(self, index: PartitionIndex) -> None:
         """Give up a partition that this broker does not lead any more."""

@@ -66,12 +66,14 @@ class Leadership:
         ]
 
     def _is_out_of_reach(self, key: TopicPartition, one: PartitionState) -> bool:
-        """Whether a partition that was led before may be in a directory that cannot be used.
+        """Whether a partition is in a directory that cannot be used; one led before may be.
 
         It must not begin anew elsewhere.
         """
         logs = self._state.logs
-        return one.leader_epoch >= 0 and bool(logs.missing) and logs.get(key) is None
+        if (hosted := logs.get(key)) is not None:
+            return hosted.directory.failure is not None
+        return one.leader_epoch >= 0 and bool(logs.missing)
 
     async def lead(
         self, name: str, indexes: Iterable[int] | None = None, *, at_start: bool = False
@@ -156,7 +158,7 @@ class Leadership:
                 avoid=self.cordoned(),
             )
         await hosted.log.begin_epoch(led.leader_epoch)
-        partition = state.partitions[key] = Partition(
+        partition = Partition(
             state.logs,
             hosted,
             found.id,
@@ -166,7 +168,11 @@ class Leadership:
             state.traffic.setdefault(found.name, TopicCounts()),
         )
         if found.name == OFFSETS_TOPIC:
-            await state.groups.lead(partition)
+            try:
+                await state.groups.lead(partition)
+            except StorageFailure as failure:
+                raise partition.storage_error(failure) from failure
+        state.partitions[key] = partition
 
     # Leading.
 

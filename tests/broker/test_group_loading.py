@@ -1,0 +1,105 @@
+"""Groups that are loaded when their partition is led, and what keeps them from it."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.disks import FaultyDisk
+from broker.handlers.test_find_coordinator import find
+from broker.members import find_coordinator
+from broker.nodes import Client, broker, run
+from broker.test_configs import BROKER_RESOURCE, set_one
+from broker.test_node import batch, create, produce
+from broker.test_offset_commits import commit, committed
+from ottla.broker.group_coordinator import OFFSETS_TOPIC, PartitionCoordinator
+from ottla.broker.leadership import Leadership
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+SETTINGS = ("offsets.topic.num.partitions=1",)
+LOAD = PartitionCoordinator.load
+
+
+async def listed(client: Client) -> tuple[int, list[str]]:
+    answer = await client.ask(ListGroupsRequest(), ListGroupsResponse)
+    return answer.error_code, [one.group_id for one in answer.groups]
+
+
+def test_a_read_that_fails_while_groups_load_takes_their_directory_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.topics.RETRY_SECONDS", 0.01)
+    one, two, disk = tmp_path / "one", tmp_path / "two", FaultyDisk()
+    settings = (*SETTINGS, f"log.dirs={one},{two}")
+    looked: list[str] = []
+    unled = Leadership.unled
+
+    def look(self: Leadership, name: str) -> list[int]:
+        looked.append(name)
+        return unled(self, name)
+
+    monkeypatch.setattr(Leadership, "unled", look)
+
+    async def load(self: PartitionCoordinator) -> None:
+        disk.cold, disk.broken = True, frozenset({"read"})
+        try:
+            await LOAD(self)
+        finally:
+            disk.cold, disk.broken = False, frozenset()
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await create(client, "t")
+            assert (one / "t-0").is_dir()
+            assert await set_one(client, BROKER_RESOURCE, "1", "cordoned.log.dirs", str(one)) == 0
+            await find_coordinator(client)
+            assert await commit(client, 5) == 0
+        monkeypatch.setattr(PartitionCoordinator, "load", load)
+        async with broker(tmp_path, *settings, disk=disk) as running:
+            client = await running.client()
+            assert await find(client, 0, "g") == [("g", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)]
+            assert await listed(client) == (0, [])
+            assert [where.path for where in running.state.logs.online] == [str(one)]
+            assert [key.topic for key in running.state.partitions] == ["t"]
+            assert await produce(client, "t", batch(b"x")) == (0, 0)
+            (before,) = running.state.image.topics[OFFSETS_TOPIC].partitions
+            looked.clear()
+            while looked.count(OFFSETS_TOPIC) < 3:
+                await running.state.clock.sleep(0.005)
+            (after,) = running.state.image.topics[OFFSETS_TOPIC].partitions
+            assert after == before, "nobody is elected in a directory that is offline"
+        monkeypatch.setattr(PartitionCoordinator, "load", LOAD)
+        async with broker(tmp_path, *settings) as running:
+            assert await committed(await running.client()) == 5
+
+    run(scenario)
+
+
+def test_groups_that_could_not_be_loaded_are_loaded_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.topics.RETRY_SECONDS", 0.01)
+    failures = [RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)]
+
+    async def load(self: PartitionCoordinator) -> None:
+        if failures:
+            raise failures.pop()
+        await LOAD(self)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *SETTINGS) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            assert await commit(client, 5) == 0
+        monkeypatch.setattr(PartitionCoordinator, "load", load)
+        async with broker(tmp_path, *SETTINGS) as running:
+            client = await running.client()
+            while await find(client, 0, "g") != [("g", 0, 1)]:
+                await running.state.clock.sleep(0.005)
+            assert not failures
+            assert await listed(client) == (0, ["g"])
+            assert await committed(client) == 5
+
+    run(scenario)
