@@ -9,7 +9,9 @@ from broker.disks import HeldDisk
 from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
 from broker.test_node import create
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,6 +26,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
+from ottla.replication.partition import Partition
 
 
 async def commit(client: Client, offset: int) -> int:
@@ -84,6 +87,49 @@ def test_the_offsets_topic_is_compressed_as_its_setting_says(tmp_path: Path) -> 
         assert [one.header.compression for one in batches(data)] == [Compression.ZSTD] * 2
         async with broker(tmp_path, *settings) as running:
             assert await committed(await running.client()) == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_group_that_was_deleted_does_not_come_back_with_a_commit_that_took_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The commit waits for the device and the deletion behind it need not: so it is told later."""
+    must_flush, asked, device = False, asyncio.Event(), asyncio.Event()
+
+    async def durable(self: Partition, offset: int) -> None:
+        if offset:
+            asked.set()
+            await device.wait()
+            if fails:
+                raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(Partition, "must_flush", property(lambda self: must_flush))
+    monkeypatch.setattr(Partition, "durable", durable)
+
+    async def scenario() -> None:
+        nonlocal must_flush
+        async with broker(tmp_path, "offsets.topic.num.partitions=1") as running:
+            first, second = await running.client(), await running.client()
+            await create(first, "t")
+            await find_coordinator(first)
+            assert await commit(first, 3) == 0
+            (coordinator,) = running.state.groups
+            must_flush = True
+            late = asyncio.create_task(commit(first, 5))
+            await asked.wait()
+            must_flush = False
+            end = coordinator.partition.log.next_offset
+            request = DeleteGroupsRequest(groups_names=["g"])
+            deleted = asyncio.create_task(second.ask(request, DeleteGroupsResponse))
+            while coordinator.partition.log.next_offset == end:
+                await asyncio.sleep(0.001)
+            device.set()
+            assert await late == (ErrorCode.NOT_COORDINATOR if fails else 0)
+            assert [one.error_code for one in (await deleted).results] == [0]
+            assert await committed(first) == -1
+            assert not (await first.ask(ListGroupsRequest(), ListGroupsResponse)).groups
 
     run(scenario)
 

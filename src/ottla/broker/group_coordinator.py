@@ -1,8 +1,9 @@
 """The groups that this broker coordinates: the decisions of `groups/`, carried out.
 
-Invariant: effects are carried out in their order, appends reach the log in it, and each outcome
-comes back exactly once. A request that waits is answered once, also when its coordinator resigns.
-All of a coordinator's state is in its partition of __consumer_offsets, from which it is loaded.
+Invariant: effects are carried out in their order, appends reach the log in it, and their outcomes
+come back in it, each exactly once. A request that waits is answered once, also when its
+coordinator resigns. All of a coordinator's state is in its partition of __consumer_offsets, from
+which it is loaded.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
@@ -56,6 +57,14 @@ _PRODUCE_VERSION: Final = 12  # by whose rules our own batches are checked
 A = TypeVar("A", bound=Answer)
 
 
+class _Outcome(NamedTuple):
+    """What became of an append, as far as it is known."""
+
+    event: Appended | AppendFailed
+    durable_upto: int  # on the device below this offset, or it failed after all
+    late: asyncio.TimerHandle
+
+
 class PartitionCoordinator:
     """The groups of one partition of __consumer_offsets."""
 
@@ -69,7 +78,8 @@ class PartitionCoordinator:
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._effects: deque[Effect] = deque()
         self._at_work = False
-        self._flushes: set[asyncio.Task[None]] = set()
+        self._outcomes: deque[_Outcome] = deque()  # not told yet, in the order of the log
+        self._telling: asyncio.Task[None] | None = None
 
     # Leading.
 
@@ -190,35 +200,40 @@ class PartitionCoordinator:
     # Appending.
 
     def _append(self, effect: Append) -> None:
-        partition = self.partition
+        partition, durable_upto = self.partition, 0
+        event: Appended | AppendFailed
         try:
             if effect.leader_epoch != partition.leader_epoch:
                 raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             offsets = [self._append_one(batch) for batch in self._batches(effect)]
+            event = Appended(effect, offsets[0])
+            if partition.must_flush:
+                durable_upto = partition.log.next_offset
         except RequestError as error:
-            self.tell(AppendFailed(effect, error.code))
+            event = AppendFailed(effect, error.code)
+        if not durable_upto and not self._outcomes:
+            self.tell(event)
             return
-        outcome = Appended(effect, offsets[0])
-        if partition.must_flush:
-            task = asyncio.get_running_loop().create_task(self._when_durable(outcome))
-            self._flushes.add(task)
-            task.add_done_callback(self._flushes.discard)
-        else:
-            self.tell(outcome)
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(self._rules.commit_timeout_ms / 1000, self._answer_late, effect.then)
+        self._outcomes.append(_Outcome(event, durable_upto, late))
+        if self._telling is None:
+            self._telling = loop.create_task(self._tell_in_order())
 
-    async def _when_durable(self, outcome: Appended) -> None:
-        then = outcome.append.then
-        late = asyncio.get_running_loop().call_later(
-            self._rules.commit_timeout_ms / 1000, self._answer_late, then
-        )
+    async def _tell_in_order(self) -> None:
+        """Tell each outcome when it has come; what needs no flush waits for those before it."""
         try:
-            await self.partition.durable(self.partition.log.next_offset)
-        except RequestError as error:
-            self.tell(AppendFailed(outcome.append, error.code))
-        else:
-            self.tell(outcome)
+            while self._outcomes:
+                event, durable_upto, late = self._outcomes[0]
+                try:
+                    await self.partition.durable(durable_upto)
+                except RequestError as error:
+                    event = AppendFailed(event.append, error.code)
+                late.cancel()
+                self._outcomes.popleft()
+                self.tell(event)
         finally:
-            late.cancel()
+            self._telling = None
 
     def _answer_late(self, then: Then) -> None:
         """Let nobody wait for a commit beyond offsets.commit.timeout.ms; the append goes on.
