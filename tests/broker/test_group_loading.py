@@ -1,8 +1,10 @@
 """Groups that are loaded when their partition is led, and what keeps them from it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from fastcrc.crc32 import iscsi as crc32c
 
 from broker.disks import FaultyDisk
 from broker.handlers.test_find_coordinator import find
@@ -15,6 +17,15 @@ from ottla.broker.group_coordinator import OFFSETS_TOPIC, PartitionCoordinator
 from ottla.broker.leadership import Leadership
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.offsets_topic import (
+    TYPES,
+    ConsumerGroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.records.batch import batches
+from ottla.records.builder import BatchBuilder
+from ottla.records.validation import TopicRules, validate
 
 SETTINGS = ("offsets.topic.num.partitions=1",)
 LOAD = PartitionCoordinator.load
@@ -103,3 +114,65 @@ def test_groups_that_could_not_be_loaded_are_loaded_later(
             assert await committed(client) == 5
 
     run(scenario)
+
+
+def test_a_record_that_cannot_be_read_stops_no_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Be it of a later release or nonsense: what stands before and behind it counts."""
+    key = TYPES.encode_key(OffsetCommitKey(group="g", topic="t", partition=0))
+    other = TYPES.encode_key(ConsumerGroupMetadataKey(group_id="new"))
+    later = b"\x7f\0later"
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *SETTINGS) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            assert await commit(client, 5) == 0
+            (coordinator,) = running.state.groups
+            builder = BatchBuilder()
+            for one in (other, key, b"k"):
+                assert builder.append(0, one, later)
+            value = OffsetCommitValue(offset=7, metadata="", commit_timestamp=0)
+            assert builder.append(0, key, TYPES.encode_value(value, 3))
+            data = builder.build()
+            rules = TopicRules(max_message_bytes=len(data), compacted=True)
+            valid = validate(data, rules, now_ms=0, produce_version=12)
+            coordinator.partition.append_valid(valid, memoryview(data), now_ms=0, from_client=False)
+        caplog.clear()
+        async with broker(tmp_path, *SETTINGS) as running:
+            assert await committed(await running.client()) == 7
+        assert lost(caplog) == [(2, 2), (3, 3)]
+
+    run(scenario)
+
+
+def test_a_batch_that_cannot_be_read_stops_no_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, *SETTINGS) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            for offset in (5, 7, 9):
+                assert await commit(client, offset) == 0
+        [file] = tmp_path.glob("data/__consumer_offsets-0/*.log")
+        raw = bytearray(file.read_bytes())
+        first, second, _ = batches(bytes(raw))
+        start, end = first.header.size, first.header.size + second.header.size
+        raw[start + 22] |= 7  # a codec that there is not, and the checksum says so
+        raw[start + 17 : start + 21] = crc32c(bytes(raw[start + 21 : end])).to_bytes(4, "big")
+        file.write_bytes(raw)
+        async with broker(tmp_path, *SETTINGS) as running:
+            assert await committed(await running.client()) == 9
+        assert lost(caplog) == [(1, 1)]
+
+    run(scenario)
+
+
+def lost(caplog: pytest.LogCaptureFixture) -> list[tuple[object, object]]:
+    """From where to where the log says that commits could not be read."""
+    facts = [one.args for one in caplog.records if one.msg == "commits are lost"]
+    return [(one["from"], one["to"]) for one in facts if isinstance(one, Mapping)]

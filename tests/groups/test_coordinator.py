@@ -255,15 +255,19 @@ def test_offsets_outlive_a_group_that_is_deleted_alone() -> None:
 def test_records_of_other_groups_and_later_releases_are_left_alone() -> None:
     other = TYPES.encode_key(ConsumerGroupMetadataKey(group_id="new"))
     value = TYPES.encode_value(ConsumerGroupMetadataValue(epoch=1), 0)
-    coordinator = load((other, value), (b"\x7f\0later", b"value"))
+    later = b"\x7f\0" + value[2:]
+    coordinator = load((other, value), (other, later), (b"\x7f\0later", b"value"))
     assert coordinator.list_groups().groups == ()
 
 
-def test_a_damaged_record_stops_the_load() -> None:
+def test_a_damaged_record_is_refused_and_changes_nothing() -> None:
     coordinator = Coordinator(GroupRules())
     coordinator.lead(LeaderEpoch(1), 0)
-    with pytest.raises(ProtocolViolation):
-        coordinator.replay(LeaderEpoch(1), Offset(0), GROUP_KEY, b"\0\3")
+    for key in (GROUP_KEY, OFFSET_KEY, b"\0"):
+        with pytest.raises(ProtocolViolation):
+            coordinator.replay(LeaderEpoch(1), Offset(0), key, b"\0\3")
+    coordinator.finish_loading(LeaderEpoch(1), 0)
+    assert coordinator.list_groups().groups == ()
 
 
 def test_a_member_that_joins_after_a_load_is_known() -> None:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.groups.answers import Answer
 from ottla.groups.committing import not_stored_answer
 from ottla.groups.coordinator import Coordinator, partition_for
@@ -46,12 +46,14 @@ from ottla.ids import Offset, PartitionIndex, TopicPartition
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_control, read_end_txn_marker
+from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
 from ottla.records.validation import TopicRules, validate
 from ottla.replication.partition import Partition
 
 _LOG = logging.getLogger(__name__)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+_UNREADABLE: Final = (CorruptRecords, CorruptCompression, DecompressionLimitExceeded)
 _PRODUCE_VERSION: Final = 12  # by whose rules our own batches are checked
 
 A = TypeVar("A", bound=Answer)
@@ -92,25 +94,27 @@ class PartitionCoordinator:
             try:
                 found = await log.read(offset, log.next_offset, self._rules.load_bytes)
                 for batch in batches(await found.read()):
-                    if batch.crc_ok:
-                        self._replay(batch)
-                    else:
-                        self._pass_over(batch.header.base_offset, batch.header.next_offset)
                     offset = batch.header.next_offset
+                    try:
+                        if not batch.crc_ok:
+                            raise CorruptRecords("the checksum is of other bytes")
+                        self._replay(batch)
+                    except _UNREADABLE as error:
+                        self._pass_over(batch.header.base_offset, offset, error)
             except RequestError as error:
                 if error.code is not ErrorCode.CORRUPT_MESSAGE:
                     raise
                 behind = [one.end_offset for one in log.damaged if one.end_offset > offset]
-                self._pass_over(offset, min(behind, default=log.next_offset))
-                offset = min(behind, default=log.next_offset)
+                end = min(behind, default=log.next_offset)
+                self._pass_over(offset, end, error)
+                offset = end
         self._carry_out(self.groups.finish_loading(epoch, self._clock.now_ms()))
 
-    def _pass_over(self, start: int, end: int) -> None:
+    def _pass_over(self, start: int, end: int, reason: Exception) -> None:
         """Go on behind what is damaged: groups have what they committed before or after it."""
-        _LOG.error(
-            "commits are lost",
-            {"log": self.partition.log.folder, "from": start, "to": end - 1},
-        )
+        folder = self.partition.log.folder
+        about = {"log": folder, "from": start, "to": end - 1, "reason": str(reason)}
+        _LOG.error("commits are lost", about)
 
     def _replay(self, batch: Batch) -> None:
         epoch, header = self.partition.leader_epoch, batch.header
@@ -123,10 +127,13 @@ class PartitionCoordinator:
         producer = header.producer_id
         for record in batch.records():
             args = (epoch, Offset(record.offset), record.key, record.value)
-            if header.is_transactional:
-                self.groups.replay(*args, producer)
-            else:
-                self.groups.replay(*args)
+            try:
+                if header.is_transactional:
+                    self.groups.replay(*args, producer)
+                else:
+                    self.groups.replay(*args)
+            except ProtocolViolation as error:
+                self._pass_over(record.offset, record.offset + 1, error)
 
     def resign(self) -> None:
         """The partition is no longer here: who waits is told to look elsewhere."""

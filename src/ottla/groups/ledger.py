@@ -51,20 +51,23 @@ class Ledger:
     ) -> None:
         """Take in a record; `producer_id` is that of a transactional batch.
 
-        Records of other kinds of groups, and of later releases, are left alone.
+        Records of other kinds of groups, and of later releases, are left alone, unread. One that
+        cannot be read is ProtocolViolation, and changes nothing.
         """
         known = None if key is None else TYPES.decode_key(key)
-        body = None if known is None or value is None else TYPES.decode_value(known, value)
+        if not isinstance(known, GroupMetadataKey | OffsetCommitKey):
+            return
+        body = None if value is None else TYPES.decode_value(known, value)
         if isinstance(known, GroupMetadataKey):
             self._replay_group(known.group, body)
-        elif isinstance(known, OffsetCommitKey):
-            partition = TopicPartition(known.topic, PartitionIndex(known.partition))
-            if body is None:
-                self.delete(known.group, partition, record_offset)
-            else:
-                assert isinstance(body, OffsetCommitValue)
-                offset = CommittedOffset.of_record(body, record_offset)
-                self.commit(known.group, partition, offset, producer_id)
+            return
+        partition = TopicPartition(known.topic, PartitionIndex(known.partition))
+        if body is None:
+            self.delete(known.group, partition, record_offset)
+        else:
+            assert isinstance(body, OffsetCommitValue)
+            offset = CommittedOffset.of_record(body, record_offset)
+            self.commit(known.group, partition, offset, producer_id)
 
     def _replay_group(self, group_id: str, value: object) -> None:
         if value is None:
