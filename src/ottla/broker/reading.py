@@ -71,7 +71,7 @@ class Gathering:
             found = partition.read_cached(
                 wanted.offset, self._room(wanted), committed=self.limits.committed
             )
-            data = found.cached()
+            data = b"" if self._is_too_much(wanted, found) else found.cached()
             if data is None:
                 self._cold.append(one)
             else:
@@ -123,8 +123,11 @@ class Gathering:
                 )
                 # Now: what compaction does while the device is asked is not in these bytes.
                 self._note_aborted(one, partition, found)
-                told(self.size + found.size)
-                self._give(one, partition, await found.read())
+                data: Buffer = b""
+                if not self._is_too_much(one.wanted, found):
+                    told(self.size + found.size)
+                    data = await found.read()
+                self._give(one, partition, data)
             except (RequestError, StorageFailure) as error:
                 self._fail(one, error)
 
@@ -144,14 +147,19 @@ class Gathering:
     def _left(self) -> int:
         return self.limits.bytes_max - self.size
 
+    def _is_too_much(self, wanted: Wanted, found: RecordSlice) -> bool:
+        """Whether even the first batch is too large, and others have given something.
+
+        It is known before anything is read, so that nothing is read in vain.
+        """
+        return self.size > 0 and found.size > self._room(wanted)
+
     def _note_aborted(self, one: Gathered, partition: Partition, found: RecordSlice) -> None:
         """Remember which transactions a read_committed consumer has to leave out."""
         if self.limits.committed:
             one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
 
     def _give(self, one: Gathered, partition: Partition, data: Buffer) -> None:
-        if len(data) > self._room(one.wanted) and self.size:
-            data = b""  # the first batch is too large, and others have given something
         self.size += len(data)
         one.records = data
         one.high_watermark = partition.high_watermark

@@ -12,6 +12,7 @@ from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_node import batch, create, fetch, produce
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
+from ottla.log.reading import RecordSlice
 from ottla.protocol.apis import FETCH
 from ottla.protocol.conversation import Answer
 from ottla.protocol.messages.fetch import (
@@ -407,6 +408,47 @@ def test_what_is_not_in_memory_is_read_from_the_device(tmp_path: Path) -> None:
                 ] * 2
             few = await ask(client, request(*wanted, bytes_max=1))
             assert [values(each) for each in few] == [[b"x"], []]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_nothing_is_read_for_an_answer_that_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: bool
+) -> None:
+    disk, sizes = FaultyDisk(), list[int]()
+    cached, read = RecordSlice.cached, RecordSlice.read
+
+    def counted(self: RecordSlice) -> bytes | bytearray | None:
+        data = cached(self)
+        if data:
+            sizes.append(len(data))
+        return data
+
+    async def counted_cold(self: RecordSlice) -> bytes | bytearray:
+        data = await read(self)
+        sizes.append(len(data))
+        return data
+
+    async def scenario() -> None:
+        async with broker(tmp_path, disk=disk) as running:
+            client = await running.client()
+            await create(client, "t", 5)
+            data = batch(b"x" * 1000)
+            for index in range(4):
+                await produce(client, "t", data, index=index)
+            disk.cold = cold
+            monkeypatch.setattr(RecordSlice, "cached", counted)
+            monkeypatch.setattr(RecordSlice, "read", counted_cold)
+            wanted = [Wanted("t", 0), Wanted("t", 1), Wanted("t", 2, offset=9), Wanted("t", 3)]
+            found = await ask(client, request(*wanted, Wanted("t", 4), bytes_max=len(data) + 99))
+            assert sizes == [len(data)]
+            told = {each.partition_index: each for each in found}
+            assert [size(told[index]) for index in range(5)] == [len(data), 0, 0, 0, 0]
+            # All else is told of those that give nothing.
+            assert [told[index].high_watermark for index in range(5)] == [1, 1, -1, 1, 0]
+            codes = [told[index].error_code for index in range(5)]
+            assert codes == [0, 0, ErrorCode.OFFSET_OUT_OF_RANGE, 0, 0]
 
     run(scenario)
 
