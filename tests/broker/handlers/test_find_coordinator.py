@@ -1,9 +1,17 @@
 """FindCoordinator: who has a group; the first question makes the topic of the offsets."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from broker.nodes import Client, broker, run
-from ottla.errors import ErrorCode
+from broker.test_configs import BROKER_RESOURCE, set_one
+from ottla.errors import DiskFull, ErrorCode
+from ottla.groups.coordinator import partition_for
+from ottla.ids import TopicPartition
+from ottla.log.loading import HostedLog
+from ottla.log.logs import Logs
 from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -39,5 +47,43 @@ def test_what_nobody_coordinates_is_told(tmp_path: Path) -> None:
             assert await find(client, 1, "tx") == [("tx", no_transactions, -1)]
             assert await find(client, 2, "share") == [("share", ErrorCode.INVALID_REQUEST, -1)]
             assert not list((tmp_path / "data").glob("__consumer_offsets-*"))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("led", [True, False])
+def test_the_first_group_of_all_is_found_when_its_partition_is_led(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, led: bool
+) -> None:
+    make = Logs.create
+
+    async def create(logs: Logs, key: TopicPartition, *args: Any, **kwargs: Any) -> HostedLog:
+        if (key.partition == partition_for("g", 5)) is not led:
+            raise DiskFull("No space left on device")
+        return await make(logs, key, *args, **kwargs)
+
+    monkeypatch.setattr(Logs, "create", create)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, "offsets.topic.num.partitions=5") as running:
+            client = await running.client()
+            unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await find(client, 0, "g") == [("g", 0, 1) if led else ("g", unavailable, -1)]
+
+    run(scenario)
+
+
+def test_who_asks_while_the_offsets_topic_cannot_be_made_asks_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settings = ("offsets.topic.num.partitions=1", "cordoned.log.dirs=*")
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            asked = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+            (told,) = (await client.ask(asked, FindCoordinatorResponse)).coordinators
+            assert told.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert ErrorCode.COORDINATOR_NOT_AVAILABLE.retriable
+            assert told.error_message not in (None, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+            assert await set_one(client, BROKER_RESOURCE, "1", "cordoned.log.dirs", "") == 0
+            assert await find(client, 0, "g") == [("g", 0, 1)]
 
     run(scenario)

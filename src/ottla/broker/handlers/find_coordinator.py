@@ -1,6 +1,7 @@
 """FindCoordinator: which broker has a group."""
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.leadership import PartlyLed
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.cluster.image import Address
@@ -54,7 +55,7 @@ async def _find(state: BrokerState, key_type: int, key: str, listener: str) -> C
         if key_type != _GROUP:
             raise RequestError(ErrorCode.INVALID_REQUEST, "share groups are not served")
         if OFFSETS_TOPIC not in state.image.topics:
-            await state.topics.create_offsets_topic()
+            await _make_offsets_topic(state)
         topic = state.image.topics[OFFSETS_TOPIC]
         leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
         broker = state.image.brokers.get(leader)
@@ -63,6 +64,17 @@ async def _find(state: BrokerState, key_type: int, key: str, listener: str) -> C
     except RequestError as error:
         return _coordinator(key, NO_BROKER, Address("", -1), error)
     return _coordinator(key, broker.id, broker.addresses[listener], None)
+
+
+async def _make_offsets_topic(state: BrokerState) -> None:
+    """Make the topic; whoever asks is to ask again when that fails, as with Kafka."""
+    try:
+        await state.topics.create_offsets_topic()
+    except PartlyLed:
+        pass  # this group's partition may be led
+    except RequestError as error:
+        why = error.message or error.code.text
+        raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
 
 
 def _coordinator(
