@@ -198,11 +198,21 @@ class PartitionCoordinator:
             handle.cancel()
 
     def _fire(self, fired: TimerFired) -> None:
-        self._timers.pop(fired.timer, None)
-        if fired.timer.kind is TimerKind.SESSION:
-            about = {"group": fired.timer.group_id, "member": fired.timer.member_id}
+        timer = fired.timer
+        self._timers.pop(timer, None)
+        was_known = self._knows(timer)
+        effects = self.groups.step(fired, self._clock.now_ms())
+        if timer.kind is TimerKind.SESSION and was_known and not self._knows(timer):
+            about = {"group": timer.group_id, "member": timer.member_id}
             _LOG.info("member not heard of", about)
-        self.tell(fired)
+        self._carry_out(effects)
+
+    def _knows(self, timer: Timer) -> bool:
+        """Whether its member is there; one that waits for an answer stays when its time is over."""
+        group = self.groups.ledger.groups.get(timer.group_id)
+        return group is not None and (
+            timer.member_id in group.roster or timer.member_id in group.roster.pending
+        )
 
     # Appending.
 

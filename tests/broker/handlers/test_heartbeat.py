@@ -1,11 +1,16 @@
 """Heartbeat: a member hears whether its generation still counts."""
 
 import asyncio
+import logging
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from broker.members import Member, grouped, join_request, settled
 from broker.nodes import Client, broker, run
 from ottla.errors import ErrorCode
+from ottla.groups.effects import Timer, TimerKind
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupResponse
 
@@ -77,6 +82,41 @@ def test_a_member_hears_that_it_has_to_join_again(tmp_path: Path) -> None:
                 told = await beat(one, member, version=version)
                 assert told == ErrorCode.REBALANCE_IN_PROGRESS
             joining.cancel()
+
+    run(scenario)
+
+
+def test_the_log_tells_of_members_not_heard_of_when_they_are_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="ottla.broker.group_coordinator")
+
+    def not_heard_of() -> list[object]:
+        facts = [one.args for one in caplog.records if one.msg == "member not heard of"]
+        return [one["member"] for one in facts if isinstance(one, Mapping)]
+
+    async def scenario() -> None:
+        async with grouped(tmp_path, "group.min.session.timeout.ms=1") as running:
+            (coordinator,) = running.state.groups
+            one, two, three = [await running.client() for _ in range(3)]
+            member = await settled(one)
+            newcomer = join_request()
+            newcomer.member_id = (await two.ask(newcomer, JoinGroupResponse, 9)).member_id
+            again = join_request(member=member.id)
+            again.session_timeout_ms = 1
+            # It waits for the one that has its id and does not come yet, longer than a session.
+            waiting = asyncio.create_task(one.ask(again, JoinGroupResponse, 9))
+            while not await beat(three, member):
+                pass
+            session = Timer(TimerKind.SESSION, "g", member.id)
+            while session in coordinator.groups.timers:
+                await asyncio.sleep(0.001)
+            assert not not_heard_of()
+            assert (await two.ask(newcomer, JoinGroupResponse, 9)).error_code == 0
+            assert (await waiting).error_code == 0
+            while not not_heard_of():
+                await asyncio.sleep(0.001)
+            assert not_heard_of() == [member.id]
 
     run(scenario)
 
