@@ -2,19 +2,23 @@
 
 import asyncio
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.handlers.test_delete_topics import delete
-from broker.nodes import Client, broker, run
+from broker.members import find_coordinator
+from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_node import batch, create, fetch, produce
+from broker.test_offset_commits import commit
 from ottla.broker import leadership
+from ottla.broker.group_coordinator import GroupCoordinators
+from ottla.broker.leadership import Leadership
 from ottla.controller.store import ClusterStore, Elected
-from ottla.errors import DiskFull, ErrorCode
-from ottla.ids import ZERO_UUID, LeaderEpoch
+from ottla.errors import DiskFull, ErrorCode, StorageFailure
+from ottla.ids import ZERO_UUID, LeaderEpoch, TopicPartition
 from ottla.log.files import OsDisk
 from ottla.log.names import PARTITION_METADATA
 from ottla.protocol.messages.create_topics import (
@@ -194,6 +198,48 @@ def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
         async with broker(tmp_path) as running:  # and nothing remembers the deletion
             assert len(running.state.partitions) == 4
 
+    run(scenario)
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+def test_a_deletion_that_was_cut_short_takes_what_was_committed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_files: bool
+) -> None:
+    settings = ("offsets.topic.num.partitions=1",)
+
+    async def cut_short(self: Leadership, keys: Sequence[TopicPartition]) -> None:
+        if not has_files:
+            await running.state.logs.delete(keys)
+        raise StorageFailure("the broker ends here")
+
+    def ends_here(self: GroupCoordinators, names: Collection[str]) -> None:
+        raise EOFError("and here the next one")
+
+    def offsets() -> dict[TopicPartition, int]:
+        found = running.state.coordinator("g").groups.ledger.offsets.of("g")
+        return {key: one.offset for key, one in found.items()}
+
+    async def scenario() -> None:
+        nonlocal running
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            assert await commit(client, 5) == 0
+            assert list(offsets().values()) == [5]
+            with monkeypatch.context() as patch:
+                patch.setattr(Leadership, "drop", cut_short)
+                assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        with monkeypatch.context() as patch:
+            patch.setattr(GroupCoordinators, "forget_topics", ends_here)
+            with pytest.raises(EOFError):
+                await broker(tmp_path, *settings).__aenter__()
+        for _ in range(2):
+            async with broker(tmp_path, *settings) as running:
+                assert offsets() == {}
+                assert "t" not in [one.partition.topic for one in running.state.logs]
+
+    running: RunningBroker
     run(scenario)
 
 

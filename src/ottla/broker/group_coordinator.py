@@ -9,7 +9,7 @@ which it is loaded.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
@@ -342,6 +342,11 @@ class GroupCoordinators:
         gone = PartitionsDeleted(frozenset(partitions))
         for coordinator in self:
             coordinator.tell(gone)
+
+    def forget_topics(self, names: Collection[str]) -> None:
+        """Topics are gone of which nobody knows any more how many partitions they had."""
+        for coordinator in self:
+            coordinator.tell(PartitionsDeleted(coordinator.groups.ledger.offsets.of_topics(names)))
 
     def close(self) -> None:
         """Answer who waits, and set no more timers."""

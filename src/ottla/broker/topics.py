@@ -8,8 +8,8 @@ state exactly while this broker leads it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -71,6 +71,15 @@ def _change(
     return change
 
 
+@contextmanager
+def _tried_again_at_the_next_start(name: str) -> Generator[None]:
+    """Go on when a deletion cannot be finished."""
+    try:
+        yield
+    except StorageFailure as failure:
+        _LOG.error("deleted topic not removed", {"topic": name, "reason": str(failure)})
+
+
 class Topics:
     """The topics of the cluster, on the broker that controls it."""
 
@@ -96,11 +105,12 @@ class Topics:
         topics = list(self._state.image.topics)
         clock = self._state.clock
         reported_s = clock.elapsed_s()
-        for name in await self._store.deletions():
-            try:
-                await self._bury(name)
-            except StorageFailure as failure:  # the next start tries again
-                _LOG.error("deleted topic not removed", {"topic": name, "reason": str(failure)})
+        deleted = await self._store.deletions()
+        removed: list[str] = []
+        for name in deleted:
+            with _tried_again_at_the_next_start(name):
+                await self._remove(name)
+                removed.append(name)
         for number, name in enumerate(topics):
             if clock.elapsed_s() - reported_s >= REPORT_SECONDS:
                 reported_s = clock.elapsed_s()
@@ -109,6 +119,14 @@ class Topics:
                 await self._leadership.lead(name, at_start=True)
             except RequestError as failure:  # what has room is led later
                 _LOG.error("partitions without a leader", {"topic": name, "reason": str(failure)})
+        if deleted:  # now that there are coordinators, and before it is over
+            self._state.groups.forget_topics(deleted)
+        for name in removed:
+            with _tried_again_at_the_next_start(name):
+                await self._end_deletion(name)
+        self._tell_unknown()
+
+    def _tell_unknown(self) -> None:
         known = {
             TopicPartition(name, PartitionIndex(index))
             for name, one in self._state.image.topics.items()
@@ -296,14 +314,18 @@ class Topics:
 
     # How.
 
-    async def _bury(self, name: str, count: int = 0) -> None:
-        """Remove the partitions of a topic that is deleted; it is over when all are gone.
+    async def _bury(self, name: str, count: int) -> None:
+        """Remove the partitions of a topic that is deleted; it is over when all are gone."""
+        await self._remove(name, count)
+        await self._end_deletion(name)
 
-        So many it had, though the logs of some may be out of reach.
-        """
+    async def _remove(self, name: str, count: int = 0) -> None:
+        """Give its partitions up; so many it had, though the logs of some may be out of reach."""
         had = [TopicPartition(name, PartitionIndex(index)) for index in range(count)]
         found = [one.partition for one in self._state.logs if one.partition.topic == name]
         await self._leadership.drop([*dict.fromkeys([*had, *found])])
+
+    async def _end_deletion(self, name: str) -> None:
         with suppress(DiskFull):  # nothing is left, which the next start finds
             await self._store.end_deletion(name)
 

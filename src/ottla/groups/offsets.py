@@ -7,7 +7,7 @@ commit for it is on its way to the log or waits for the end of its transaction.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -125,13 +125,16 @@ class Offsets:
         self, partitions: frozenset[TopicPartition]
     ) -> list[tuple[str, TopicPartition]]:
         """Where something is committed, or may be, for partitions that are gone."""
-        group_ids = dict.fromkeys([*self._committed, *self._open, *self._in_flight])
-        return [
-            (group_id, partition)
-            for group_id in group_ids
-            for partition in self.known_partitions(group_id)
-            if partition in partitions
-        ]
+        return [(group_id, one) for group_id, one in self._everywhere() if one in partitions]
+
+    def of_topics(self, names: Collection[str]) -> frozenset[TopicPartition]:
+        """The partitions of some topics for which something is committed, or may be."""
+        return frozenset(one for _, one in self._everywhere() if one.topic in names)
+
+    def _everywhere(self) -> Iterator[tuple[str, TopicPartition]]:
+        for group_id in dict.fromkeys([*self._committed, *self._open, *self._in_flight]):
+            for partition in self.known_partitions(group_id):
+                yield group_id, partition
 
     def fetch(
         self,
