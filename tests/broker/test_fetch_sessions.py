@@ -77,7 +77,7 @@ def test_a_session_ends_when_asked_and_when_nothing_is_left() -> None:
     assert begun(them, 5, -1, wanted(0)) is None
     assert len(them) == 0
     begun(them, 0, 0, wanted(0))
-    begun(them, 5, 1, forgotten=(("t", 0),))
+    assert begun(them, 5, 1, forgotten=(("t", 0),)) is None, "or its id would be told"
     assert len(them) == 0
     assert begun(them, 0, 0) is None  # nothing was named
     assert begun(them, 0, -1, wanted(0)) is None

@@ -110,8 +110,9 @@ class FetchSessions:
         session.used_s = now_s
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         if not session.wanted:
-            # Nothing is left to ask for, so nothing is left to remember.
+            # Nothing is left to ask for, so nothing is left to remember; the client is told so.
             del self._sessions[session_id]
+            return None
         return session
 
     def _opened(self, wanted: Sequence[Wanted], by_id: bool, now_s: float) -> FetchSession | None:

@@ -554,3 +554,25 @@ def test_a_session_that_is_not_so_is_refused_as_a_whole(tmp_path: Path) -> None:
             assert len(running.state.sessions) == 0
 
     run(scenario)
+
+
+def test_a_session_that_has_ended_is_not_told_of(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            both = [Wanted("t", 0), Wanted("t", 1)]
+            opened = await client.ask(request(*both, session=(0, 0)), FetchResponse, 12)
+            assert opened.session_id > 0
+            # Also where it would wait: there is nothing to wait for.
+            forgets = request(
+                session=(opened.session_id, 1), forgotten=[("t", 0), ("t", 1)], wait_ms=50_000
+            )
+            ended = await client.ask(forgets, FetchResponse, 12)
+            assert (ended.error_code, ended.session_id, ended.responses) == (0, 0, ())
+            gone = await client.ask(
+                request(Wanted("t"), session=(opened.session_id, 2)), FetchResponse, 12
+            )
+            assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    run(scenario)
