@@ -243,7 +243,8 @@ def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
 
     async def leading(self: Topics) -> None:
         with pytest.MonkeyPatch.context() as start:
-            start.setattr(Topics, "_bury", left_alone)
+            start.setattr(Topics, "_remove", left_alone)
+            start.setattr(Topics, "_end_deletion", left_alone)
             await lead_all(self)
 
     patch.setattr(loading, "_topic_id", answering((None, list[str]())))
