@@ -3,11 +3,12 @@
 Invariant: one process at a time holds a directory (rule C9). A checkpoint is the old one or the
 new one, whatever happens (rule C1). The mark of a clean stop is gone before the first log is
 opened, and is written as the last thing of all, on the device (rule C2). A directory that failed
-is not written to again: nobody knows what is on its device.
+is not written to again: nobody knows what is on its device. Whom the checkpoints on the device may
+tell of is known at any time.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import Self
 
@@ -36,6 +37,7 @@ class DataDirectory:
 
     __slots__ = (
         "_lock",
+        "_told",
         "_turn",
         "clean_epoch",
         "disk",
@@ -57,6 +59,8 @@ class DataDirectory:
         self.stopped_cleanly = False
         self.clean_epoch: BrokerEpoch | None = None  # the broker's when it stopped cleanly
         self._lock = lock
+        # Whom each checkpoint tells of, and while it is replaced also whom the next one does.
+        self._told: dict[str, Set[TopicPartition]] = {}
         self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -127,14 +131,20 @@ class DataDirectory:
         """What a checkpoint says; one that is missing or damaged says nothing."""
         path = f"{self.path}/{name}"
         try:
-            return parse_offsets(read_whole(self.disk, path).decode("utf-8", "replace"))
+            found = parse_offsets(read_whole(self.disk, path).decode("utf-8", "replace"))
         except FileNotFoundError:
             return {}
         except CorruptText as error:
             self.notes.append(f"{path}: done without: {error}")
             return {}
+        self._told[name] = found.keys()
+        return found
 
     # Keeping it.
+
+    def telling_of(self, partition: TopicPartition) -> list[str]:
+        """The checkpoints on the device that may tell of a partition."""
+        return [name for name, partitions in self._told.items() if partition in partitions]
 
     async def store_offsets(
         self, name: str, offsets: Callable[[], Mapping[TopicPartition, Offset]]
@@ -147,9 +157,11 @@ class DataDirectory:
             if self.failure is not None:
                 raise StorageFailure(f"{self.path} is offline: {self.failure}")
             found, path = offsets(), f"{self.path}/{name}"
+            self._told[name] = self._told.get(name, set()) | found.keys()
             await self.disk.blocking(
                 lambda: write_atomically(self.disk, path, format_offsets(found).encode())
             )
+            self._told[name] = found.keys()
             self.is_full = False
 
     # Leaving it.

@@ -4,7 +4,7 @@ Invariant: a partition is in one directory. A directory that fails goes offline 
 logs take nothing more, what they hold stays readable, the other directories go on. One that is full
 refuses what needs room, and goes on when there is some. Checkpoints follow what changes them before
 anything relies on it: a recovery point that was lowered and a partition that was deleted are stored
-before the call returns.
+before the call returns, and no partition is made while they tell of one that had its name.
 """
 
 import asyncio
@@ -207,6 +207,8 @@ class Logs:
         aside = marked_folder(partition, FolderState.STRAY, self._new_id().hex())
         self._counts[directory.path] += 1
         try:
+            for name in directory.telling_of(partition):  # what a crash or a full disk left there
+                await self.store(name, directory)
             hosted = await self.disk.blocking(
                 lambda: make(
                     directory, partition, topic_id, epoch, rules, aside, now_ms, self._chance
@@ -250,7 +252,6 @@ class Logs:
                 except StorageFailure as failure:
                     failures.append(failure)  # the other directories come first
         for directory in _directories(gone):
-            # Or a partition of the same name would begin with the offsets of this one.
             await self.store_checkpoints(directory)
         for failure in failures:
             raise failure

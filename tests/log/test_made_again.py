@@ -1,0 +1,114 @@
+"""A partition that is made where one of its name was: it begins at 0, whatever is left of that."""
+
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from log.brokers import append, created, opened, partition, values
+from log.logs import SMALL
+from ottla.errors import DiskFull
+from ottla.ids import Offset
+from ottla.log.logs import Logs
+from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk
+
+COMPACTED = replace(SMALL, compact=True)
+NEW: list[bytes | None] = [b"new %d" % number for number in range(5)]
+
+
+async def with_checkpoints(disk: SimulatedDisk, clock: SimulatedClock) -> Logs:
+    """A partition of which every checkpoint of its directory tells."""
+    logs = await opened(disk, clock, rules=COMPACTED)
+    hosted = await created(logs, 0, COMPACTED)
+    for number in range(20):
+        append(hosted, b"old %d" % number)
+    await hosted.log.flush()
+    hosted.log.advance_log_start(Offset(15))
+    hosted.cleaned_until = Offset(18)
+    hosted.high_watermark = Offset(20)
+    await logs.store_checkpoints(hosted.directory)
+    assert len(hosted.directory.telling_of(partition(0))) == 4
+    return logs
+
+
+async def made_again(logs: Logs) -> None:
+    hosted = await created(logs, 0, COMPACTED)
+    for value in NEW:
+        append(hosted, value or b"")
+    await hosted.log.flush()
+
+
+async def check_after_crash(disk: SimulatedDisk, clock: SimulatedClock, loss: Loss) -> None:
+    """All that was flushed is there, and no offset of the earlier partition is."""
+    logs = await opened(disk.after_crash(loss, Random(0)), clock, rules=COMPACTED)
+    hosted = logs[partition(0)]
+    assert await values(hosted) == NEW
+    log = hosted.log
+    assert (log.log_start_offset, log.recovery_point, log.next_offset) == (0, 0, len(NEW))
+    assert (hosted.high_watermark, hosted.cleaned_until) == (0, None)
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_c1_a_deletion_cut_short_at_any_call_takes_nothing_from_the_next_partition(
+    loss: Loss,
+) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        more, ended = 0, False
+        while not ended:
+            disk = SimulatedDisk()
+            logs = await with_checkpoints(disk, clock)
+            disk.crash_at = len(disk.calls) + more
+            try:
+                await logs.delete([partition(0)])
+                ended = True
+            except Crashed:
+                pass
+            disk = disk.after_crash(loss, Random(more))
+            logs = await opened(disk, clock, rules=COMPACTED)
+            if logs.get(partition(0)):
+                await logs.delete([partition(0)])
+            await logs.purge()
+            await made_again(logs)
+            await check_after_crash(disk, clock, loss)
+            more += 1
+        assert more > 10
+
+    simulated(program)
+
+
+def test_c1_a_deletion_that_a_full_disk_cut_short_takes_nothing_from_the_next_partition() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await with_checkpoints(disk, clock)
+        room = disk.room("/")
+        disk.capacity_bytes = room.total_bytes - room.usable_bytes
+        with pytest.raises(DiskFull):
+            await logs.delete([partition(0)])
+        with pytest.raises(DiskFull):
+            await created(logs, 0, COMPACTED)
+        assert logs.get(partition(0)) is None
+        assert not disk.exists("/data/t-0")
+        disk.capacity_bytes = None
+        await made_again(logs)
+        await check_after_crash(disk, clock, Loss.ALL)
+
+    simulated(program)
+
+
+def test_a_checkpoint_that_is_replaced_tells_of_both_until_it_is() -> None:
+    """Or a partition could be made while an older checkpoint is on its way to the device."""
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await with_checkpoints(disk, clock)
+        directory = logs.directories[0]
+        await created(logs, 1, COMPACTED)
+        with suppress(DiskFull):
+            disk.capacity_bytes = 0
+            await logs.store_checkpoints(directory)
+        told = directory.telling_of(partition(0)), directory.telling_of(partition(1))
+        assert list(map(len, told)) == [4, 1]
+
+    simulated(program)
