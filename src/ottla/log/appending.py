@@ -1,7 +1,9 @@
 """How a log grows: by a leader's batches and markers, by what a follower fetched, by segments.
 
 Invariant: a call writes once, and one that fails leaves offsets, epochs and producers as they
-were (rule C6). State is changed after the bytes are in the file, so that none is ahead of them.
+were (rule C6). State is changed after the bytes are in the file, so that none is ahead of them. If
+that fails, which nothing but a fault of ours can bring about, the log takes nothing more: another
+batch would get the offsets of the one that is in the file.
 """
 
 import asyncio
@@ -171,15 +173,15 @@ class AppendableLog:
         segment = self.segments.active
         if roll_due(segment, rules, len(data), last_offset, timestamp, now_ms):
             segment = self.roll(now_ms)
-        segment.append_one(
-            placed(valid, data, base_offset, leader_epoch),
-            last_offset,
-            timestamp,
-            rules.index_interval_bytes,
-        )
-        self.next_offset = Offset(last_offset + 1)
-        if producer_id >= 0:
-            self.producers.append(header, base_offset, timestamp)
+        written = placed(valid, data, base_offset, leader_epoch)
+        try:
+            segment.append_one(written, last_offset, timestamp, rules.index_interval_bytes)
+            self.next_offset = Offset(last_offset + 1)
+            if producer_id >= 0:
+                self.producers.append(header, base_offset, timestamp)
+        except BaseException as error:
+            self._cut_short(error)
+            raise
         by_clock = valid.timestamp_type is TimestampType.LOG_APPEND_TIME
         return Appended(base_offset, last_offset, timestamp if by_clock else NO_TIMESTAMP)
 
@@ -213,17 +215,21 @@ class AppendableLog:
             leader_epoch=leader_epoch,
         )
         segment = self._segment_for(len(data), offset, offset, now_ms, now_ms)
-        segment.append_one([data], offset, now_ms, self.rules.index_interval_bytes)
-        self.next_offset = Offset(offset + 1)
-        completed = self.producers.end_transaction(
-            marker,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            offset=offset,
-            timestamp=now_ms,
-        )
-        if completed is not None and completed.aborted:
-            note_aborted(segment, completed)
+        try:
+            segment.append_one([data], offset, now_ms, self.rules.index_interval_bytes)
+            self.next_offset = Offset(offset + 1)
+            completed = self.producers.end_transaction(
+                marker,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                offset=offset,
+                timestamp=now_ms,
+            )
+            if completed is not None and completed.aborted:
+                note_aborted(segment, completed)
+        except BaseException as error:
+            self._cut_short(error)
+            raise
         return Appended(offset, offset, NO_TIMESTAMP)
 
     def append_replicated(self, data: Buffer, *, fetched_offset: int, now_ms: int) -> None:
@@ -256,15 +262,19 @@ class AppendableLog:
         timestamp = max(batch.header.max_timestamp for batch in found)
         first_offset = found[0].header.base_offset
         segment = self._segment_for(len(data), first_offset, last_offset, timestamp, now_ms)
-        segment.append([data], _heads(found, segment.size), self.rules.index_interval_bytes)
-        self.next_offset = Offset(last_offset + 1)
-        for batch in found:
-            header = batch.header
-            if header.leader_epoch >= 0:
-                self._epochs_due |= self.epochs.assign(header.leader_epoch, header.base_offset)
-            completed = self.producers.replay(batch)
-            if completed is not None and completed.aborted:
-                note_aborted(segment, completed)
+        try:
+            segment.append([data], _heads(found, segment.size), self.rules.index_interval_bytes)
+            self.next_offset = Offset(last_offset + 1)
+            for batch in found:
+                header = batch.header
+                if header.leader_epoch >= 0:
+                    self._epochs_due |= self.epochs.assign(header.leader_epoch, header.base_offset)
+                completed = self.producers.replay(batch)
+                if completed is not None and completed.aborted:
+                    note_aborted(segment, completed)
+        except BaseException as error:
+            self._cut_short(error)
+            raise
 
     def _segment_for(
         self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
@@ -302,6 +312,11 @@ class AppendableLog:
             self.closed.append(closed)
             self.snapshots.take(base, self.producers)
         return segment
+
+    def _cut_short(self, error: BaseException) -> None:
+        """Take nothing more after an append that failed, unless its write did, which undid it."""
+        if not isinstance(error, StorageFailure):
+            self.refuse(StorageFailure(f"{self.folder}: an append was cut short: {error!r}"))
 
     def refuse(self, failure: OttlaError) -> None:
         """Take nothing more; what is there stays readable."""

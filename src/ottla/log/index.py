@@ -96,8 +96,14 @@ class Index:
         return self._entries * self.ENTRY.size
 
     def to_bytes(self, read: Read = read_waiting) -> bytes:
-        """All entries, as they are in the file."""
-        return bytes(memoryview(self._bytes(0, self._entries, read)))
+        """All entries, as they are in the file.
+
+        Those in memory are copied by one slice: threads ask for them while the index grows, and
+        what is being looked at through a memoryview cannot.
+        """
+        if self._file is None:
+            return bytes(self._data[: self.size])
+        return self._bytes(self._file, 0, self._entries, read)
 
     def loaded(self, read: Read) -> Self:
         """The same index in memory."""
@@ -149,17 +155,15 @@ class Index:
                 high = middle
         return low
 
-    def _bytes(self, start: int, end: int, read: Read) -> Buffer:
-        """The entries between two numbers."""
+    def _bytes(self, file: File, start: int, end: int, read: Read) -> bytes:
+        """The entries of the file between two numbers."""
         size = self.ENTRY.size
-        if self._file is None:
-            return memoryview(self._data)[start * size : end * size]
-        data = read(self._file, start * size, (end - start) * size)
+        data = read(file, start * size, (end - start) * size)
         if len(data) < (end - start) * size:
-            raise BrokenSegment(self.base_offset, f"{self._file.path}: it has become shorter")
+            raise BrokenSegment(self.base_offset, f"{file.path}: it has become shorter")
         return data
 
-    def _block(self, field: Struct, field_at: int, key: int, read: Read) -> Self:
+    def _block(self, file: File, field: Struct, field_at: int, key: int, read: Read) -> Self:
         """The part of the file that has the last entry with a smaller value in a field.
 
         It is the last block that begins with such a value, or the first of all.
@@ -175,7 +179,7 @@ class Index:
                 middle = low + (key - below) * (high - low) // (above - below)
                 guesses -= 1
             start = middle * BLOCK_ENTRIES
-            data = self._bytes(start, min(start + BLOCK_ENTRIES, self._entries), read)
+            data = self._bytes(file, start, min(start + BLOCK_ENTRIES, self._entries), read)
             first = self._value(data, field, field_at, 0)
             if middle and first >= key:
                 high, above = middle, first
@@ -224,13 +228,13 @@ class OffsetIndex(Index):
             return self.last
         key = offset - self.base_offset + 1
         if self._file is not None:
-            return self._block(_INT32, 0, key, read).lookup(offset, read)
+            return self._block(self._file, _INT32, 0, key, read).lookup(offset, read)
         return self._entry(self._entries_below(_INT32, 0, key) - 1)
 
     def last_until(self, position: int, read: Read) -> OffsetPosition:
         """The last entry at or before a position; the segment's beginning when there is none."""
         if self._file is not None:
-            return self._block(_INT32, 4, position + 1, read).last_until(position, read)
+            return self._block(self._file, _INT32, 4, position + 1, read).last_until(position, read)
         return self._entry(self._entries_below(_INT32, 4, position + 1) - 1)
 
     def behind(self, position: int) -> Iterator[OffsetPosition]:
@@ -301,7 +305,7 @@ class TimeIndex(Index):
         if timestamp >= self.last.timestamp:
             return self.last
         if self._file is not None:
-            return self._block(_INT64, 0, timestamp + 1, read).lookup(timestamp, read)
+            return self._block(self._file, _INT64, 0, timestamp + 1, read).lookup(timestamp, read)
         return self._entry(self._entries_below(_INT64, 0, timestamp + 1) - 1)
 
     def truncate_to(self, offset: int) -> None:

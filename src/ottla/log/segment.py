@@ -123,8 +123,11 @@ class Segment:
     def append(
         self, buffers: Sequence[Buffer], batches: Iterable[Head], index_interval_bytes: int
     ) -> None:
-        """Write batches behind the others, and index them; a failed write changes nothing."""
-        self.size = self.file.write(buffers, self.size)
+        """Write batches behind the others, and index them; a failed write changes nothing.
+
+        They count once all of them are indexed: what fails before that is no part of the segment.
+        """
+        end = self.file.write(buffers, self.size)
         for batch in batches:
             self.note(
                 batch.position,
@@ -133,6 +136,7 @@ class Segment:
                 batch.max_timestamp,
                 index_interval_bytes,
             )
+        self.size = end
 
     def append_one(
         self,
@@ -143,8 +147,9 @@ class Segment:
     ) -> None:
         """The same for a single batch, without an object for it."""
         position = self.size
-        self.size = end = self.file.write(buffers, position)
+        end = self.file.write(buffers, position)
         self.note(position, last_offset, end - position, max_timestamp, index_interval_bytes)
+        self.size = end
 
     def note(
         self,
