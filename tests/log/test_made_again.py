@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
-from log.brokers import append, created, opened, partition, values
+from log.brokers import TOPIC_ID, append, created, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import DiskFull
-from ottla.ids import Offset
+from ottla.ids import LeaderEpoch, Offset
 from ottla.log.logs import Logs
+from ottla.log.names import FolderState
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
 
@@ -110,5 +111,63 @@ def test_a_checkpoint_that_is_replaced_tells_of_both_until_it_is() -> None:
             await logs.store_checkpoints(directory)
         told = directory.telling_of(partition(0)), directory.telling_of(partition(1))
         assert list(map(len, told)) == [4, 1]
+
+    simulated(program)
+
+
+class NarrowDisk(SimulatedDisk):
+    """Has no room for a longer name, nor for anything at all once it is full."""
+
+    narrow = False
+
+    def rename(self, old: str, new: str) -> None:
+        if self.narrow and len(new) > len(old):
+            raise DiskFull(f"{old}: rename: no space left on the disk")
+        super().rename(old, new)
+
+
+def test_a_folder_that_a_full_disk_could_not_put_aside_is_left_as_it_is() -> None:
+    """A person decides about it, not the one who wants its name."""
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = NarrowDisk()
+        hosted = await created(await opened(disk, clock), 0)
+        append(hosted, b"a person decides")
+        await hosted.log.flush()
+        disk = disk.after_kill()
+        assert isinstance(disk, NarrowDisk)
+        logs = await opened(disk, clock)
+        before = disk.names("/data/t-0")
+        disk.narrow = True
+        with pytest.raises(DiskFull):
+            await logs.delete([partition(0)], FolderState.STRAY)
+        for _ in range(2):  # it is tried again
+            with pytest.raises(DiskFull):
+                await created(logs, 0)
+            assert disk.names("/data/t-0") == before
+        disk.narrow = False
+        await created(logs, 0)
+        (stray,) = [name for name in disk.names("/data") if name.endswith("-stray")]
+        assert disk.names(f"/data/{stray}") == before
+
+    simulated(program)
+
+
+def test_nothing_is_left_of_a_folder_for_whose_files_there_was_no_room() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        room, calls = disk.room("/"), 0
+        for left in range(200):
+            disk.capacity_bytes = room.total_bytes - room.usable_bytes + left
+            try:
+                await logs.create(partition(0), TOPIC_ID, SMALL, epoch=LeaderEpoch(0))
+                break
+            except DiskFull:
+                calls += 1
+                assert not disk.exists("/data/t-0")
+                assert logs.get(partition(0)) is None
+        assert calls > 10
+        assert logs.get(partition(0)) is not None
 
     simulated(program)

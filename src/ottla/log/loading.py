@@ -7,6 +7,7 @@ directory fails as a whole, because its checkpoints would lose those that are no
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, NamedTuple, Self
@@ -15,6 +16,7 @@ from ottla.clock import Clock
 from ottla.errors import StorageFailure
 from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata, parse_partition_metadata
+from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory
 from ottla.log.disk import Disk, read_whole, replace, write_atomically
 from ottla.log.errors import CorruptText
@@ -228,23 +230,29 @@ def make(
     """The log of a new partition; waits for the device.
 
     A folder that is there is of a partition that this broker had once: it gets another name, for
-    nothing of it may be in the new one.
+    nothing of it may be in the new one. Where that fails it is left as it is. Of a new folder that
+    could not be filled nothing is left, as far as the device allows.
     """
     disk, path = directory.disk, f"{directory.path}/{folder(partition)}"
     if disk.exists(path):
         disk.rename(path, f"{directory.path}/{aside}")
         _LOG.warning("folder put aside, a new partition has its name", {"old": path, "now": aside})
     disk.make_folder(path)
-    log = open_log(disk, path, rules, clean=True, now_ms=now_ms, chance=chance).log
+    log: PartitionLog | None = None
     try:
+        log = open_log(disk, path, rules, clean=True, now_ms=now_ms, chance=chance).log
         if epoch is not None:
             log.epochs.assign(epoch, _BEGINNING)
             replace(disk, f"{path}/{LEADER_EPOCHS}", log.epochs.format().encode())
         metadata = format_partition_metadata(topic_id).encode()
         write_atomically(disk, f"{path}/{PARTITION_METADATA}", metadata)
         disk.sync_folder(directory.path)
-    except BaseException:
-        log.let_go()
+    except BaseException as failure:
+        if log is not None:
+            log.let_go()
+        if isinstance(failure, StorageFailure):
+            with suppress(StorageFailure, FileNotFoundError):  # what there was room for
+                remove_folder(disk, path)
         raise
     return HostedLog(partition, topic_id, log, directory, flushed_ms=now_ms)
 

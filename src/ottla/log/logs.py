@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Final, Self
 
 from ottla.clock import Clock
@@ -19,12 +18,11 @@ from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata
 from ottla.log.completion import uninterrupted
-from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory, DirectoryRefused
 from ottla.log.discarded import DiscardedFolders
 from ottla.log.disk import Disk, write_atomically
 from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, load, make, reporter
-from ottla.log.names import PARTITION_METADATA, FolderState, folder, marked_folder
+from ottla.log.names import PARTITION_METADATA, FolderState, marked_folder
 from ottla.log.rules import LogRules
 
 _LOG = logging.getLogger(__name__)
@@ -203,8 +201,8 @@ class Logs:
         """
         assert partition not in self._hosted
         directory = self._fewest(avoid)
-        path, now_ms = f"{directory.path}/{folder(partition)}", self.clock.now_ms()
         aside = marked_folder(partition, FolderState.STRAY, self._new_id().hex())
+        now_ms = self.clock.now_ms()
         self._counts[directory.path] += 1
         try:
             for name in directory.telling_of(partition):  # what a crash or a full disk left there
@@ -218,8 +216,6 @@ class Logs:
             self._counts[directory.path] -= 1
             if isinstance(failure, StorageFailure):
                 self.fail(directory, failure)
-                with suppress(StorageFailure, FileNotFoundError):  # what there was room for
-                    await self.disk.blocking(lambda: remove_folder(self.disk, path))
             raise
         self._hosted[partition] = hosted
         return hosted
