@@ -15,6 +15,7 @@ from ottla.log.reading import Read
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.records.batch import NO_TIMESTAMP, Batch
+from ottla.records.kernel import RecordReader
 
 
 class FoundOffset(NamedTuple):
@@ -50,13 +51,18 @@ def latest_time(segments: Segments, log_start: int, read: Read) -> FoundOffset |
     if found is not None:
         return found
     # What was latest is below the log's start by now: look at every batch that is left.
-    tops = [
-        head.max_timestamp
-        for segment in candidates
-        for head in segment.heads(0, segment.size, read)
-        if head.base_offset >= log_start and head.max_timestamp != NO_TIMESTAMP
-    ]
-    return first_from_time(segments, max(tops), log_start, read) if tops else None
+    largest = max(
+        (
+            _latest_in_batch(segment, head, log_start, read)
+            for segment in candidates
+            for head in segment.heads(0, segment.size, read)
+            if head.last_offset >= log_start and head.max_timestamp != NO_TIMESTAMP
+        ),
+        default=NO_TIMESTAMP,
+    )
+    if largest == NO_TIMESTAMP:
+        return None
+    return first_from_time(segments, largest, log_start, read)
 
 
 def from_time(segment: Segment, timestamp: int, read: Read) -> Iterator[Head]:
@@ -117,10 +123,22 @@ def _wrong(segment: Segment, entry: TimestampOffset) -> BrokenSegment:
 def _in_batch(
     segment: Segment, head: Head, timestamp: int, log_start: int, read: Read
 ) -> FoundOffset | None:
-    batch = Batch(read(segment.file, head.position, head.size))
-    if not batch.crc_ok:
-        raise BrokenSegment(segment.base_offset, f"{segment.file.path}: a CRC is wrong")
-    for record in batch.records(from_offset=log_start):
+    for record in _records(segment, head, log_start, read):
         if record.timestamp >= timestamp:
             return FoundOffset(Offset(record.offset), record.timestamp, head.leader_epoch)
     return None
+
+
+def _latest_in_batch(segment: Segment, head: Head, log_start: int, read: Read) -> int:
+    """The largest timestamp from the log's start on, which may lie within the batch."""
+    if head.base_offset >= log_start:
+        return head.max_timestamp
+    times = (record.timestamp for record in _records(segment, head, log_start, read))
+    return max(times, default=NO_TIMESTAMP)
+
+
+def _records(segment: Segment, head: Head, log_start: int, read: Read) -> RecordReader:
+    batch = Batch(read(segment.file, head.position, head.size))
+    if not batch.crc_ok:
+        raise BrokenSegment(segment.base_offset, f"{segment.file.path}: a CRC is wrong")
+    return batch.records(from_offset=log_start)
