@@ -119,5 +119,19 @@ def test_a_file_that_has_grown_is_rewritten_and_holds_the_same(
     assert 2 < renames < 20
 
 
+def test_a_file_is_rewritten_though_no_run_adds_much_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journal, "REWRITE_BYTES_MIN", 1000)
+    disk, largest = SimulatedDisk(), 0
+    for number in range(60):
+        owner = Owner(disk)
+        owner.multi([SetData("/", b"%03d" % number * 100)])
+        largest = max(largest, len(read_whole(disk, PATH)))
+        disk = disk.after_kill()
+    tree = Journal.open(disk, PATH)[1]
+    assert largest < 1000 + journal.REWRITE_FACTOR * len(whole_file(tree))
+
+
 def test_an_empty_tree_is_a_small_file() -> None:
     assert len(whole_file(Tree())) < 100

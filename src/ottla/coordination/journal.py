@@ -65,6 +65,7 @@ class Journal:
             ) from error
         file = disk.open(path, private=True)
         journal = cls(disk, path, file, end)
+        journal._tree_size = len(whole_file(tree))  # or many short runs would let it grow for ever
         if end < len(data):
             journal.notes.append(f"{path}: {len(data) - end} bytes of an unfinished write cut off")
             file.truncate(end)
