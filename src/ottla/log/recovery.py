@@ -159,6 +159,7 @@ class _Opening:
         remove_all(self.disk, self.snapshots.forget(above=end))
         if producers is None:
             producers = replayed(segments, self.snapshots, end, self.rebuilt)
+        remove_all(self.disk, self.snapshots.forget_stray(one.base_offset for one in segments))
         log = PartitionLog(
             self.disk,
             self.folder,

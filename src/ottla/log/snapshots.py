@@ -1,7 +1,8 @@
 """The `.snapshot` files of a partition, each named for the offset up to which it saw the log.
 
 Invariant: a snapshot is written after the records it was taken of are on the device, and is gone
-before the log is cut below its offset. So every file that can be read tells the truth.
+before the log is cut below its offset. So every file that can be read tells the truth. When a log
+has been opened, one is left where each segment begins, and the latest: as many as Kafka keeps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -65,6 +66,14 @@ class Snapshots:
         return self.forget_at(
             o for o in self.offsets if o < below or (above is not None and o > above)
         )
+
+    def forget_stray(self, bases: Iterable[Offset]) -> list[str]:
+        """Give up all but the latest and those where segments begin; returns files to remove.
+
+        Every clean stop takes one where the log ends, which soon is the middle of a segment.
+        """
+        kept = {*bases, *self.offsets[-1:]}
+        return self.forget_at(offset for offset in self.offsets if offset not in kept)
 
     def forget_at(self, offsets: Iterable[Offset]) -> list[str]:
         """Give up single ones; returns the files that have to be removed."""
