@@ -4,14 +4,20 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from fastcrc.crc32 import iscsi as crc32c
 
 from log.logs import new_log
+from ottla.broker.settings_in_force import SettingsInForce
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset
+from ottla.log.cleaning import CleaningLimits
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules
+from ottla.log.rules import LogRules, readable_bytes_max
+from ottla.records.batch import CRC_END, DECOMPRESSED_BYTES_MAX
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules, validate
+from ottla.settings.resolution import broker_config
 from ottla.testing.disk import finish
 
 
@@ -62,3 +68,42 @@ def test_times_are_found_as_in_a_list(seed: int) -> None:
         first = next(((offset, time) for offset, time in kept if time == largest), None)
         found = finish(log.find_latest_time())
         assert (None if found is None else found[:2]) == first
+
+
+def test_a_batch_that_holds_more_than_allowed_is_an_answer_for_its_partition() -> None:
+    log = new_log(rules=LogRules(decompressed_bytes_max=500))
+    append_times(log, [1] * 10, Compression.GZIP)
+    append_times(log, [2] * 100, Compression.GZIP)
+    assert finish(log.find_time(1)) == (0, 1, 0)
+    for search in (lambda: log.find_time(2), log.find_latest_time):
+        with pytest.raises(RequestError, match="more than 500 bytes") as refused:
+            finish(search())
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    log.rules = LogRules(decompressed_bytes_max=5000)
+    assert finish(log.find_time(2)) == (10, 2, 0)
+    assert finish(log.find_latest_time()) == (10, 2, 0)
+
+
+def test_a_batch_that_nobody_can_decompress_is_an_answer_for_its_partition() -> None:
+    """As a log of another broker may have one; its CRC is right."""
+    log = new_log()
+    builder = BatchBuilder()
+    builder.append(7, b"k", b"no zstd")
+    data = bytearray(builder.build(leader_epoch=0))
+    data[22] |= Compression.ZSTD  # the low byte of the attributes
+    data[17:21] = crc32c(memoryview(data)[CRC_END:]).to_bytes(4, "big")
+    log.append_replicated(bytes(data), fetched_offset=0, now_ms=0)
+    with pytest.raises(RequestError, match="zstd") as refused:
+        finish(log.find_time(7))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [(33_554_432, DECOMPRESSED_BYTES_MAX), (200_000_000, 200_000_000)],
+)
+def test_what_a_broker_takes_its_logs_can_read(setting: int, expected: int) -> None:
+    config = broker_config(overrides=[f"max.decompressed.message.bytes={setting}"])
+    assert readable_bytes_max(config) == expected
+    assert CleaningLimits.of(config).decompressed_bytes_max == expected
+    assert SettingsInForce(config).log_rules("t").decompressed_bytes_max == expected

@@ -21,6 +21,7 @@ from ottla.log.decided import DecidedTransactions
 from ottla.log.dirt import SourceSegment, grouped
 from ottla.log.disk import Disk, File
 from ottla.log.names import Kind, offset_file
+from ottla.log.rules import readable_bytes_max
 from ottla.log.throttle import Throttle
 from ottla.records.batch import (
     DECOMPRESSED_BYTES_MAX,
@@ -76,6 +77,7 @@ class CleaningLimits(msgspec.Struct, frozen=True):
             # One half for what is read, one for what is written.
             max(config[broker.LOG_CLEANER_IO_BUFFER_SIZE] // cleaners // 2, 1),
             rate / cleaners if rate < _RATE_UNLIMITED else None,
+            readable_bytes_max(config),
         )
 
 

@@ -83,14 +83,18 @@ class PartitionLog(ScrubbedLog):
 
     async def find_time(self, timestamp: int) -> FoundOffset | None:
         """The first record of a time or later."""
+        limit = self.rules.decompressed_bytes_max
         return await self._settled(
-            lambda read: first_from_time(self.segments, timestamp, self.log_start_offset, read),
+            lambda read: first_from_time(
+                self.segments, timestamp, self.log_start_offset, read, limit
+            ),
         )
 
     async def find_latest_time(self) -> FoundOffset | None:
         """The first record with the largest timestamp."""
+        limit = self.rules.decompressed_bytes_max
         return await self._settled(
-            lambda read: latest_time(self.segments, self.log_start_offset, read)
+            lambda read: latest_time(self.segments, self.log_start_offset, read, limit)
         )
 
     def aborted_transactions(

@@ -7,7 +7,8 @@ The defaults are Kafka's.
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ottla.settings import topic
+from ottla.records.batch import DECOMPRESSED_BYTES_MAX
+from ottla.settings import broker, topic
 from ottla.settings.config import Config
 from ottla.settings.table import Setting
 from ottla.settings.values import LONG_MAX
@@ -40,17 +41,32 @@ class LogRules:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
+    # Searching by time.
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod
-    def of(cls, config: Config) -> Self:
-        """The rules of a topic's configuration, in which the broker's values count already."""
+    def of(cls, config: Config, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Self:
+        """The rules of a topic's configuration, in which the broker's values count already.
+
+        How much a batch may hold is the broker's alone to say.
+        """
         assert config.table is topic.TOPIC
         policies = config[topic.CLEANUP_POLICY]
         taken: dict[str, Any] = {name: config[row] for name, row in _ROWS.items()}
         if "compact" in policies:
             # Only closed segments are compacted, so they have to close in time.
             taken["segment_ms"] = min(taken["segment_ms"], taken["max_compaction_lag_ms"])
+        taken["decompressed_bytes_max"] = decompressed_bytes_max
         return cls(delete="delete" in policies, compact="compact" in policies, **taken)
+
+
+def readable_bytes_max(config: Config) -> int:
+    """What a batch of a broker's logs may hold: as much as any that it takes, and not less.
+
+    Some may have come while the setting was larger, or from another broker.
+    """
+    assert config.table is broker.BROKER
+    return max(DECOMPRESSED_BYTES_MAX, config[broker.MAX_DECOMPRESSED_MESSAGE_BYTES])
 
 
 _ROWS: dict[str, Setting[Any]] = {

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from ottla.errors import DiskFull, ErrorCode, RequestError
+from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError
 from ottla.ids import Offset
 from ottla.log.compactable import CompactableLog
 from ottla.log.damage import Damage, format_damage, lacks_records
@@ -25,7 +25,7 @@ from ottla.log.replay import replayed
 from ottla.log.segment import Segment
 from ottla.log.soundness import Bounds, Examination
 from ottla.records.batch import BatchHeader
-from ottla.records.errors import CorruptRecords
+from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,10 +82,10 @@ class ScrubbedLog(CompactableLog):
                     await self._tell_damage(format_damage(self.segments))
                 else:
                     await self._remember_damage()
-            except CorruptRecords as error:
+            except (CorruptRecords, CorruptCompression, DecompressionLimitExceeded) as error:
                 raise self._corrupt(error) from error
 
-    def _corrupt(self, error: CorruptRecords) -> RequestError:
+    def _corrupt(self, error: OttlaError) -> RequestError:
         return RequestError(ErrorCode.CORRUPT_MESSAGE, f"{self.folder}: {error}")
 
     async def _examine(self, base_offset: Offset, pause: Pause | None = None) -> bool:

@@ -27,19 +27,22 @@ class FoundOffset(NamedTuple):
 
 
 def first_from_time(
-    segments: Segments, timestamp: int, log_start: int, read: Read
+    segments: Segments, timestamp: int, log_start: int, read: Read, decompressed_bytes_max: int
 ) -> FoundOffset | None:
     """The first record of a time or later; None when all are earlier."""
     for segment in segments.from_offset(log_start):
         for head in from_time(segment, timestamp, read):
             if head.last_offset >= log_start:
-                found = _in_batch(segment, head, timestamp, log_start, read)
+                records = _records(segment, head, log_start, read, decompressed_bytes_max)
+                found = next((one for one in records if one.timestamp >= timestamp), None)
                 if found is not None:
-                    return found
+                    return FoundOffset(Offset(found.offset), found.timestamp, head.leader_epoch)
     return None
 
 
-def latest_time(segments: Segments, log_start: int, read: Read) -> FoundOffset | None:
+def latest_time(
+    segments: Segments, log_start: int, read: Read, decompressed_bytes_max: int
+) -> FoundOffset | None:
     """The first record with the largest timestamp; None in a log without timestamps."""
     candidates = segments.from_offset(log_start)
     for segment in candidates:
@@ -47,13 +50,13 @@ def latest_time(segments: Segments, log_start: int, read: Read) -> FoundOffset |
     largest = max(segment.latest.timestamp for segment in candidates)
     if largest == NO_TIMESTAMP:
         return None
-    found = first_from_time(segments, largest, log_start, read)
+    found = first_from_time(segments, largest, log_start, read, decompressed_bytes_max)
     if found is not None:
         return found
     # What was latest is below the log's start by now: look at every batch that is left.
     largest = max(
         (
-            _latest_in_batch(segment, head, log_start, read)
+            _latest_in_batch(segment, head, log_start, read, decompressed_bytes_max)
             for segment in candidates
             for head in segment.heads(0, segment.size, read)
             if head.last_offset >= log_start and head.max_timestamp != NO_TIMESTAMP
@@ -62,7 +65,7 @@ def latest_time(segments: Segments, log_start: int, read: Read) -> FoundOffset |
     )
     if largest == NO_TIMESTAMP:
         return None
-    return first_from_time(segments, largest, log_start, read)
+    return first_from_time(segments, largest, log_start, read, decompressed_bytes_max)
 
 
 def from_time(segment: Segment, timestamp: int, read: Read) -> Iterator[Head]:
@@ -120,25 +123,20 @@ def _wrong(segment: Segment, entry: TimestampOffset) -> BrokenSegment:
     return BrokenSegment(segment.base_offset, f"{segment.file.path}: {problem}")
 
 
-def _in_batch(
-    segment: Segment, head: Head, timestamp: int, log_start: int, read: Read
-) -> FoundOffset | None:
-    for record in _records(segment, head, log_start, read):
-        if record.timestamp >= timestamp:
-            return FoundOffset(Offset(record.offset), record.timestamp, head.leader_epoch)
-    return None
-
-
-def _latest_in_batch(segment: Segment, head: Head, log_start: int, read: Read) -> int:
+def _latest_in_batch(
+    segment: Segment, head: Head, log_start: int, read: Read, decompressed_bytes_max: int
+) -> int:
     """The largest timestamp from the log's start on, which may lie within the batch."""
     if head.base_offset >= log_start:
         return head.max_timestamp
-    times = (record.timestamp for record in _records(segment, head, log_start, read))
-    return max(times, default=NO_TIMESTAMP)
+    records = _records(segment, head, log_start, read, decompressed_bytes_max)
+    return max((record.timestamp for record in records), default=NO_TIMESTAMP)
 
 
-def _records(segment: Segment, head: Head, log_start: int, read: Read) -> RecordReader:
+def _records(
+    segment: Segment, head: Head, log_start: int, read: Read, decompressed_bytes_max: int
+) -> RecordReader:
     batch = Batch(read(segment.file, head.position, head.size))
     if not batch.crc_ok:
         raise BrokenSegment(segment.base_offset, f"{segment.file.path}: a CRC is wrong")
-    return batch.records(from_offset=log_start)
+    return batch.records(from_offset=log_start, decompressed_bytes_max=decompressed_bytes_max)
