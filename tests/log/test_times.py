@@ -1,7 +1,8 @@
 """Offsets by time, in batches whose records have any times, against a list of the records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 import pytest
 from fastcrc.crc32 import iscsi as crc32c
@@ -18,7 +19,9 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules, validate
 from ottla.settings.resolution import broker_config
-from ottla.testing.disk import finish
+from ottla.testing.disk import SimulatedDisk, finish
+
+T = TypeVar("T")
 
 
 def append_times(
@@ -107,3 +110,37 @@ def test_what_a_broker_takes_its_logs_can_read(setting: int, expected: int) -> N
     assert readable_bytes_max(config) == expected
     assert CleaningLimits.of(config).decompressed_bytes_max == expected
     assert SettingsInForce(config).log_rules("t").decompressed_bytes_max == expected
+
+
+class WatchedDisk(SimulatedDisk):
+    """Counts what is done in threads for those who work."""
+
+    worked = 0
+
+    async def working(self, call: Callable[[], T]) -> T:
+        self.worked += 1
+        return await super().working(call)
+
+
+@pytest.mark.parametrize(
+    ("compression", "count", "in_thread"),
+    [(Compression.NONE, 10, 0), (Compression.NONE, 2000, 1), (Compression.LZ4, 10, 1)],
+)
+def test_what_may_take_long_to_decode_is_decoded_beside_the_event_loop(
+    compression: Compression, count: int, in_thread: int
+) -> None:
+    disk = WatchedDisk()
+    log = new_log(disk, LogRules())
+    append_times(log, [9, 9])
+    append_times(log, [*range(count)], compression)
+    assert finish(log.find_time(8)) == (0, 9, 0)
+    assert disk.worked == 0
+    log.advance_log_start(Offset(2))
+    disk.cold = True
+    assert finish(log.find_time(9)) == (11, 9, 0)
+    assert disk.worked == in_thread
+    # What is latest is gone: the batch in which the log starts is asked, then searched.
+    disk.worked = 0
+    log.advance_log_start(Offset(count + 1))
+    assert finish(log.find_latest_time()) == (count + 1, count - 1, 0)
+    assert disk.worked == in_thread

@@ -37,7 +37,14 @@ from ottla.log.retention import outlived
 from ottla.log.scrubbing import ScrubbedLog
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.timestamps import FoundOffset, check_latest, first_from_time, latest_time
+from ottla.log.timestamps import (
+    DecodedBatches,
+    FoundOffset,
+    Undecoded,
+    check_latest,
+    first_from_time,
+    latest_time,
+)
 from ottla.records.errors import CorruptRecords
 
 
@@ -83,19 +90,28 @@ class PartitionLog(ScrubbedLog):
 
     async def find_time(self, timestamp: int) -> FoundOffset | None:
         """The first record of a time or later."""
-        limit = self.rules.decompressed_bytes_max
-        return await self._settled(
-            lambda read: first_from_time(
-                self.segments, timestamp, self.log_start_offset, read, limit
-            ),
+        return await self._searched(
+            lambda read, decoded: first_from_time(
+                self.segments, timestamp, self.log_start_offset, read, decoded
+            )
         )
 
     async def find_latest_time(self) -> FoundOffset | None:
         """The first record with the largest timestamp."""
-        limit = self.rules.decompressed_bytes_max
-        return await self._settled(
-            lambda read: latest_time(self.segments, self.log_start_offset, read, limit)
+        return await self._searched(
+            lambda read, decoded: latest_time(self.segments, self.log_start_offset, read, decoded)
         )
+
+    async def _searched(
+        self, look_up: Callable[[Read, DecodedBatches], FoundOffset | None]
+    ) -> FoundOffset | None:
+        """The outcome of a look-up by time, repeated until all that it asks of is decoded."""
+        decoded = DecodedBatches(self.rules.decompressed_bytes_max)
+        while True:
+            try:
+                return await self._settled(lambda read: look_up(read, decoded))
+            except Undecoded as batch:
+                await self.disk.working(batch.decode)
 
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int

@@ -1,13 +1,15 @@
 """Finding offsets by the time of their records.
 
 Invariant: of the records that a log holds from its start on, the first one answers that is as late
-as asked for; only the batch that has it is decoded. An entry of a time index is believed where the
-batch that it names agrees, and no batch on the way there is later.
+as asked for; only the batch that has it is decoded, in a thread unless it is small. An entry of a
+time index is believed where the batch that it names agrees, and no batch on the way there is later.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple
 
+from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.heads import BrokenSegment, Head
 from ottla.log.index import TimestampOffset
@@ -15,7 +17,9 @@ from ottla.log.reading import Read
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.records.batch import NO_TIMESTAMP, Batch
-from ottla.records.kernel import RecordReader
+from ottla.records.compression import Compression
+
+AT_ONCE_BYTES: Final = 4096  # so small a batch has a few hundred records at most
 
 
 class FoundOffset(NamedTuple):
@@ -26,22 +30,86 @@ class FoundOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
+class _Question(NamedTuple):
+    """Which batch of which segment, from which time on (None: the latest) and which offset on."""
+
+    base_offset: Offset
+    head: Head
+    timestamp: int | None
+    log_start: int
+
+
+class Undecoded(Exception):
+    """A batch has to be decoded before a look-up can go on; whoever may wait has to ask again."""
+
+    def __init__(self, decode: Callable[[], None]) -> None:
+        super().__init__(decode)
+        self.decode = decode
+
+
+class DecodedBatches:
+    """What the records of batches answer to one search, each asked once."""
+
+    __slots__ = ("_answers", "_bytes_max")
+
+    def __init__(self, decompressed_bytes_max: int) -> None:
+        self._bytes_max = decompressed_bytes_max
+        self._answers: dict[_Question, FoundOffset | OttlaError | None] = {}
+
+    def first(
+        self, segment: Segment, head: Head, timestamp: int | None, log_start: int, read: Read
+    ) -> FoundOffset | None:
+        """The first record from the log's start on that is as late, or (None) the latest.
+
+        Undecoded when that may take long and was not done.
+        """
+        question = _Question(segment.base_offset, head, timestamp, log_start)
+        if question not in self._answers:
+            batch = Batch(read(segment.file, head.position, head.size))
+            decode = partial(self._ask, question, batch, segment.file.path)
+            if head.size > AT_ONCE_BYTES or batch.header.compression is not Compression.NONE:
+                raise Undecoded(decode)
+            decode()
+        answer = self._answers[question]
+        if isinstance(answer, OttlaError):
+            raise answer
+        return answer
+
+    def _ask(self, question: _Question, batch: Batch, path: str) -> None:
+        try:
+            self._answers[question] = self._answer(question, batch, path)
+        except OttlaError as error:
+            self._answers[question] = error
+
+    def _answer(self, question: _Question, batch: Batch, path: str) -> FoundOffset | None:
+        base_offset, head, timestamp, log_start = question
+        if not batch.crc_ok:
+            raise BrokenSegment(base_offset, f"{path}: a CRC is wrong")
+        records = batch.records(from_offset=log_start, decompressed_bytes_max=self._bytes_max)
+        if timestamp is None:
+            found = max(records, key=lambda record: record.timestamp, default=None)
+        else:
+            found = next((record for record in records if record.timestamp >= timestamp), None)
+        if found is None:
+            return None
+        return FoundOffset(Offset(found.offset), found.timestamp, head.leader_epoch)
+
+
 def first_from_time(
-    segments: Segments, timestamp: int, log_start: int, read: Read, decompressed_bytes_max: int
+    segments: Segments, timestamp: int, log_start: int, read: Read, decoded: DecodedBatches
 ) -> FoundOffset | None:
     """The first record of a time or later; None when all are earlier."""
     for segment in segments.from_offset(log_start):
         for head in from_time(segment, timestamp, read):
             if head.last_offset >= log_start:
-                records = _records(segment, head, log_start, read, decompressed_bytes_max)
-                found = next((one for one in records if one.timestamp >= timestamp), None)
+                found = decoded.first(segment, head, timestamp, log_start, read)
                 if found is not None:
-                    return FoundOffset(Offset(found.offset), found.timestamp, head.leader_epoch)
+                    return found
     return None
 
 
 def latest_time(
-    segments: Segments, log_start: int, read: Read, decompressed_bytes_max: int
+    segments: Segments, log_start: int, read: Read, decoded: DecodedBatches
 ) -> FoundOffset | None:
     """The first record with the largest timestamp; None in a log without timestamps."""
     candidates = segments.from_offset(log_start)
@@ -50,13 +118,13 @@ def latest_time(
     largest = max(segment.latest.timestamp for segment in candidates)
     if largest == NO_TIMESTAMP:
         return None
-    found = first_from_time(segments, largest, log_start, read, decompressed_bytes_max)
+    found = first_from_time(segments, largest, log_start, read, decoded)
     if found is not None:
         return found
     # What was latest is below the log's start by now: look at every batch that is left.
     largest = max(
         (
-            _latest_in_batch(segment, head, log_start, read, decompressed_bytes_max)
+            _latest_in_batch(segment, head, log_start, read, decoded)
             for segment in candidates
             for head in segment.heads(0, segment.size, read)
             if head.last_offset >= log_start and head.max_timestamp != NO_TIMESTAMP
@@ -65,7 +133,7 @@ def latest_time(
     )
     if largest == NO_TIMESTAMP:
         return None
-    return first_from_time(segments, largest, log_start, read, decompressed_bytes_max)
+    return first_from_time(segments, largest, log_start, read, decoded)
 
 
 def from_time(segment: Segment, timestamp: int, read: Read) -> Iterator[Head]:
@@ -124,19 +192,10 @@ def _wrong(segment: Segment, entry: TimestampOffset) -> BrokenSegment:
 
 
 def _latest_in_batch(
-    segment: Segment, head: Head, log_start: int, read: Read, decompressed_bytes_max: int
+    segment: Segment, head: Head, log_start: int, read: Read, decoded: DecodedBatches
 ) -> int:
     """The largest timestamp from the log's start on, which may lie within the batch."""
     if head.base_offset >= log_start:
         return head.max_timestamp
-    records = _records(segment, head, log_start, read, decompressed_bytes_max)
-    return max((record.timestamp for record in records), default=NO_TIMESTAMP)
-
-
-def _records(
-    segment: Segment, head: Head, log_start: int, read: Read, decompressed_bytes_max: int
-) -> RecordReader:
-    batch = Batch(read(segment.file, head.position, head.size))
-    if not batch.crc_ok:
-        raise BrokenSegment(segment.base_offset, f"{segment.file.path}: a CRC is wrong")
-    return batch.records(from_offset=log_start, decompressed_bytes_max=decompressed_bytes_max)
+    found = decoded.first(segment, head, None, log_start, read)
+    return NO_TIMESTAMP if found is None else found.timestamp
