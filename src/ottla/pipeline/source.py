@@ -2,7 +2,8 @@
 
 Invariant: what is planned on the driver is pickled and sent to the tasks: options, schema and
 ranges, and nothing that is connected. A batch is planned once, and a micro-batch the same way again
-when it is repeated, because its ranges follow from the two offsets alone.
+when it is repeated: its ranges follow from the two offsets alone, and those of the first one from
+the second of them (`beginning.py`).
 
 Spark starts a Python process for each thing that it asks: clients are imported by those that use
 them, and by no others.
@@ -33,6 +34,7 @@ from pyspark.sql.types import StructType
 from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
+from ottla.pipeline.beginning import Beginning
 from ottla.pipeline.columns import arrow_schema, check_source_schema, rows, source_schema
 from ottla.pipeline.loss import GOES_ON, DataLost, is_gone
 from ottla.pipeline.narrowing import Narrowing
@@ -152,13 +154,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits = commits
         self._task = Task(options, schema)
         self._survey: Survey | None = None
+        self._beginning = Beginning(options)
         self._target: dict[TopicPartition, int] | None = None  # where AvailableNow ends
         self._seen: dict[TopicPartition, int] = {}  # the ends as they were last
         self._planned_s = -inf  # the last micro-batch with something in it
 
     def __getstate__(self) -> dict[str, Any]:
         """What a task gets: nothing that is connected."""
-        return {**self.__dict__, "_survey": None}
+        return {**self.__dict__, "_survey": None, "_beginning": Beginning(self._options)}
 
     @property
     def _asked(self) -> "Survey":
@@ -168,8 +171,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Written:  # noqa: N802
         """Where a query begins that has no checkpoint."""
-        survey = self._asked
-        return written(survey.resolved(self._options.start, survey.partitions(), "starting"))
+        return self._beginning.asked(self._asked)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much a micro-batch reads."""
@@ -182,9 +184,15 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Written, limit: ReadLimit) -> Written:  # noqa: N802
         """Where the next micro-batch ends; where it starts when there is nothing."""
-        begun = read(start)
+        begun, is_first = read(start), self._beginning.is_looked_for(start)
+        if is_first and self._target is not None:
+            self._target = self._beginning.raised(self._target)
         ends = self._ends() if self._target is None else self._target
         self._seen = ends
+        if is_first:
+            ends = self._beginning.first_ends(ends)
+            if self._options.fails_on_loss:
+                self._check(begun, ends)  # before it is written down, where it would stay
         # What has no start yet begins at its first record; how much that is has to be known.
         known = {**begun, **self._earliest(ends.keys() - begun.keys())}
         # An end that is before the start is told as it is: that is a loss, and not nothing.
@@ -202,20 +210,15 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Written, end: Written) -> Sequence[RangePartition]:
         """The tasks of a micro-batch."""
         begun, ends = read(start), read(end)
-        if gone := begun.keys() - ends.keys():
-            self._lost(f"{names(gone)}: no longer there")
+        if self._beginning.is_repeated(start):
+            if_there = not self._options.fails_on_loss
+            begun = self._asked.repeated(self._options.start, ends, if_there=if_there)
         first = self._earliest(ends.keys() - begun.keys())
         for one, offset in first.items():
             if offset > 0:
                 self._lost(f"{one} is new and begins at offset {offset}, and not at 0")
         begun |= first
-        for one, offset in begun.items():
-            if ends.get(one, offset) < offset:
-                self._lost(
-                    f"{one} ends at offset {ends[one]} and was to be read from {offset} on: its "
-                    "topic was made anew, or records at its end were lost, or startingOffsets is "
-                    "behind the end"
-                )
+        self._check(begun, ends)
         whole = ranges(begun, ends)
         if whole:
             self._planned_s = self._clock.elapsed_s()
@@ -254,6 +257,18 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not partitions:
             return {}
         return self._asked.earliest(partitions, if_there=not self._options.fails_on_loss)
+
+    def _check(self, begun: Offsets, ends: Offsets) -> None:
+        """Say what cannot be read any more between two places."""
+        if gone := begun.keys() - ends.keys():
+            self._lost(f"{names(gone)}: no longer there")
+        for one, offset in begun.items():
+            if ends.get(one, offset) < offset:
+                self._lost(
+                    f"{one} ends at offset {ends[one]} and was to be read from {offset} on: its "
+                    "topic was made anew, or records at its end were lost, or startingOffsets is "
+                    "behind the end"
+                )
 
     def _waits(self, start: Offsets, end: Offsets) -> bool:
         """Whether a micro-batch waits for more records."""

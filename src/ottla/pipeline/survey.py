@@ -13,9 +13,12 @@ from ottla.client.admin import FoundOffset, OffsetAt
 from ottla.client.asking.outcomes import Outcomes
 from ottla.client.sync.administrator import Admin
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.beginning import Places
 from ottla.pipeline.loss import is_gone
 from ottla.pipeline.offsets import (
+    EARLIEST,
     LATEST,
+    AtTime,
     AtTimes,
     Everywhere,
     Limit,
@@ -98,27 +101,62 @@ class Survey:
         self, limit: Limit, partitions: frozenset[TopicPartition], option: str
     ) -> dict[TopicPartition, int]:
         """Where a limit is in each partition; BadOption when it does not fit them."""
+        return self.places(limit, partitions, option).offsets
+
+    def places(self, limit: Limit, partitions: frozenset[TopicPartition], option: str) -> Places:
+        """The same, with the partitions of which it is the end."""
         if isinstance(limit, Everywhere):
-            return self._places(dict.fromkeys(partitions, OffsetAt(limit.place)))
+            at_end = partitions if limit.place == LATEST else frozenset[TopicPartition]()
+            return Places(self._places(dict.fromkeys(partitions, OffsetAt(limit.place))), at_end)
         if isinstance(limit, Specific):
             self._check_all(limit.offsets, partitions, f"{option}Offsets")
             special = {one: OffsetAt(offset) for one, offset in limit.offsets.items() if offset < 0}
-            return {**limit.offsets, **self._places(special)}
+            at_end = frozenset(one for one, offset in limit.offsets.items() if offset == LATEST)
+            return Places({**limit.offsets, **self._places(special)}, at_end)
         if isinstance(limit, AtTimes):
             self._check_all(limit.times_ms, partitions, f"{option}OffsetsByTimestamp")
             return self._at_times(limit.times_ms, limit.if_none)
         return self._at_times(dict.fromkeys(partitions, limit.time_ms), limit.if_none)
 
-    def _at_times(self, times_ms: Offsets, if_none: int | None) -> dict[TopicPartition, int]:
+    def repeated(
+        self, limit: Limit, ends: Offsets, *, if_there: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Where a stream began whose first micro-batch ends there.
+
+        What began at its end has nothing in that micro-batch. Where the first record that there is,
+        or that is so new, lies behind the end now, nothing is left of it: the next one begins
+        there, and tells what is lost.
+        """
+        if isinstance(limit, Specific):
+            said = limit.offsets
+        elif isinstance(limit, Everywhere):
+            said = dict.fromkeys(ends, limit.place)
+        else:
+            times_ms = limit.times_ms if isinstance(limit, AtTimes) else dict[TopicPartition, int]()
+            all_ms = limit.time_ms if isinstance(limit, AtTime) else 0
+            wanted = {one: times_ms.get(one, all_ms) for one in ends}
+            told = self._told(wanted, if_there=if_there)
+            said = {
+                one: LATEST if found.offset is None else min(found.offset, ends[one])
+                for one, found in told.items()
+            }
+        first = [one for one in ends if said.get(one, EARLIEST) == EARLIEST]
+        begun = {one: ends[one] if (at := said.get(one, LATEST)) < 0 else at for one in ends}
+        for one, offset in self.earliest(first, if_there=if_there).items():
+            begun[one] = min(offset, ends[one])
+        return begun
+
+    def _at_times(self, times_ms: Offsets, if_none: int | None) -> Places:
         told = self._told(times_ms)
-        late = [one for one, found in told.items() if found.offset is None]
+        late = frozenset(one for one, found in told.items() if found.offset is None)
         if late and if_none is None:
             raise BadOption(
                 f"there is no record from the time on that was given for {names(late)}; "
                 "startingOffsetsByTimestampStrategy=latest begins at the end then"
             )
         found = {one: found.offset for one, found in told.items() if found.offset is not None}
-        return {**found, **self._places({one: OffsetAt(if_none or LATEST) for one in late})}
+        ends = self._places({one: OffsetAt(if_none or LATEST) for one in late})
+        return Places({**found, **ends}, late)
 
     def _places(
         self, wanted: Mapping[TopicPartition, OffsetAt], *, if_there: bool = False

@@ -1,0 +1,320 @@
+"""The first micro-batch of a stream: begun, broken off at each step, and repeated.
+
+Spark writes down where it ends and not where it begins. Micro-batches here are run as Spark runs
+them, without it; test_spark_first_batch.py has Spark.
+"""
+
+import json
+from collections.abc import Callable, Generator
+from itertools import count
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.errors import RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.loss import DataLost
+from ottla.pipeline.options import BadOption
+from ottla.sync import Admin, Producer
+from pipeline.micro_batches import MicroBatches
+
+_NUMBERS = count()
+PARTITIONS = 3
+THE_TIME_MS = 1_700_000_000_000
+BEFORE_LOG = ("begun", "looked")
+BEHIND_LOG = ("logged", "begun again", "planned", "read")
+"""The steps of a first micro-batch, before and after its end is written down."""
+
+
+class Crash(Exception):
+    """Ends a life."""
+
+
+class Ground:
+    """A topic with nine records; records are numbers, and each is a second younger."""
+
+    def __init__(self, servers: str, admin: Admin) -> None:
+        self.servers = servers
+        self.admin = admin
+        self.topic = f"first-{next(_NUMBERS)}"
+        self.written = 0
+        admin.create_topic(self.topic, PARTITIONS)
+        self.write(9)
+
+    def write(self, number: int, topic: str | None = None) -> None:
+        with Producer({"bootstrap.servers": self.servers}) as producer:
+            for n in range(self.written, self.written + number):
+                time_ms = THE_TIME_MS + 1000 * n
+                where = n % PARTITIONS
+                producer.send(topic or self.topic, b"%d" % n, partition=where, timestamp_ms=time_ms)
+        self.written += number
+
+    def trim(self, partition: int, offset: int) -> None:
+        place = TopicPartition(self.topic, PartitionIndex(partition))
+        self.admin.delete_records({place: offset}).or_raise()
+
+    def of(self, *offsets: int) -> str:
+        """Offsets, or times, of the partitions."""
+        return json.dumps({self.topic: {str(n): offset for n, offset in enumerate(offsets)}})
+
+    def query(self, **options: str) -> MicroBatches:
+        if "subscribe" not in options:
+            options["subscribePattern"] = f"^{self.topic}(-.*)?$"
+        return MicroBatches(**{"kafka.bootstrap.servers": self.servers}, **options)
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Generator[OttlaBroker]:
+    settings = {"auto.create.topics.enable": "false", "log.retention.ms": -1}
+    with ottla_broker(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def ground(own_broker: OttlaBroker) -> Generator[Ground]:
+    with Admin({"bootstrap.servers": own_broker.bootstrap}) as admin:
+        yield Ground(own_broker.bootstrap, admin)
+
+
+def crash(
+    query: MicroBatches,
+    step: str,
+    meanwhile: Callable[[str], None] | None = None,
+    *,
+    lives_on: bool = False,
+) -> None:
+    """A life that ends at a step of the first micro-batch; it was to go on, or to end by itself."""
+    begun = 0
+
+    def step_taken(one: str) -> None:
+        nonlocal begun
+        begun += one == "begun"
+        name = "begun again" if one == "begun" and begun == 2 else one
+        if meanwhile is not None:
+            meanwhile(name)
+        if name == step:
+            raise Crash
+
+    query.step_taken = step_taken
+    reader = query.reader()
+    with pytest.raises(Crash):
+        query.taken(reader) if lives_on else query.run()
+    reader.stop()
+    query.step_taken = lambda _: None
+    query.batches.clear()
+
+
+@pytest.mark.parametrize("way", ["available now", "a living reader"])
+def test_a_stream_from_the_end_begins_on_a_topic_that_is_being_written(
+    ground: Ground, way: str
+) -> None:
+    """Whatever comes between two steps: nothing from where it began on is left out."""
+    query = ground.query()
+    begun: list[int] = []
+
+    def step_taken(step: str) -> None:
+        if step == "begun" and not begun:
+            begun.append(ground.written)
+        if len(query.batches) < 3:
+            ground.write(4)
+
+    query.step_taken = step_taken
+    if way == "available now":
+        assert query.run() == []
+        read = query.run()
+    else:
+        reader = query.reader()
+        read = query.taken(reader)
+        reader.stop()
+    assert query.batches[0] == []
+    query.step_taken = lambda _: None
+    read += query.run()
+    assert read == [*range(begun[0], ground.written)]
+
+
+@pytest.mark.parametrize("step", BEHIND_LOG)
+def test_a_stream_from_the_end_goes_on_where_it_began(ground: Ground, step: str) -> None:
+    query = ground.query()
+    crash(query, step, lambda one: ground.write(1) if one in ("looked", "planned") else None)
+    ground.write(10)
+    assert query.run() == [*range(9, ground.written)]
+    ground.write(5)
+    assert query.run() == [*range(ground.written - 5, ground.written)]
+
+
+@pytest.mark.parametrize("step", BEFORE_LOG)
+def test_a_stream_of_which_nothing_is_written_down_begins_anew(ground: Ground, step: str) -> None:
+    query = ground.query()
+    crash(query, step)
+    ground.write(10)
+    assert query.run() == []
+    ground.write(5)
+    assert query.run() == [*range(19, 24)]
+
+
+@pytest.mark.parametrize("step", BEHIND_LOG)
+@pytest.mark.parametrize("times", [2, 5])
+def test_a_first_micro_batch_may_be_broken_off_often(ground: Ground, step: str, times: int) -> None:
+    query = ground.query(maxOffsetsPerTrigger="4")
+    crash(query, step)
+    for _ in range(times):
+        ground.write(3)
+        crash(query, "begun" if step == "begun again" else "planned")
+    assert query.run() == [*range(9, ground.written)]
+    assert all(len(one) <= 4 + PARTITIONS for one in query.batches)
+
+
+def grown(ground: Ground) -> None:
+    ground.admin.create_partitions({ground.topic: PARTITIONS + 1}).or_raise()
+    with Producer({"bootstrap.servers": ground.servers}) as producer:
+        producer.send(ground.topic, b"%d" % ground.written, partition=PARTITIONS)
+    ground.written += 1
+
+
+def joined(ground: Ground) -> None:
+    ground.admin.create_topic(f"{ground.topic}-more", PARTITIONS)
+    ground.write(6, f"{ground.topic}-more")
+
+
+def starts(ground: Ground) -> dict[str, dict[str, str]]:
+    """Ways to begin."""
+    late = {"startingOffsetsByTimestampStrategy": "latest"}
+    return {
+        "latest": {},
+        "earliest": {"startingOffsets": "earliest"},
+        "offsets": {"startingOffsets": ground.of(1, -2, -1)},
+        "a time": {"startingTimestamp": str(THE_TIME_MS + 5000)},
+        "no record is so new": {"startingTimestamp": str(THE_TIME_MS + 9000), **late},
+        "one partition has one": {"startingTimestamp": str(THE_TIME_MS + 8000), **late},
+        "times": {
+            "startingOffsetsByTimestamp": ground.of(THE_TIME_MS + 6000, THE_TIME_MS * 2, 0),
+            **late,
+        },
+    }
+
+
+EXPECTED = {
+    "latest": [],
+    "earliest": [*range(9)],
+    "offsets": [1, 3, 4, 6, 7],
+    "a time": [5, 6, 7, 8],
+    "no record is so new": [],
+    "one partition has one": [8],
+    "times": [2, 5, 6, 8],
+}
+"""What of the first nine records is read."""
+
+
+@pytest.mark.parametrize("change", [None, grown, joined])
+@pytest.mark.parametrize("start", EXPECTED)
+def test_a_first_micro_batch_is_repeated_the_same_whatever_came_since(
+    ground: Ground, start: str, change: Callable[[Ground], None] | None
+) -> None:
+    query = ground.query(**starts(ground)[start])
+    crash(query, "read")
+    logged = query.logged
+    ground.write(9)
+    if change is not None:
+        change(ground)
+    assert query.run() == EXPECTED[start] + [*range(9, ground.written)]
+    assert query.batches[0] == EXPECTED[start]
+    assert query.place != logged
+
+
+@pytest.mark.parametrize("change", [grown, joined])
+@pytest.mark.parametrize("start", EXPECTED)
+def test_partitions_that_come_when_a_stream_has_begun_are_read_from_their_first_record(
+    ground: Ground, start: str, change: Callable[[Ground], None]
+) -> None:
+    query = ground.query(**starts(ground)[start])
+    crash(query, "planned", lambda one: change(ground) if one == "begun" else None, lives_on=True)
+    assert query.run() == sorted(EXPECTED[start] + [*range(9, ground.written)])
+
+
+@pytest.mark.parametrize("change", [grown, joined])
+def test_partitions_that_come_when_the_end_is_set_are_there_when_a_stream_begins(
+    ground: Ground, change: Callable[[Ground], None]
+) -> None:
+    query = ground.query(startingOffsets="earliest")
+    query.step_taken = lambda step: change(ground) if step == "prepared" else None
+    read = query.run()
+    assert read == [*range(9)]
+    query.step_taken = lambda _: None
+    assert query.run() == [*range(9, ground.written)]
+
+
+def test_all_that_there_is_comes_in_one_run(ground: Ground) -> None:
+    query = ground.query(startingOffsets="earliest")
+    assert query.run() == [*range(9)]
+    assert query.batches == [[*range(9)]]
+
+
+AT_END = {"latest": {0, 1, 2}, "offsets": {2}, "times": {1}}
+"""The partitions that begin at their ends, and do so behind what was written last."""
+
+
+@pytest.mark.parametrize("start", EXPECTED)
+def test_what_there_is_now_may_end_before_the_stream_begins(ground: Ground, start: str) -> None:
+    """Its end is set before the beginning is asked for, and records come in between."""
+    query = ground.query(**starts(ground)[start])
+    query.step_taken = lambda step: ground.write(6) if step == "prepared" else None
+    read = query.run()
+    query.step_taken = lambda _: None
+    late = [one for one in range(9, 15) if one % 3 not in AT_END.get(start, ())]
+    assert sorted(read + query.run()) == EXPECTED[start] + late
+    ground.write(3)
+    assert query.run() == [15, 16, 17]
+
+
+# What cannot be, and what is lost.
+
+
+def test_an_offset_behind_the_end_is_told_before_anything_is_written_down(ground: Ground) -> None:
+    """So that the query begins when the option is mended, or the records have come."""
+    query = ground.query(startingOffsets=ground.of(3, 4, 3))
+    with pytest.raises(DataLost, match="ends at offset 3 and was to be read from 4 on"):
+        query.run()
+    assert query.logged is None
+    ground.write(6)
+    assert query.run() == [9, 11, 12, 13, 14]
+
+
+def test_a_topic_that_is_not_there_is_told_whatever_may_be_lost(ground: Ground) -> None:
+    for fails in ("true", "false"):
+        query = ground.query(subscribe="not-there", failOnDataLoss=fails)
+        with pytest.raises((RequestError, DataLost), match="not-there"):
+            query.run()
+        assert query.logged is None
+
+
+def test_offsets_that_lack_a_partition_are_refused(ground: Ground) -> None:
+    query = ground.query(startingOffsets=ground.of(0, 0))
+    with pytest.raises(BadOption, match=f"it lacks {ground.topic}-2"):
+        query.run()
+    assert query.logged is None
+
+
+@pytest.mark.parametrize("start", ["latest", "earliest"])
+def test_records_that_go_before_a_first_micro_batch_is_repeated_are_lost(
+    ground: Ground, start: str
+) -> None:
+    query = ground.query(startingOffsets=start)
+    crash(query, "planned")
+    ground.write(9)
+    ground.trim(0, 5)
+    with pytest.raises(DataLost, match="records from offset 3 on are gone: it begins at 5 now"):
+        query.run()
+    left = [one for one in range(9, 18) if one % 3 or one >= 15]
+    assert query.run(failOnDataLoss="false") == left
+
+
+@pytest.mark.parametrize("start", ["latest", "earliest"])
+def test_a_topic_that_goes_before_a_first_micro_batch_is_repeated_is_lost(
+    ground: Ground, start: str
+) -> None:
+    query = ground.query(startingOffsets=start, subscribe=ground.topic)
+    crash(query, "planned")
+    ground.admin.delete_topics([ground.topic]).or_raise()
+    with pytest.raises((DataLost, RequestError), match="no such topic"):
+        query.run()
+    assert query.run(failOnDataLoss="false") == []

@@ -1,0 +1,150 @@
+"""The first micro-batch of a stream in a real Spark, on a topic that is being written to.
+
+What it is when it breaks off at each step is in test_first_batch.py, in more detail.
+"""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker
+from ottla.sync import Admin, Producer
+from pipeline.queries import NOT_STARTED, PATIENCE_S, Running, numbers, running, source, taken
+
+
+@contextmanager
+def fed(broker: OttlaBroker, topic: str) -> Generator[list[int]]:
+    """Numbers come, one after the other, until the end of the `with`; those that have come."""
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topic(topic, 3)
+    come: list[int] = []
+    over, begun = threading.Event(), threading.Event()
+
+    def feed() -> None:
+        with Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0}) as producer:
+            while not over.is_set():
+                n = len(come)
+                producer.send(topic, b"%d" % n, partition=n % 3).result()
+                come.append(n)
+                begun.set()
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        assert begun.wait(PATIENCE_S)
+        yield come
+    finally:
+        over.set()
+        feeding.join()
+
+
+def from_the_end(spark: Any, broker: OttlaBroker, topic: str) -> Any:
+    return source(spark, broker.bootstrap, subscribe=topic, startingOffsets="latest").select(
+        "value"
+    )
+
+
+def assert_whole(found: list[int], come: list[int]) -> None:
+    """Nothing is left out or there twice from where the stream began on."""
+    assert found
+    assert found == [*range(found[0], len(come))]
+
+
+def test_a_stream_from_the_end_begins_on_a_topic_that_is_being_written(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    frame = from_the_end(spark, broker, topic)
+    with fed(broker, topic) as come, running(frame, tmp_path) as query:
+        query.until((tmp_path / "place" / "commits" / "1").exists)
+    taken(frame, tmp_path)
+    assert_whole(numbers(spark, tmp_path), come)
+
+
+def test_what_is_available_now_from_the_end_is_nothing_on_a_topic_that_is_being_written(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    frame = from_the_end(spark, broker, topic)
+    with fed(broker, topic) as come:
+        assert taken(frame, tmp_path) == []
+        begun = len(come)
+    taken(frame, tmp_path)
+    found = numbers(spark, tmp_path)
+    assert_whole(found, come)
+    assert found[0] <= begun
+
+
+@pytest.mark.parametrize("trigger", [{}, {"availableNow": True}])
+def test_a_stream_from_the_end_whose_first_micro_batch_fails_begins_again(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, trigger: dict[str, Any]
+) -> None:
+    found: list[int] = []
+    failed = threading.Event()
+
+    def each(rows: Any, number: int) -> None:
+        got = [int(row.value) for row in rows.collect()]
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("the first one fails")
+        found.extend(got)
+
+    def start() -> Any:
+        frame = from_the_end(spark, broker, topic)
+        writer = frame.writeStream.foreachBatch(each)
+        return writer.option("checkpointLocation", f"{tmp_path}/place").trigger(**trigger).start()
+
+    def ended() -> str:
+        """Why a query ended; another one is begun when Python did not start."""
+        while True:
+            query = start()
+            with pytest.raises(Exception) as told:  # noqa: PT011 - Spark has several
+                query.awaitTermination(PATIENCE_S)
+            if NOT_STARTED not in str(told.value):
+                return str(told.value)
+
+    trigger = trigger or {"processingTime": "0 seconds"}
+    with fed(broker, topic) as come:
+        assert "the first one fails" in ended()
+        begun = len(come)
+        assert (tmp_path / "place" / "offsets" / "0").exists()
+        assert not (tmp_path / "place" / "commits" / "0").exists()
+        going = Running(start)
+        going.until(lambda: len(found) > 0)
+        going.query.stop()
+    trigger = {"availableNow": True}
+    going = Running(start)
+    going.until(lambda: not going.query.isActive and going.query.exception() is None)
+    assert_whole(sorted(found), come)
+    assert min(found) <= begun
+
+
+STARTS = ("latest", "earliest")
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_first_micro_batch_is_repeated_though_there_are_more_partitions(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, start: str
+) -> None:
+    """What a crash leaves behind when nothing but the offsets is written down."""
+    servers = {"bootstrap.servers": broker.bootstrap}
+    with Producer(servers) as producer:
+        for n in range(9):
+            producer.send(topic, b"%d" % n, partition=n % 3)
+    frame = source(
+        spark, broker.bootstrap, subscribePattern=f"^{topic}(-.*)?$", startingOffsets=start
+    ).select("value")
+    taken(frame, tmp_path)
+    for log in ("place/commits", "rows/_spark_metadata"):
+        for name in ("0", ".0.crc"):
+            (tmp_path / log / name).unlink()
+    with Admin(servers) as admin:
+        admin.create_partitions({topic: 4}).or_raise()
+    with Producer(servers) as producer:
+        for n in range(9, 13):
+            producer.send(topic, b"%d" % n, partition=n % 4)
+        producer.send(f"{topic}-more", b"13", partition=0)
+    taken(frame, tmp_path)
+    assert numbers(spark, tmp_path) == [*range(0 if start == "earliest" else 9, 14)]
