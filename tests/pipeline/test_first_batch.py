@@ -184,7 +184,7 @@ def starts(ground: Ground) -> dict[str, dict[str, str]]:
         "earliest": {"startingOffsets": "earliest"},
         "offsets": {"startingOffsets": ground.of(1, -2, -1)},
         "a time": {"startingTimestamp": str(THE_TIME_MS + 5000)},
-        "no record is so new": {"startingTimestamp": str(THE_TIME_MS + 9000), **late},
+        "no record is so new": {"startingTimestamp": str(THE_TIME_MS + 15_000), **late},
         "one partition has one": {"startingTimestamp": str(THE_TIME_MS + 8000), **late},
         "times": {
             "startingOffsetsByTimestamp": ground.of(THE_TIME_MS + 6000, THE_TIME_MS * 2, 0),
@@ -226,8 +226,13 @@ def test_a_first_micro_batch_is_repeated_the_same_whatever_came_since(
 def test_partitions_that_come_when_a_stream_has_begun_are_read_from_their_first_record(
     ground: Ground, start: str, change: Callable[[Ground], None]
 ) -> None:
+    def meanwhile(step: str) -> None:
+        if step == "begun":
+            ground.write(3)
+            change(ground)
+
     query = ground.query(**starts(ground)[start])
-    crash(query, "planned", lambda one: change(ground) if one == "begun" else None, lives_on=True)
+    crash(query, "planned", meanwhile, lives_on=True)
     assert query.run() == sorted(EXPECTED[start] + [*range(9, ground.written)])
 
 
@@ -243,13 +248,30 @@ def test_partitions_that_come_when_the_end_is_set_are_there_when_a_stream_begins
     assert query.run() == [*range(9, ground.written)]
 
 
+def test_what_comes_when_a_first_micro_batch_is_repeated_is_in_the_next_one(ground: Ground) -> None:
+    """Which begins where the stream would begin now, and is the first one no more."""
+    query = ground.query()
+    crash(query, "logged")
+    query.step_taken = lambda step: (
+        ground.write(3) if step == "read" and not query.batches else None
+    )
+    reader = query.reader()
+    assert query.taken(reader) == [9, 10, 11]
+    reader.stop()
+
+
 def test_all_that_there_is_comes_in_one_run(ground: Ground) -> None:
     query = ground.query(startingOffsets="earliest")
     assert query.run() == [*range(9)]
     assert query.batches == [[*range(9)]]
 
 
-AT_END = {"latest": {0, 1, 2}, "offsets": {2}, "times": {1}}
+AT_END = {
+    "latest": {0, 1, 2},
+    "offsets": {2},
+    "no record is so new": {0, 1, 2},
+    "times": {1},
+}
 """The partitions that begin at their ends, and do so behind what was written last."""
 
 
