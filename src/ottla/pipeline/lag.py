@@ -26,6 +26,9 @@ from ottla.pipeline.survey import Survey
 GROUP: Final = "ottla-pipeline."
 """What the groups of queries begin with, when they have none of their own."""
 
+NEW_KIND: Final = "StreamingDataSourceV2"
+"""What Spark calls streams in its plans, but for those of its older kind, as files are."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -51,7 +54,8 @@ class LagListener(StreamingQueryListener):
         """A micro-batch is finished."""
         progress = event.progress
         try:
-            for known, source in zip(self._known(progress), progress.sources, strict=False):
+            found = self._known(progress)
+            for known, source in zip(found, progress.sources if found else (), strict=True):
                 end: Any = source.endOffset
                 if known is None or not end:
                     continue
@@ -93,17 +97,26 @@ class _Source:
 
 
 def _options_of(query: Any) -> list[SourceOptions | None]:
-    """What the sources of a query were told, out of Spark's plan of it."""
+    """What the sources of a query were told, out of Spark's plan of it.
+
+    A stream that a query uses in several places is one source, where it is first.
+    """
     if query is None:
         return []  # it began before anybody listened
     leaves: Any = query._jsq.streamingQuery().logicalPlan().collectLeaves()  # noqa: SLF001
     found: list[SourceOptions | None] = []
+    streams: list[Any] = []
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
         if not leaf.isStreaming():
             continue
+        is_new = leaf.getClass().getSimpleName().startswith(NEW_KIND)
+        stream = leaf.stream() if is_new else leaf.source()
+        if any(stream.equals(one) for one in streams):
+            continue
+        streams.append(stream)
         options: SourceOptions | None = None
-        if hasattr(leaf, "relation") and leaf.relation().name() == "ottla":
+        if is_new and leaf.relation().name() == "ottla":
             given = dict(leaf.relation().options().asCaseSensitiveMap())
             options = source_options(given, Use.STREAM)
         found.append(options)
