@@ -1,15 +1,22 @@
-"""When a stream that waits for more records goes on, by a clock that the test moves."""
+"""When a stream that waits for more records goes on, and how long a task waits, by a clock that
+the test moves.
+"""
 
 from typing import Any
 
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from judges.ottla_broker import OttlaBroker
 from ottla.clock import SystemClock
+from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.options import Use
+from ottla.pipeline.plan import Range
+from ottla.pipeline.reading import LOOK_S, RangeReader
 from ottla.pipeline.source import OttlaStreamReader
 from ottla.pipeline.source_options import source_options
 from ottla.sync import Producer
+from ottla.transport.failures import TimedOut
 
 DELAY_S = 30.0
 LEAST = 10
@@ -106,3 +113,35 @@ def test_what_is_available_now_is_read_without_waiting(broker: OttlaBroker, topi
     going.reader.prepareForTriggerAvailableNow()
     assert going.next() == 3
     going.reader.stop()
+
+
+@pytest.mark.parametrize("records", [0, 2])
+def test_a_task_waits_as_long_as_it_says(broker: OttlaBroker, topic: str, records: int) -> None:
+    """For a broker that does not answer: to ask it where its log ends takes time, too."""
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        producer.send_many(topic, [b"v"] * 2, partition=0)
+    clock, timeout_s = Hands(), 8.0
+    reader = RangeReader({"bootstrap.servers": broker.bootstrap}, clock)
+    consumer: Any = reader._consumer  # pyright: ignore[reportPrivateUsage]
+    taken = consumer.columns
+
+    async def columns(wait_s: float) -> Any:
+        clock.seconds += wait_s
+        return await taken(60.0) if clock.seconds <= LOOK_S and records else None
+
+    async def why_lost(wanted: Range) -> None:
+        clock.seconds += LOOK_S
+
+    consumer.columns, consumer.why_lost = columns, why_lost
+    wanted = Range(TopicPartition(topic, PartitionIndex(0)), 0, 10)
+    found = reader.read(wanted, timeout_s, skips_lost=False)
+    try:
+        if records:
+            assert next(found).rows == records
+            clock.seconds += 100.0  # what Spark does with them takes as long as it takes
+        begun_s = clock.seconds
+        with pytest.raises(TimedOut, match=f"from offset {records} on in 8 s"):
+            next(found)
+        assert clock.seconds - begun_s == timeout_s
+    finally:
+        reader.close()

@@ -16,6 +16,7 @@ from ottla.client.consumer import Consumer
 from ottla.client.fetching.absence import why_absent
 from ottla.client.fetching.locator import NoPlace, Truncated
 from ottla.client.sync.portal import Portal
+from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.loss import GOES_ON, DataLost
@@ -81,7 +82,8 @@ class _Fetching(Consumer[bytes, bytes]):
 class RangeReader:
     """Reads ranges, one at a time."""
 
-    def __init__(self, settings: dict[str, object]) -> None:
+    def __init__(self, settings: dict[str, object], clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._consumer = _Fetching(settings)
         self._portal = Portal("ottla spark", self._consumer.close)
         try:
@@ -102,9 +104,10 @@ class RangeReader:
         portal, consumer = self._portal, self._consumer
         partition, position = wanted.partition, wanted.start
         portal.run(consumer.aim(wanted))
-        left_s = timeout_s
+        deadline_s = self._clock.elapsed_s() + timeout_s
         while position < wanted.end:
             try:
+                left_s = max(deadline_s - self._clock.elapsed_s(), 0.0)
                 found = portal.run(consumer.columns(min(left_s, LOOK_S)))
             except (NoPlace, Truncated) as error:
                 position = self._skipped(wanted, position, error, skips_lost=skips_lost)
@@ -114,8 +117,7 @@ class RangeReader:
                 if why is not None:
                     _lose(partition, position, why, skips_lost=skips_lost)
                     return
-                left_s -= LOOK_S
-                if left_s > 0:
+                if self._clock.elapsed_s() < deadline_s:
                     continue
                 raise TimedOut(
                     f"{partition}: nothing came from offset {position} on in {timeout_s:g} s, and "
@@ -123,9 +125,9 @@ class RangeReader:
                     "kafkaConsumer.pollTimeoutMs says how long to wait"
                 )
             columns, position = found
-            left_s = timeout_s
             if columns.rows:
                 yield columns
+            deadline_s = self._clock.elapsed_s() + timeout_s  # Spark's time is its own
 
     def _skipped(self, wanted: Range, position: int, error: Exception, *, skips_lost: bool) -> int:
         """Where to go on when a place is gone."""
