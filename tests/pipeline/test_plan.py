@@ -88,5 +88,7 @@ def test_a_narrowed_range_has_all_that_is_wanted() -> None:
     assert every.offsets_from(30).of(one, {}).size == 0
     assert every.offsets_until(5).of(one, {}).size == 0
     assert every.since(7).of(one, {place(1): 12}) == Range(place(1), 12, 20)
+    assert every.since(-1) == every  # records without a time are so new
+    assert every.since(7).since(-1).since(5) == every.since(7)
     assert every.among({1, 2}).among({1}).has(place(1))
     assert not every.among({1, 2}).among({2}).has(place(1))

@@ -36,7 +36,12 @@ class Narrowing:
         return replace(self, last_offset=last)
 
     def since(self, time_ms: int) -> "Narrowing":
-        """Nothing that is older."""
+        """Nothing that is older; a time before 1970 says nothing.
+
+        Records without a time have -1, and brokers do not look for times below 0.
+        """
+        if time_ms < 0:
+            return self
         return replace(self, from_ms=max(time_ms, self.from_ms or 0))
 
     def has(self, partition: TopicPartition) -> bool:
