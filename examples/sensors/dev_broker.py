@@ -1,8 +1,8 @@
 """A broker beside this process: `ottla dev`, as one would start it by hand.
 
 Invariant: it begins with the `with` and listens when `listening()` returns, or BrokerFailed says in
-its own words why not. It is asked to stop at the end, and ends as well when this process is killed
-(on Linux).
+its own words why not. Of one that has ended it is told how, and an error that it told last. It is
+asked to stop at the end, and ends as well when this process is killed (on Linux).
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG: Final = 1  # a number of Linux
 
 
 class BrokerFailed(Failed):
-    """There is no broker; the text is what it said last."""
+    """There is no broker; the text says why."""
 
 
 class DevBroker:
@@ -53,8 +53,8 @@ class DevBroker:
         assert said is not None
         found = re.search(r"listens on (\S+)\.", said.readline())  # its first line
         if found is None:
-            process.wait()
-            raise BrokerFailed(self._last_words())
+            code = process.wait()
+            raise BrokerFailed(self._last_words() or self._how(code))
         return found[1]
 
     def __exit__(self, *exception: object) -> None:
@@ -71,14 +71,26 @@ class DevBroker:
 
     @property
     def failure(self) -> str | None:
-        """What it said last when it has ended."""
-        if self._process is not None and self._process.poll() is None:
+        """How it has ended, when it has, and why, if it said so."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
             return None
-        return self._last_words()
+        said = self._last_words()
+        return (
+            f"{self._how(code)}: {said}" if said else f"{self._how(code)}; {self._log} may say why"
+        )
 
-    def _last_words(self) -> str:
-        lines = self._log.read_text().strip().splitlines()
-        return lines[-1] if lines else f"the broker has ended; {self._log} is empty"
+    def _how(self, code: int) -> str:
+        if code < 0:
+            return f"the broker was ended by {signal.Signals(-code).name}"
+        return f"the broker has ended with exit code {code}"
+
+    def _last_words(self) -> str | None:
+        """What the command said itself, or an error that the broker told; no other news."""
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        if not lines or (lines[-1].startswith("time=") and " level=error " not in lines[-1]):
+            return None
+        return lines[-1]
 
 
 def ottla() -> str:

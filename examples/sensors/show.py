@@ -17,12 +17,13 @@ from py4j.protocol import Py4JError
 from rich.console import Console
 from rich.live import Live
 
+from ottla.errors import OttlaError
 from ottla.sync import Admin
 from sensors import topics, view
 from sensors.dev_broker import DevBroker
 from sensors.failure import Failed
 from sensors.feed import Feed
-from sensors.findings import Alerts, last_ms
+from sensors.findings import Alerts, last_ms, written
 from sensors.local_spark import LocalSpark, first_line
 from sensors.view import Sight
 from sensors.watch import Watch
@@ -45,6 +46,12 @@ RESTARTS_MAX: Final = 5
 
 FIRST_RESULTS_S: Final = 90.0
 LOOK_S: Final = 0.5
+LOOK_MAX_MS: Final = 5000
+"""So long a look may take, and Ctrl-C and the end of the broker go unseen meanwhile."""
+
+SEEN_S: Final = 60.0
+"""So long looks may fail, on a machine that is busy, when the broker has not ended."""
+
 WIDTH: Final = 100
 LINE_S: Final = 10.0
 
@@ -69,6 +76,7 @@ class Show:
         self._wanted: dict[str, Callable[[], StreamingQuery]] = {}
         self._queries: dict[str, StreamingQuery] = {}
         self._restarts: dict[str, int] = {}
+        self._seen_s = 0.0
 
     @property
     def is_live(self) -> bool:
@@ -77,6 +85,16 @@ class Show:
 
     def run(self, seed: int, seconds: float | None) -> None:
         """Start everything, look at it until it is time to stop, end everything."""
+        try:
+            self._run(seed, seconds)
+        except OttlaError:
+            self._check_broker()
+            raise
+        if not self._asked.is_set() and not self._screen.sight.averages:
+            log = self._folder / "spark.log"
+            raise Failed(f"no averages were written in time; {log} may say why")
+
+    def _run(self, seed: int, seconds: float | None) -> None:
         with ExitStack() as ending:
             ending.enter_context(self._screen)
             self._screen.show("starting a broker")
@@ -84,31 +102,34 @@ class Show:
             admin = ending.enter_context(Admin({"bootstrap.servers": servers}))
             topics.create(admin)
             alerts = ending.enter_context(Alerts(servers, topics.ALERTS))
-            watch = Watch(servers, admin, alerts, self._folder, self._data)
+            brief = {"bootstrap.servers": servers, "default.api.timeout.ms": LOOK_MAX_MS}
+            looking = ending.enter_context(Admin(brief))
+            before = written(admin)
+            watch = Watch(servers, looking, alerts, self._folder, self._data, before)
             watch.queries = self._queries
             backlog_ms = time.time_ns() // 1_000_000 - BACKLOG_MS
             since_ms = max((last_ms(admin, topics.READINGS) or 0) + 1, backlog_ms)
-            feed = ending.enter_context(Feed(servers, seed, since_ms))
+            feed = ending.enter_context(
+                Feed(servers, seed, since_ms, lambda: self._broker.failure is None)
+            )
+            self._seen_s = time.monotonic()
             try:
                 self._look(watch, feed, servers, seconds)
             except (Py4JError, ConnectionError) as error:
                 if not self._asked.is_set():  # it may have got the signal, too
                     raise Failed(f"Spark has ended: {first_line(error)}") from None
-        if not self._asked.is_set() and not self._screen.sight.averages:
-            log = self._folder / "spark.log"
-            raise Failed(f"no averages were written in time; {log} may say why")
 
     def _look(self, watch: Watch, feed: Feed, servers: str, seconds: float | None) -> None:
         screen, asked = self._screen, self._asked
-        screen.show("starting Spark", watch.look())
+        screen.show("starting Spark", self._seen(watch))
         import pandas  # noqa: F401  # pyright: ignore[reportUnusedImport]  (the job needs it soon)
 
         while self._is_well(feed) and not self._spark.wait(LOOK_S):
-            screen.show("starting Spark", watch.look())
+            screen.show("starting Spark", self._seen(watch))
         if asked.is_set():
             return
         spark = self._spark.session()
-        screen.show("starting the queries", watch.look())
+        screen.show("starting the queries", self._seen(watch))
         from sensors import job  # not before: Spark's thread imports parts of PySpark, too
 
         folder = str(self._folder)
@@ -118,32 +139,49 @@ class Show:
         self._queries[first] = self._wanted[first]()
         until_s = time.monotonic() + FIRST_RESULTS_S
         while self._is_well(feed) and not screen.sight.averages and time.monotonic() < until_s:
-            screen.show("starting the queries", watch.look())
+            screen.show("starting the queries", self._seen(watch))
             asked.wait(LOOK_S)
-        screen.show("running", watch.look())
+        screen.show("running", self._seen(watch))
         for name in others:
             if not asked.is_set():
                 self._queries[name] = self._wanted[name]()
         while self._is_well(feed) and not (seconds and screen.sight.elapsed_s >= seconds):
-            screen.show("running", watch.look())
+            screen.show("running", self._seen(watch))
             asked.wait(LOOK_S)
         feed.stop()
         until_s = time.monotonic() + CATCH_UP_S
-        screen.show("catching up", watch.look())
+        screen.show("catching up", self._seen(watch))
         while self._is_well(feed) and screen.sight.lag != 0 and time.monotonic() < until_s:
             asked.wait(LOOK_S)
-            screen.show("catching up", watch.look())
+            screen.show("catching up", self._seen(watch))
         for query in self._queries.values():
             query.stop()
-        screen.show("ended", watch.look())
+        screen.show("ended", self._seen(watch))
+
+    def _seen(self, watch: Watch) -> Sight | None:
+        """How things are; None, and nothing new to show, while the broker is too busy to tell."""
+        try:
+            sight = watch.look()
+        except OttlaError:
+            self._check_broker()
+            if time.monotonic() < self._seen_s + SEEN_S:
+                return None
+            raise
+        self._seen_s = time.monotonic()
+        return sight
+
+    def _check_broker(self) -> None:
+        failure = self._broker.failure
+        if failure is not None:
+            raise Failed(failure)
 
     def _is_well(self, feed: Feed) -> bool:
         """Whether it goes on; Failed when something has ended that should not have."""
         if self._asked.is_set():
             return False
-        for failure in (self._broker.failure, feed.failure):
-            if failure is not None:
-                raise Failed(str(failure))
+        self._check_broker()
+        if feed.failure is not None:
+            raise Failed(str(feed.failure))
         for name, query in [*self._queries.items()]:
             failure = query.exception()
             if failure is None:

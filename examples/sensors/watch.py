@@ -26,7 +26,16 @@ RATE_LOOKS: Final = 10
 class Watch:
     """Looks when it is asked to."""
 
-    def __init__(self, broker: str, admin: Admin, alerts: Alerts, folder: Path, data: Path) -> None:
+    def __init__(
+        self,
+        broker: str,
+        admin: Admin,
+        alerts: Alerts,
+        folder: Path,
+        data: Path,
+        before: Mapping[str, int],
+    ) -> None:
+        """Counts what is in topics from `before` on."""
         self.queries: Mapping[str, StreamingQuery] = {}
         self._broker = broker
         self._admin = admin
@@ -34,7 +43,7 @@ class Watch:
         self._averages = Averages(folder / AVERAGES)
         self._averages.look()
         self._averages_before = self._averages.count
-        self._before = written(admin)
+        self._before = before
         self._begun_s = time.monotonic()
         self._readings: deque[tuple[float, int]] = deque([(self._begun_s, 0)], RATE_LOOKS)
         self._places = {
