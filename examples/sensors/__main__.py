@@ -13,7 +13,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -66,12 +66,22 @@ def main() -> int:
         except KeyboardInterrupt:  # the second
             reason = "ended at once: the next start goes on from the last checkpoint"
     if end is not None:
-        end(given.picture)
+        unwritten = why_unwritten(end, given.picture)
+        reason = reason or unwritten
     if reason is not None:
         print(reason, file=sys.stderr)
         return 1
     print(how_to_go_on(sys.argv[1:], given.data), file=terminal, flush=True)
     return 0
+
+
+def why_unwritten(end: Callable[[Path | None], None], picture: Path | None) -> str | None:
+    """Say what is left, and keep a picture of it; why that could not be written."""
+    try:
+        end(picture)
+    except OSError as error:
+        return f"what was seen could not be written: {error}"
+    return None
 
 
 def how_to_go_on(again: list[str], data: Path) -> str:

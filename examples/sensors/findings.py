@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet
@@ -90,7 +90,23 @@ class Alerts:
     def look(self) -> None:
         """Read what is new."""
         for record in self._consumer.poll(0.01):
-            self.latest.append(json.loads(record.value or b"{}"))
+            alert = _alert(record.value or b"")
+            if alert is not None:
+                self.latest.append(alert)
+
+
+def _alert(value: bytes) -> dict[str, Any] | None:
+    """An alert of the job; None when somebody else has written to its topic."""
+    try:
+        told: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    found = cast("dict[str, Any]", told)
+    words = all(isinstance(found.get(name), str) for name in ("device", "at", "signal"))
+    numbers = all(type(found.get(name)) in (int, float) for name in ("value", "mean", "deviation"))
+    return found if words and numbers else None
 
 
 def written(admin: Admin) -> dict[str, int]:

@@ -8,10 +8,11 @@ ended although it should not have is told as Failed.
 import os
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from py4j.protocol import Py4JError
 from rich.console import Console
@@ -53,6 +54,9 @@ SEEN_S: Final = 60.0
 """So long looks may fail, on a machine that is busy, when the broker has not ended."""
 
 WIDTH: Final = 100
+PLAIN: Final[Mapping[str, Any]] = {"highlight": False, "markup": False, "emoji": False}
+"""Names of devices and folders are shown as they are, brackets and all."""
+
 LINE_S: Final = 10.0
 
 
@@ -67,7 +71,7 @@ class Show:
         data: Path,
         asked: threading.Event,
     ) -> None:
-        self._screen = Screen(Console(file=terminal, highlight=False))
+        self._screen = Screen(Console(file=terminal, **PLAIN))
         self._broker = broker
         self._spark = spark
         self._data = data
@@ -242,6 +246,6 @@ class Screen:
     def save(self, picture: Path) -> None:
         """Keep what was seen as a picture."""
         with open(os.devnull, "w") as nowhere:
-            paper = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
+            paper = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True, **PLAIN)
             paper.print(view.picture(replace(self.sight, stage="running")))
             paper.save_svg(str(picture), title="make run")

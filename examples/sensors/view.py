@@ -104,7 +104,7 @@ def _averages(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     hottest = sorted(rows, key=lambda row: -row["temperature"])
     for row in hottest[:AVERAGES_SHOWN]:
         table.add_row(
-            row["device"],
+            Text(row["device"]),
             f"{row['start']:%H:%M:%S}",
             f"{row['end']:%H:%M:%S}",
             f"{row['temperature']:.2f} °C",
@@ -122,8 +122,8 @@ def _alerts(alerts: Sequence[Mapping[str, Any]]) -> RenderableType:
     for alert in list(alerts)[-ALERTS_SHOWN:]:
         table.add_row(
             Text(alert["device"], style="red"),
-            str(alert["at"])[11:19],
-            f"{alert['signal']} {alert['value']:.2f}",
+            Text(alert["at"][11:19]),
+            Text(f"{alert['signal']} {alert['value']:.2f}"),
             Text(f"usually {alert['mean']:.2f} ± {alert['deviation']:.2f}", style="dim"),
         )
     return table

@@ -1,14 +1,23 @@
-"""What is shown, without anything that runs."""
+"""What is shown, without Spark."""
 
 import io
+import json
 import sys
+import threading
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from sensors.__main__ import how_to_go_on
+from sensors.__main__ import how_to_go_on, why_unwritten
+from sensors.findings import Alerts
 from sensors.progress import Progress
-from sensors.show import Screen
+from sensors.show import PLAIN, Screen, Show
+from sensors.topics import ALERTS
 from sensors.view import Sight, line, picture, summary
+
+from ottla.sync import Producer
+from ottla.testing import ClusterThread
 
 
 def shown(sight: Sight) -> str:
@@ -57,3 +66,64 @@ def test_what_threads_write_to_stderr_is_not_shown_on_the_terminal() -> None:
         screen.show("running", Sight())
     assert "Ottla sensors" in terminal.getvalue()
     assert "Traceback" not in terminal.getvalue()
+
+
+ALERT = {
+    "device": "x[/hall]",
+    "at": "2026-01-01T10:20:30.000Z",
+    "signal": "temperature",
+    "value": 90.5,
+    "mean": 20.0,
+    "deviation": 1,
+}
+
+
+def test_names_and_folders_are_shown_as_they_are(tmp_path: Path) -> None:
+    """Brackets are markup to who draws, and would be left out, or be an error."""
+    then = datetime(2026, 1, 1, tzinfo=UTC)
+    average = {"device": "y[/bold]", "start": then, "end": then, "readings": 1}
+    sight = Sight(
+        places={"topics": "/tmp/[test]/[/x]"},
+        latest_averages=[{**average, "temperature": 1.0, "vibration": 2.0}],
+        latest_alerts=[ALERT],
+    )
+    for is_terminal in (True, False):
+        terminal = io.StringIO()
+        screen = Screen(Console(file=terminal, force_terminal=is_terminal, width=100, **PLAIN))
+        with screen:
+            screen.show("running", sight)
+        screen.end()
+        assert "/tmp/[test]/[/x]" in terminal.getvalue()
+        if is_terminal:
+            assert "x[/hall]" in terminal.getvalue()
+            assert "y[/bold]" in terminal.getvalue()
+    screen.save(tmp_path / "picture.svg")
+    assert "x[/hall]" in (tmp_path / "picture.svg").read_text()
+
+
+def test_what_is_no_alert_is_left_out_of_them() -> None:
+    others = [b"no JSON", b"[1]", b"{}", b"\xff", b"[" * 100_000, None]
+    others += [json.dumps({**ALERT, name: None}).encode() for name in ALERT]
+    with ClusterThread(settings={"num.partitions": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        with Producer({"bootstrap.servers": servers}) as producer:
+            producer.send(ALERTS, b"old").result()
+            with Alerts(servers, ALERTS) as alerts:
+                while len(alerts.latest) < 2:  # all others are between two, wherever it begins
+                    for value in (*others, json.dumps(ALERT).encode()):
+                        producer.send(ALERTS, value).result()
+                    alerts.look()
+    assert all(one == ALERT for one in alerts.latest)
+    assert "x[/hall]" in shown(Sight(latest_alerts=alerts.latest))
+
+
+def test_a_picture_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None:
+    nothing: Any = None  # no broker and no Spark run
+    show = Show(io.StringIO(), nothing, nothing, tmp_path, threading.Event())
+    assert why_unwritten(show.end, None) is None
+    assert why_unwritten(show.end, tmp_path / "picture.svg") is None
+    told = why_unwritten(show.end, tmp_path / "not there" / "picture.svg")
+    assert told is not None
+    assert told.startswith("what was seen could not be written: ")
+    assert "not there/picture.svg" in told
+    assert "\n" not in told
