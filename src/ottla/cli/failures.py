@@ -33,6 +33,14 @@ class Misused(Failed):
         super().__init__(message, "USAGE")
 
 
+class Stopped(Failed):
+    """A signal ended it, which had its way; the text says how far it came."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message, "INTERRUPTED")
+        self.number = number
+
+
 class BadSetting(Misused):
     """What was said on the command line is no setting."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.cli.answer import Answer, Failure, show, show_failure
 from ottla.cli.early_interrupt import INTERRUPTED, begin
-from ottla.cli.failures import FAILED, Failed, Misused, own_mistake, tell
+from ottla.cli.failures import FAILED, Failed, Misused, Stopped, own_mistake, tell
 from ottla.cli.output import Output
 from ottla.cli.target import Target
 from ottla.errors import OttlaError
@@ -85,6 +85,11 @@ def carried_out(act: Callable[[], Answer | None], output: Output) -> int:
         # With a reader that does not read the object would wait for it.
         show_failure(Failure("interrupted", "INTERRUPTED"), output if is_heard() else Output.TABLE)
         return INTERRUPTED
+    except Stopped as error:
+        from ottla.cli.stop_request import end_by
+
+        tell(error, output)
+        return end_by(error.number)
     except (OttlaError, InvalidSettings) as error:
         return tell(error, output)
     except Exception as error:  # the edge of a command

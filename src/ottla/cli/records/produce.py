@@ -12,7 +12,7 @@ import typer
 from ottla.cli.answer import Answer
 from ottla.cli.completion import topic_names
 from ottla.cli.declaration import streams
-from ottla.cli.failures import Failed, Misused
+from ottla.cli.failures import Failed, Misused, Stopped
 from ottla.cli.session import Session
 from ottla.client.arguments import PARTITION_MAX
 
@@ -85,7 +85,8 @@ async def produce(
     """Write a record for each line of stdin, or of files.
 
     When a line is no record, or a record cannot be written, none behind it is sent, and the exit
-    code is 1; how many were written is told.
+    code is 1; how many were written is told. So it is after Ctrl-C: what was read is written first,
+    and a second one ends it at once.
 
     With `--json` a key or a value that is text is written as it is, and anything else as its JSON,
     made anew: without spaces, of a name that comes twice the last, and numbers with a fraction or
@@ -99,6 +100,7 @@ async def produce(
         split_lines,
     )
     from ottla.cli.records.sources import opened
+    from ottla.cli.stop_request import StopRequest
 
     if json and (key_separator is not None or null is not None):
         raise Misused("a line of JSON says itself what is the key, and what is null")
@@ -129,17 +131,24 @@ async def produce(
     with opened(files or ()) as sources:
         await session.reach()
         async with Producer(settings) as producer:
-            blocks = lines_of(sources.descriptors, split_lines, sources.read)
-            try:
-                sent = await send_lines(producer, topic, blocks, form)
-            except NotAllSent as error:
-                told = "1 record was" if error.written == 1 else f"{error.written} records were"
-                raise Failed(f"{error}; {told} written to {topic}", error.code) from error
+            with StopRequest() as stop:
+                blocks = lines_of(sources.descriptors, split_lines, stop, sources.read)
+                try:
+                    sent = await send_lines(producer, topic, blocks, form)
+                except NotAllSent as error:
+                    told = _told(error.written, topic)
+                    raise Failed(f"{error}; {told}", error.code) from error
+    if stop.number is not None:
+        raise Stopped(f"interrupted; {_told(sent.records, topic)}", stop.number)
     what = "1 record" if sent.records == 1 else f"{sent.records} records"
     return Answer(
         {"topic": topic, "records": sent.records, "bytes": sent.bytes},
         [f"Wrote {what} to {topic}."],
     )
+
+
+def _told(records: int, topic: str) -> str:
+    return f"{'1 record was' if records == 1 else f'{records} records were'} written to {topic}"
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -1,10 +1,10 @@
 """Sending records that come as lines: the work of `ottla produce`.
 
 Invariant: lines are sent in their order, one record each. When one cannot be sent none behind it
-is, those before it are waited for, and how many were written is told, whatever happened.
+is, those before it are waited for, and how many were written is told. So it is after a signal that
+asks to stop; only a second one ends it without.
 """
 
-import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.input import BadLine, Draft
+from ottla.cli.stop_request import StopRequest
 from ottla.client.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.client.producing.pending_batch import Ack
 from ottla.errors import OttlaError, RequestError
@@ -129,16 +130,18 @@ async def send_draft(producer: Producer[bytes, bytes], topic: str, draft: Draft)
 async def lines_of(
     descriptors: Iterable[int],
     split: Callable[[bytes], tuple[list[bytes], bytes]],
+    stop: StopRequest,
     read: Callable[[int], object] = lambda size: None,
 ) -> AsyncGenerator[list[bytes]]:
     """The lines of files, one file after the other, as they come; `read` hears how much came.
 
-    `split` gives the whole lines of what came, and the rest.
+    `split` gives the whole lines of what came, and the rest. When it is to stop, all that was read
+    has been given, but for a line that has not ended.
     """
     calls = BlockingCalls()
     for descriptor in descriptors:
         parts: list[bytes] = []  # of the line that has not ended
-        while block := await calls.begin(lambda at=descriptor: os.read(at, BLOCK_BYTES)):
+        while block := await calls.begin(lambda at=descriptor: stop.read(at, BLOCK_BYTES)):
             may_end = b"\n" in block or b"\r" in block or (parts and parts[-1].endswith(b"\r"))
             parts.append(block)
             if may_end:
@@ -149,6 +152,8 @@ async def lines_of(
             elif sum(map(len, parts)) > LINE_BYTES_MAX:
                 raise LineTooLong(f"it is longer than {LINE_BYTES_MAX >> 20} MB")
             read(len(block))
+        if stop.number is not None:
+            return
         if parts:
             lines, last = split(b"".join((*parts, b"\n")))
             yield [*lines, last] if last else lines

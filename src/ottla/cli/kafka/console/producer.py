@@ -1,7 +1,8 @@
 """`kafka-console-producer`: a record for each line of stdin.
 
 Invariant: lines are sent in their order. As with Java's, a record that cannot be written is told
-of on stderr and the others go on, with 0; with --sync the first ends it, with 1.
+of on stderr and the others go on, with 0; with --sync the first ends it, with 1. A signal ends it
+when what was read is written, and a second one at once.
 """
 
 import sys
@@ -93,6 +94,7 @@ async def act(given: Given) -> int:
     settings = _settings(given)
     from ottla.cli.kafka.console.line_reader import DEFAULT_READER, reader_of, split_as_java
     from ottla.cli.records.sending import MetProducer, lines_of
+    from ottla.cli.stop_request import StopRequest, end_by
 
     if (name := given.one("line-reader") or DEFAULT_READER) != DEFAULT_READER:
         raise NotDone(f"kafka-console-producer: the line reader {name} is not done here yet")
@@ -100,14 +102,15 @@ async def act(given: Given) -> int:
     properties = file_properties(given.one("reader-config"))
     reader = reader_of({**properties, **properties_of([*given.all(flag)])})
     prompts = sys.stdin.isatty() and sys.stdout.isatty()
-    blocks = lines_of([sys.stdin.fileno()], split_as_java)
     settings = await reached("producer", settings)
     async with MetProducer(settings) as producer:
         await producer.meet()
         if prompts:
             print(">", end="", flush=True)
         sender = _Sender(producer, topic, reader, is_sync="sync" in given, prompts=prompts)
-        return await sender.run(blocks)
+        with StopRequest() as stop:
+            code = await sender.run(lines_of([sys.stdin.fileno()], split_as_java, stop))
+    return code if stop.number is None else end_by(stop.number)
 
 
 class _Sender:
