@@ -14,7 +14,7 @@ from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.input import BadLine, Draft
 from ottla.cli.stop_request import StopRequest
 from ottla.client.producer import RECORD_OVERHEAD_BYTES, Producer
-from ottla.client.producing.pending_batch import Ack
+from ottla.client.producing.pending_batch import Ack, PendingBatch
 from ottla.errors import OttlaError, RequestError
 
 BLOCK_BYTES: Final = 1 << 18
@@ -71,6 +71,9 @@ class Sent:
 class MetProducer(Producer[bytes, bytes]):
     """A producer that says at its beginning whether a broker answers, and what it can take."""
 
+    hear_failed: Callable[[RequestError, int], object] | None = None
+    """Hears, as it happens, why records were not written, and how many; `flush` raises it not."""
+
     async def meet(self) -> None:
         """Wait for a broker's first answer; RequestError when none comes."""
         await self._started().metadata.refreshed(MEET_S)
@@ -80,6 +83,12 @@ class MetProducer(Producer[bytes, bytes]):
         whole = RECORD_OVERHEAD_BYTES + size
         if whole > self._record_bytes_max:
             raise self._too_large(whole)
+
+    def _note_failed(self, batch: PendingBatch) -> None:
+        if self.hear_failed is None:
+            super()._note_failed(batch)
+        elif batch.failure is not None and not batch.awaited:
+            self.hear_failed(batch.failure, batch.builder.count)
 
 
 async def send_lines(

@@ -1,8 +1,8 @@
 """`kafka-console-producer`: a record for each line of stdin.
 
-Invariant: lines are sent in their order. As with Java's, a record that cannot be written is told
-of on stderr and the others go on, with 0; with --sync the first ends it, with 1. A signal ends it
-when what was read is written, and a second one at once.
+Invariant: lines are sent in their order. As with Java's, each record that cannot be written is told
+of on stderr as soon as that is known and the others go on, with 0; with --sync the first ends it,
+with 1. A signal ends it when what was read is written, and a second one at once.
 """
 
 import sys
@@ -104,6 +104,7 @@ async def act(given: Given) -> int:
     prompts = sys.stdin.isatty() and sys.stdout.isatty()
     settings = await reached("producer", settings)
     async with MetProducer(settings) as producer:
+        producer.hear_failed = lambda error, count: _complain(_failed(topic, error), count)
         await producer.meet()
         if prompts:
             print(">", end="", flush=True)
@@ -151,10 +152,7 @@ class _Sender:
         except RequestError as error:  # with --sync
             _complain(_failed(self._topic, error))
             return 1
-        try:
-            await self._producer.flush()
-        except RequestError as error:
-            _complain(_failed(self._topic, error))
+        await self._producer.flush()
         return code
 
     async def _send_many(self, lines: list[bytes]) -> None:
@@ -216,9 +214,10 @@ def _failed(topic: str, error: OttlaError) -> str:
     return f"Error when sending message to topic {topic} with error: {error}"
 
 
-def _complain(message: str) -> None:
+def _complain(message: str, count: int = 1) -> None:
+    """Say what became of so many records, as Java's does of each."""
     sys.stdout.flush()
-    print(message, file=sys.stderr)
+    sys.stderr.write(f"{message}\n" * count)
 
 
 def run() -> None:
