@@ -5,7 +5,7 @@ was asked for. For a group what was handed on and nothing else counts as read.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Final
 
 from ottla.cli.failures import Failed
@@ -13,6 +13,7 @@ from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.records.cells import Taken
 from ottla.cli.records.places import Limits, places
 from ottla.client.consumer import Consumer
+from ottla.client.fetching.absence import NO_TOPIC, why_absent
 from ottla.client.membership.owner import Rebalance
 from ottla.client.partitions import partition_of
 from ottla.errors import ErrorCode
@@ -20,6 +21,8 @@ from ottla.ids import TopicPartition
 from ottla.records import Columns
 
 WAIT_S: Final = 1.0
+GONE_S: Final = 5.0
+"""So long brokers say that a topic is not there before that is believed: one may have restarted."""
 
 
 class ColumnConsumer(Consumer[bytes, bytes]):
@@ -55,6 +58,23 @@ class ColumnConsumer(Consumer[bytes, bytes]):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
             raise Failed(f"there is no topic {topic or repr(topic)}", code)
         return await self.partitions(topic)
+
+    def passed(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Those whose place is at an end or behind it, and of which nothing is left here."""
+        cursors = self._reader().cursors
+        return [
+            where
+            for where, end in ends.items()
+            if (cursor := cursors.get(where)) is not None
+            and cursor.is_located
+            and not cursor.has_records
+            and cursor.position >= end
+        ]
+
+    def gone(self, ends: Iterable[TopicPartition]) -> str | None:
+        """A topic of these partitions that brokers do not have any more."""
+        view = self._started().reading.metadata.view
+        return next((one.topic for one in ends if why_absent(one, view) == NO_TOPIC), None)
 
     def stop_at(self, partition: TopicPartition, end: int) -> None:
         """Ask brokers for nothing from an offset on."""
@@ -110,10 +130,12 @@ async def taken(
 ) -> AsyncGenerator[tuple[Taken, int] | None]:
     """What comes, with how many of its records are wanted; None when nothing is there just now.
 
-    It ends when the limits are reached, or after so long without a record.
+    It ends when the limits are reached, or after so long without a record. Records that are deleted
+    before they come count as read; Failed when their topic is.
     """
     loop = asyncio.get_running_loop()
     since_s = loop.time()
+    gone_s: float | None = None
     while not limits.is_reached:
         found = await consumer.columns(0)
         if found is None:
@@ -125,6 +147,7 @@ async def taken(
                     return
             found = await consumer.columns(left_s)
             if found is None:
+                gone_s = _without_lost(consumer, limits, gone_s)
                 continue
         rows = limits.rows(found)
         if rows:
@@ -134,6 +157,23 @@ async def taken(
             # What is not handed on is not read, and nothing more of it is wanted.
             consumer.seek(found.partition, found.offset_of(rows))
             consumer.pause(found.partition)
+
+
+def _without_lost(consumer: ColumnConsumer, limits: Limits, gone_s: float | None) -> float | None:
+    """Wait no longer for what cannot come; since when a topic is gone, if one is."""
+    if limits.ends is None:
+        return None
+    for where in consumer.passed(limits.ends):
+        del limits.ends[where]
+    if (topic := consumer.gone(limits.ends)) is None:
+        return None
+    now_s = asyncio.get_running_loop().time()
+    if gone_s is not None and now_s - gone_s >= GONE_S:
+        raise Failed(
+            f"the topic {topic} is gone, before its end was read",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
+        )
+    return now_s if gone_s is None else gone_s
 
 
 async def join(consumer: ColumnConsumer, topic: str, limits: Limits, *, stops: bool) -> None:
