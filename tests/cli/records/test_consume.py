@@ -21,6 +21,7 @@ from cli.golden import check_golden
 from cli.records.scene import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.client.admin import Admin
+from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 
 MANY = 5_000_000
@@ -134,6 +135,24 @@ def test_a_group_goes_on_where_it_was(broker: OttlaBroker) -> None:
     rest = lines(consume(broker, "fruit", "-g", "readers", "-e", "-f", "%p:%o\\n"))
     assert sorted(first + rest) == ["0:0", "0:1", "0:2", "1:0", "1:1"]
     assert lines(consume(broker, "fruit", "-g", "readers")) == []
+
+
+def test_a_member_without_partitions_ends_and_says_why(broker: OttlaBroker) -> None:
+    async def beside_another() -> subprocess.CompletedProcess[bytes]:
+        # Static members come first: what it has it keeps.
+        settings = {"group.id": "full", "group.instance.id": "first"}
+        servers = {"bootstrap.servers": broker.bootstrap}
+        async with Consumer({**servers, **settings}, "empty") as consumer:
+            while not consumer.assignment:
+                await consumer.poll(0.1)
+            other = asyncio.create_task(asyncio.to_thread(consume, broker, "empty", "-g", "full"))
+            while not other.done():
+                await consumer.poll(0.1)
+            return await other
+
+    done = asyncio.run(beside_another())
+    said = b"ottla: nothing was read: other members of full have all partitions of empty\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", said)
 
 
 @pytest.mark.parametrize(

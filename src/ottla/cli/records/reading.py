@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ottla.cli.answer import complain
 from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.output import Output
 from ottla.cli.records.cells import Cells
@@ -75,7 +76,11 @@ async def read_to(
     async with ColumnConsumer(_settings(settings, reading)) as consumer:
         if reading.group is not None:
             await consumer.known_partitions(reading.topic)
-            await join(consumer, reading.topic, limits, stops=reading.stops)
+            if not await join(consumer, reading.topic, limits, stops=reading.stops):
+                complain(
+                    f"nothing was read: other members of {reading.group} have all partitions of "
+                    f"{reading.topic}"
+                )
         else:
             limits.ends = await begin_at(
                 consumer,

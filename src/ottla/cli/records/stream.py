@@ -6,6 +6,7 @@ was asked for. For a group what was handed on and nothing else counts as read.
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from ottla.cli.failures import Failed
@@ -21,6 +22,10 @@ from ottla.ids import TopicPartition
 from ottla.records import Columns
 
 WAIT_S: Final = 1.0
+GIVEN_S: Final = 10.0
+"""So long a member without partitions waits: others may be about to give it theirs, which they
+hear with a heartbeat, every 3 or 5 s."""
+
 GONE_S: Final = 5.0
 """So long brokers say that a topic is not there before that is believed: one may have restarted."""
 
@@ -75,6 +80,15 @@ class ColumnConsumer(Consumer[bytes, bytes]):
         """A topic of these partitions that brokers do not have any more."""
         view = self._started().reading.metadata.view
         return next((one.topic for one in ends if why_absent(one, view) == NO_TOPIC), None)
+
+    def is_resting(self) -> bool:
+        """Whether it is a member of a group that is at rest; raises what ended its membership."""
+        running = self._started()
+        if (failure := running.reading.reader.failure) is not None:
+            raise failure
+        participation = running.participation
+        membership = None if participation is None else participation.membership
+        return membership is not None and membership.is_member and membership.waiting_for is None
 
     def stop_at(self, partition: TopicPartition, end: int) -> None:
         """Ask brokers for nothing from an offset on."""
@@ -176,8 +190,11 @@ def _without_lost(consumer: ColumnConsumer, limits: Limits, gone_s: float | None
     return now_s if gone_s is None else gone_s
 
 
-async def join(consumer: ColumnConsumer, topic: str, limits: Limits, *, stops: bool) -> None:
-    """Read what a group gives; the limits learn where that ends if it is to stop there."""
+async def join(consumer: ColumnConsumer, topic: str, limits: Limits, *, stops: bool) -> bool:
+    """Read what a group gives; the limits learn where that ends if it is to stop there.
+
+    False if the others have all, and it is to stop.
+    """
     given = asyncio.Event()
 
     def assigned(partitions: frozenset[TopicPartition], why: Rebalance) -> None:
@@ -190,8 +207,27 @@ async def join(consumer: ColumnConsumer, topic: str, limits: Limits, *, stops: b
 
     consumer.subscribe(topic, on_assigned=assigned, on_revoked=revoked)
     if stops:
-        await given.wait()
+        if not await _is_given(consumer, given):
+            limits.ends = {}
+            return False
         ends = await consumer.end_offsets(*consumer.assignment)
         limits.ends = {
             where: end for where, end in ends.items() if await consumer.position(where) < end
         }
+    return True
+
+
+async def _is_given(consumer: ColumnConsumer, given: asyncio.Event) -> bool:
+    """Wait for partitions; False when the group is at rest and has none for this member."""
+    loop = asyncio.get_running_loop()
+    rests_s: float | None = None
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                return await given.wait()
+        if not consumer.is_resting():
+            rests_s = None
+        elif rests_s is None:
+            rests_s = loop.time()
+        elif loop.time() - rests_s >= GIVEN_S:
+            return False
