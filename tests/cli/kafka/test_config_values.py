@@ -1,5 +1,7 @@
 """How `kafka-configs` reads settings, and writes numbers."""
 
+from pathlib import Path
+
 import pytest
 
 from ottla.cli.kafka.configs.quotas import java_double
@@ -9,6 +11,7 @@ from ottla.cli.kafka.topics.tool import USAGE as TOPICS
 from ottla.cli.kafka.topics.tool import new_topic
 from ottla.cli.kafka.wrong_use import Illegal
 from ottla.errors import OttlaError
+from ottla.settings.problems import InvalidSettings
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,16 @@ from ottla.errors import OttlaError
 )
 def test_settings_to_set(text: str, found: dict[str, str]) -> None:
     assert to_set(USAGE.read(["--add-config", text])) == found
+
+
+def test_a_file_of_settings_is_taken_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "settings"
+    given = USAGE.read(["--add-config-file", str(path)])
+    path.write_text("a=1\na : [2]\nb")
+    assert to_set(given) == {"a": "[2]", "b": ""}
+    path.write_text("a=1\nsegment.ms=\\u00zz\n")
+    with pytest.raises(InvalidSettings, match=f"{path}:2: "):
+        to_set(given)
 
 
 @pytest.mark.parametrize("text", ["a", "a=1=2", "a=1,,b=2", "a b=1", "a$=1", ""])

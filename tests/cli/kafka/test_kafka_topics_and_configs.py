@@ -294,6 +294,10 @@ def test_settings_from_a_file(bench: Bench, tmp_path: Path) -> None:
     of = "--entity-type topics --entity-name {t}"
     assert same(bench, "kafka-configs", f"--alter {of} --add-config-file {path}").code == 0
     assert "retention.ms=7 " in same(bench, "kafka-configs", f"--describe {of}").out
+    path.write_text("retention.ms=8\nsegment.ms=\\u00zz\n")
+    ours, theirs = both(bench, "kafka-configs", f"--alter {of} --add-config-file {path}")
+    assert (ours.code, ours.out, theirs.code, theirs.out) == (1, "", 1, "")
+    assert "retention.ms=7 " in same(bench, "kafka-configs", f"--describe {of}").out
     same(bench, "kafka-topics", "--delete --topic {t}")
 
 

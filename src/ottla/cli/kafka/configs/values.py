@@ -1,6 +1,7 @@
 """Settings as `kafka-configs` takes them: `a=1,b=[x,y]`, or a file of properties.
 
-Invariant: a comma between brackets belongs to a value; brackets themselves do not.
+Invariant: a comma between brackets belongs to a value; brackets themselves do not. Of a file that
+cannot be read to its end nothing is taken.
 """
 
 import re
@@ -8,7 +9,6 @@ from typing import Final
 
 from ottla.cli.kafka.flags import Given
 from ottla.cli.kafka.wrong_use import Illegal
-from ottla.errors import OttlaError
 
 _OUTSIDE: Final = r"(?=[^\]]*(?:\[|$))"
 """Where the next bracket, if there is one, opens."""
@@ -27,7 +27,9 @@ def to_set(given: Given) -> dict[str, str]:
     """The settings to set."""
     found: dict[str, str] = {}
     if (path := given.one("add-config-file")) is not None:
-        found |= _of_file(path)
+        from ottla.cli.kafka.client_flags import file_properties
+
+        found |= file_properties(path)
     if (text := given.one("add-config")) is not None:
         pairs = [re.split(rf"\s*=\s*{_OUTSIDE}", one) for one in _split(text)]
         if any(len(pair) != 2 for pair in pairs):
@@ -48,17 +50,6 @@ def _split(text: str) -> list[str]:
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts
-
-
-def _of_file(path: str) -> dict[str, str]:
-    from ottla.settings.properties import read_properties
-
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            properties = read_properties(file.read(), path)
-    except OSError as error:
-        raise OttlaError(f"{path}: {error.strerror}") from None
-    return {one.name: str(one.value) for one in properties.entries}
 
 
 def to_unset(given: Given) -> list[str]:
