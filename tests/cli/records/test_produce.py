@@ -6,7 +6,8 @@ import os
 import pty
 import re
 import subprocess
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,11 +17,15 @@ from cli.golden import check_golden
 from cli.records.scene import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.client.admin import Admin, NewTopic
+from ottla.client.producer import Producer
+
+OFFSETS = 60
 
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[OttlaBroker]:
-    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
+    settings = {"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "100"}
+    with ottla_broker(settings) as running:
         asyncio.run(_create(running.bootstrap))
         assert produce(running, "few", stdin=b"a\nb\n").returncode == 0
         yield running
@@ -101,6 +106,42 @@ def test_what_is_printed(broker: OttlaBroker) -> None:
     objects = produce(broker, "golden", "-o", "json", stdin=b"a\n").stdout
     check_golden("produce.txt", table.decode())
     check_golden("produce.json", objects.decode())
+
+
+@pytest.mark.parametrize("columns", [(), ("--columns",)])
+def test_offsets_without_records_are_not_waited_for(
+    broker: OttlaBroker, gaps: str, columns: Sequence[str]
+) -> None:
+    done = run(
+        "ottla", "perf", "consume", gaps, *columns, "-o", "json", "-b", broker.bootstrap
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert 0 < json.loads(done.stdout)["records"] < OFFSETS
+
+
+@pytest.fixture(scope="module")
+def gaps(broker: OttlaBroker) -> str:
+    """A topic with fewer records than offsets: it was compacted."""
+    config = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+        "segment.bytes": "1048576",
+    }
+
+    async def fill() -> None:
+        settings = {"bootstrap.servers": broker.bootstrap}
+        async with Admin(settings) as admin:
+            new = NewTopic("gaps", partitions=1, config=config)
+            (await admin.create_topics([new])).or_raise()
+        async with Producer(settings) as producer:
+            for _ in range(OFFSETS):
+                await (await producer.send("gaps", b"x" * 100_000, key=b"same"))
+
+    asyncio.run(fill())
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(shown(broker, "gaps", "%o")) >= OFFSETS / 2:
+        assert time.monotonic() < deadline_s, "it is not compacted"
+    return "gaps"
 
 
 def test_a_line_that_is_no_record_ends_it(broker: OttlaBroker) -> None:

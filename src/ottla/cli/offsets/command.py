@@ -41,7 +41,9 @@ async def offsets(
 ) -> Answer:
     """Show the first and the last offset of partitions, and the one at a time.
 
-    LAST is behind the last record: the offset that the next one gets.
+    LAST is behind the last record: the offset that the next one gets. OFFSETS are those between the
+    two: as many as there are records, or more, for those of a compacted topic or a transaction's
+    end have none.
     """
     from ottla.cli.offsets.admin import OffsetAdmin, expanded
     from ottla.cli.times import time_text
@@ -65,7 +67,7 @@ async def offsets(
             "partition": where[1],
             "first": start,
             "last": end,
-            "records": end - start,
+            "offsets": end - start,
             "at": None if then is None else then[where].offset,
             "at_time": None if then is None else time_text(then[where].timestamp_ms),
         }
@@ -74,7 +76,7 @@ async def offsets(
         and (start := first[where].offset) is not None
         and (end := last[where].offset) is not None
     ]
-    heads = ("TOPIC", "PARTITION", "FIRST", "LAST", "RECORDS", "AT", "TIME")
+    heads = ("TOPIC", "PARTITION", "FIRST", "LAST", "OFFSETS", "AT", "TIME")
     count = 5 if then is None else 7
     return Answer(
         {"partitions": rows},

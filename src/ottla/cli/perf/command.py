@@ -125,7 +125,7 @@ async def consume(
 ) -> Answer:
     """Read a topic from its start as fast as it goes."""
     from ottla.cli.offsets.positions import START
-    from ottla.cli.perf.load import read_load
+    from ottla.cli.perf.load import has_reached, read_load
     from ottla.cli.progress import progress
     from ottla.cli.records.stream import ColumnConsumer, begin_at
 
@@ -137,12 +137,11 @@ async def consume(
     }
     await session.reach()
     async with ColumnConsumer(settings) as consumer:
-        ends = await begin_at(consumer, topic, (), START, stops=False)
-        assert ends is None
-        there = await consumer.end_offsets(*consumer.assignment)
-        first = await consumer.beginning_offsets(*consumer.assignment)
-        present = sum(there.values()) - sum(first.values())
-        count = present if records is None else records
+        ends = await begin_at(consumer, topic, (), START, stops=records is None)
+        count = records or 0
+        if ends is not None:
+            first = await consumer.beginning_offsets(*ends)
+            count = sum(ends.values()) - sum(first.values())
         if not count:
             raise Failed(f"{topic} has no records to read")
         with progress(count) as advance:
@@ -151,10 +150,12 @@ async def consume(
                 count,
                 timeout,
                 columns=columns,
+                ends=ends,
                 report_s=0.2,
                 report=lambda window, whole: advance(window.records),
             )
-    if span.records < count:
+        is_all = span.records >= count or (ends is not None and has_reached(consumer, ends))
+    if not is_all:
         raise Failed(f"{span.records} of {count} records came, and none for {timeout:g} s")
     return _told("consume", topic, span, {"columns": columns})
 
