@@ -47,6 +47,7 @@ class Owner:
         self.compacted_until = 0
         # A cut below what was cleaned leaves what a snapshot tells, and no batch does.
         self.cut_below_cleaned = False
+        self.end_when_cleaned = 0
         self.log = opened(disk, RULES).log
         finish(self.log.begin_epoch(LeaderEpoch(0)))
 
@@ -103,14 +104,12 @@ class Owner:
         self.cut_to = self.written[offset].batch if offset in self.written else offset
         self.written = {at: one for at, one in self.written.items() if at < self.cut_to}
         finish(self.log.truncate_to(offset))
-        if offset < self.log_start:
-            # After a crash the model does not know the batches below the log's start any more.
-            assert self.end <= min(self.cut_to, before)
-            self.written = {at: one for at, one in self.written.items() if at < self.end}
-        else:
-            # A batch that compaction took as a whole does not hold the cut back.
-            assert self.end == min(self.cut_to, before) or offset in self.outdated
-            self.written = {at: one for at, one in self.written.items() if at < self.end}
+        assert self.end <= min(offset, before)
+        # After a crash the model does not know the batches below the log's start any more. What
+        # compaction took as a whole before the cut is not told by the log's end.
+        if offset >= self.log_start:
+            assert self.reaches(min(self.cut_to, before))
+        self.written = {at: one for at, one in self.written.items() if at < self.end}
         self.before_cut = None
         self.note_cut()
         self.recovery_point = self.log.recovery_point
@@ -119,7 +118,10 @@ class Owner:
         self.know_producers()
 
     def note_cut(self) -> None:
-        self.cut_below_cleaned |= self.end < self.compacted_until
+        # Compaction keeps the last batch of each producer: where that one is cut off, the log
+        # knows more of the producer than its bytes tell.
+        self.cut_below_cleaned |= self.end < self.end_when_cleaned
+        self.end_when_cleaned = min(self.end_when_cleaned, self.end)
         self.compacted_until = min(self.compacted_until, self.end)
         if self.cleaned_until is not None:
             self.cleaned_until = min(self.cleaned_until, self.end)
@@ -148,6 +150,7 @@ class Owner:
         }
         self.outdated |= outdated
         self.compacted_until = max(self.compacted_until, until)
+        self.end_when_cleaned = end
         done = finish(
             self.log.compact(
                 LocalCleaner(),

@@ -19,6 +19,7 @@ from log.compacting import (
     write_randomly,
 )
 from log.logs import append, contents, opened, raw
+from log.owner import Owner
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner import CleaningAborted, LocalCleaner
 from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
@@ -472,3 +473,18 @@ def test_what_the_settings_give_to_each_cleaner() -> None:
         ]
     )
     assert CleaningLimits.of(shared) == CleaningLimits(10_000_000, 0.5, 100, 250.0)
+
+
+def test_what_is_written_behind_a_cut_into_what_was_compacted_survives_a_kill() -> None:
+    owner = Owner(SimulatedDisk())
+    for _ in range(3):
+        for size in (100, 5, 140):
+            owner.append(2, size, -1)
+    owner.compact()
+    assert [one.size > 0 for one in owner.log.segments][:2] == [False, False]
+    owner.truncate(6)  # within the second segment, of which nothing is left
+    assert owner.end == owner.log.segments.active.base_offset == 4
+    owner.append(4, 0, -1)
+    owner.kill()
+    assert owner.end == 8
+    owner.check()

@@ -1,7 +1,8 @@
 """Where a segment ends when its log is cut at an offset.
 
-Invariant: a cut lies between batches. The one that holds the offset goes as a whole, so the log
-ends at that offset or before it.
+Invariant: a cut lies behind the last batch that is left. The one that holds the offset goes as a
+whole, and what compaction took before it leaves nothing there to tell of it: so the log ends at that
+offset or before it, and where it would end if it were opened again.
 """
 
 from typing import NamedTuple
@@ -25,12 +26,9 @@ class Cut(NamedTuple):
 def place_of_cut(segment: Segment, offset: int, read: Read) -> Cut:
     """The end of the last batch that lies below an offset."""
     position = segment.locate(offset, read)
-    end_offset = offset
     if position is None:
         position = segment.size
-    else:
-        end_offset = min(offset, next(segment.heads(position, segment.size, read)).base_offset)
     first = segment.read_first_timestamp(read) if position else None
-    heads = segment.heads_for(end_offset - 1, position, read)
-    tail = [head for head in heads if head.base_offset < end_offset]
+    tail = list(segment.heads_for(offset - 1, position, read)) if position else []
+    end_offset = tail[-1].last_offset + 1 if tail else segment.base_offset
     return Cut(position, Offset(end_offset), tail, first, segment.loaded_indexes(read))

@@ -151,6 +151,7 @@ class PartitionLog(ScrubbedLog):
     async def truncate_to(self, offset: int) -> None:
         """Let the log end at an offset or, where that lies within a batch, before that batch.
 
+        Where compaction took the batches before it, the log ends behind the last that is left.
         Rule A2. On the device when this returns; a crash on the way leaves the beginning of the
         old log. On a full disk nothing is cut: what is left of the epochs has to be stored.
         """
@@ -205,8 +206,7 @@ class PartitionLog(ScrubbedLog):
         segment.note_tail(cut.tail, self.rules.index_interval_bytes)
         self.closed = [one for one in self.closed if one not in (*dropped, segment)]
         self.next_offset = cut.end_offset
-        # Compaction may have taken what came before the cut: only batches are on the device.
-        self.recovery_point = Offset(min(self.recovery_point, segment.records_end))
+        self.recovery_point = min(self.recovery_point, cut.end_offset)
         self.log_start_offset = min(self.log_start_offset, cut.end_offset)
         self.epochs, self.producers = epochs, producers
         doomed = self.snapshots.forget(above=cut.end_offset)
