@@ -194,7 +194,10 @@ class _Reading:
             self._fail(entry, name, f"{setting.name} is the listener's; no mechanism has its own")
         elif self.level and (hindrance := _not_dynamic(setting, self.level)):
             self._fail(entry, name, hindrance)
-        elif isinstance(entry.value, str) and len(entry.value.encode()) > VALUE_BYTES_MAX:
+        elif (
+            isinstance(entry.value, str)
+            and len(entry.value.encode(errors="surrogatepass")) > VALUE_BYTES_MAX
+        ):
             self._fail(entry, name, f"longer than {VALUE_BYTES_MAX:,} bytes: nobody could be told")
         else:
             try:
