@@ -1,8 +1,8 @@
 """Where a segment ends when its log is cut at an offset.
 
 Invariant: a cut lies behind the last batch that is left. The one that holds the offset goes as a
-whole, and what compaction took before it leaves nothing there to tell of it: so the log ends at that
-offset or before it, and where it would end if it were opened again.
+whole, and what compaction took before it leaves nothing there to tell of it: so the log ends at
+that offset or before it, and where it would end if it were opened again.
 """
 
 from typing import NamedTuple
