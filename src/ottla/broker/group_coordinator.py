@@ -46,14 +46,13 @@ from ottla.ids import Offset, PartitionIndex, TopicPartition
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_control, read_end_txn_marker
-from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
+from ottla.records.errors import UNREADABLE, CorruptRecords
 from ottla.records.validation import TopicRules, validate
 from ottla.replication.partition import Partition
 
 _LOG = logging.getLogger(__name__)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_UNREADABLE: Final = (CorruptRecords, CorruptCompression, DecompressionLimitExceeded)
 _PRODUCE_VERSION: Final = 12  # by whose rules our own batches are checked
 
 A = TypeVar("A", bound=Answer)
@@ -99,7 +98,7 @@ class PartitionCoordinator:
                         if not batch.crc_ok:
                             raise CorruptRecords("the checksum is of other bytes")
                         self._replay(batch)
-                    except _UNREADABLE as error:
+                    except UNREADABLE as error:
                         self._pass_over(batch.header.base_offset, offset, error)
             except RequestError as error:
                 if error.code is not ErrorCode.CORRUPT_MESSAGE:

@@ -25,7 +25,7 @@ from ottla.log.replay import replayed
 from ottla.log.segment import Segment
 from ottla.log.soundness import Bounds, Examination
 from ottla.records.batch import BatchHeader
-from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
+from ottla.records.errors import UNREADABLE
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class ScrubbedLog(CompactableLog):
                     await self._tell_damage(format_damage(self.segments))
                 else:
                     await self._remember_damage()
-            except (CorruptRecords, CorruptCompression, DecompressionLimitExceeded) as error:
+            except UNREADABLE as error:
                 raise self._corrupt(error) from error
 
     def _corrupt(self, error: OttlaError) -> RequestError:

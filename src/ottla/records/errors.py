@@ -5,6 +5,7 @@ record or the batch, never repeats its content.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
@@ -66,3 +67,7 @@ class DecompressionLimitExceeded(OttlaError):
 
 class TakesLong(Exception):
     """To check a batch would hold up everybody else; nothing was found wrong with it so far."""
+
+
+UNREADABLE: Final = (CorruptRecords, CorruptCompression, DecompressionLimitExceeded)
+"""Why the records of a batch that is stored cannot be read."""

@@ -197,10 +197,10 @@ async def read_load(
             heard_s = now_s
             read += got
             size += more
+        elif ends is not None and has_reached(consumer, ends):
+            return Span(read, size, heard_s - begun_s)
         elif now_s - heard_s >= idle_s:
             break
-        if ends is not None and has_reached(consumer, ends):
-            return Span(read, size, heard_s - begun_s)
         if got and now_s - window_s >= report_s:
             window = Span(read - window_count, size - window_size, now_s - window_s)
             report(window, Span(read, size, now_s - begun_s))

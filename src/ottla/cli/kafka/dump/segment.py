@@ -14,7 +14,7 @@ from ottla.log.disk import File
 from ottla.log.inspection.walk import FoundBatch, Hole, Walk
 from ottla.records.batch import LENGTH_END, Batch
 from ottla.records.control import ControlRecord, read_control
-from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
+from ottla.records.errors import UNREADABLE
 
 BYTES_MAX: Final = 2**31 - 1
 _LENGTH_AT: Final = 8
@@ -103,7 +103,7 @@ class SegmentDump:
                     key, value = view.contents(record.offset, record.key, record.value)
                     line += lines.contents(key, value, is_alone=not view.heads)
                 yield line
-        except (CorruptRecords, CorruptCompression, DecompressionLimitExceeded) as error:
+        except UNREADABLE as error:
             raise OttlaError(f"{self.file.path}: the batch at {found.position}: {error}") from None
 
 
