@@ -185,6 +185,15 @@ def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
     assert found == ["ssl.key.password: found [hidden], valid: password"]
 
 
+def test_what_a_broker_could_not_tell_is_refused_and_what_it_does_not_tell_may_be_long() -> None:
+    long = "x" * 32_768
+    (told,) = problems(f"advertised.listeners=PLAINTEXT://{long}:1")
+    assert told.endswith("longer than 32,767 bytes: nobody could be told")
+    broker_config(overrides=[f"ssl.truststore.certificates={long}"])
+    config = client_config(CONSUMER, {"bootstrap.servers": "a:1", "client.id": long})
+    assert config[connection.CLIENT_ID] == long
+
+
 def test_found_values_are_short_and_on_one_line() -> None:
     (problem,) = problems("num.partitions=" + "a\\nb\\u001b" * 1000)
     assert len(problem) < 300

@@ -54,6 +54,7 @@ class Gathering:
     limits: Limits
     found: list[Gathered] = field(default_factory=list[Gathered])
     size: int = 0
+    available: int = 0  # as `size`, but who has more than it may give counts as all that it may
     failed: bool = False
     _cold: list[Gathered] = field(default_factory=list[Gathered])
 
@@ -75,6 +76,7 @@ class Gathering:
             if data is None:
                 self._cold.append(one)
             else:
+                self._note_available(one, partition, found)
                 self._note_aborted(one, partition, found)
                 self._give(one, partition, data)
         except NotCached:
@@ -104,7 +106,7 @@ class Gathering:
         """Keep none of the records: whoever waits for more reads them again."""
         for one in self.found:
             one.records = b""
-        self.size = 0
+        self.size = self.available = 0
 
     def narrow(self, bytes_max: int) -> None:
         """Take no more than this."""
@@ -121,6 +123,7 @@ class Gathering:
                 found = await partition.read(
                     one.wanted.offset, self._room(one.wanted), committed=self.limits.committed
                 )
+                self._note_available(one, partition, found)
                 # Now: what compaction does while the device is asked is not in these bytes.
                 self._note_aborted(one, partition, found)
                 data: Buffer = b""
@@ -153,6 +156,14 @@ class Gathering:
         It is known before anything is read, so that nothing is read in vain.
         """
         return self.size > 0 and found.size > self._room(wanted)
+
+    def _note_available(self, one: Gathered, partition: Partition, found: RecordSlice) -> None:
+        """Whole batches seldom fill a limit: who waits for as much would wait beside records."""
+        upper = partition.upper_offset(committed=self.limits.committed)
+        is_given = not self._is_too_much(one.wanted, found)
+        given = found.size if is_given else 0
+        has_more = not is_given or found.upper_offset < upper
+        self.available += max(given, self._room(one.wanted)) if has_more else given
 
     def _note_aborted(self, one: Gathered, partition: Partition, found: RecordSlice) -> None:
         """Remember which transactions a read_committed consumer has to leave out."""

@@ -185,12 +185,11 @@ class Topics:
         return self._state.image.topics[made.name]
 
     async def create_missing(self, name: str) -> None:
-        """Make a topic that somebody asked for, with the defaults."""
-        try:
-            await self.create(AskedTopic(name), {})
-        except RequestError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+        """Make a topic that somebody asked for, with the defaults; that of the groups as it is."""
+        if name == OFFSETS_TOPIC:
+            await self.create_offsets_topic()
+        else:
+            await self._create_once(AskedTopic(name), {})
 
     async def create_offsets_topic(self) -> None:
         """Make the topic that holds what groups commit, when the first group asks for it."""
@@ -208,6 +207,9 @@ class Topics:
                 max(config[broker.OFFSETS_TOPIC_SEGMENT_BYTES], SEGMENT_BYTES_MIN)
             ),
         }
+        await self._create_once(asked, values)
+
+    async def _create_once(self, asked: AskedTopic, values: Mapping[str, str]) -> None:
         try:
             await self.create(asked, values)
         except RequestError as error:
@@ -222,18 +224,20 @@ class Topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        await self._store.delete_topic(name)
+        await self._store.begin_deletion(name)
         self._state.image = self._state.image.without_topics([name])
         self._state.settings.forget(name)
         self._state.traffic.pop(name, None)
         try:
-            await self._bury(name, len(found.partitions))
+            await self._remove(name, len(found.partitions))
+            await self._store.delete_topic(name)
+            await self._end_deletion(name)
         except StorageFailure as failure:
             # No error that clients try again: then there would be no such topic.
             raise RequestError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{name} is deleted, but files of it are still there until the broker starts "
-                f"again: {failure}",
+                f"{name} is deleted, but something of it is still there until the broker "
+                f"starts again: {failure}",
             ) from failure
         _LOG.info("topic deleted", {"topic": name, "id": found.id})
 
@@ -313,11 +317,6 @@ class Topics:
                 partition.in_sync_min = self._leadership.in_sync_min(name, index)
 
     # How.
-
-    async def _bury(self, name: str, count: int) -> None:
-        """Remove the partitions of a topic that is deleted; it is over when all are gone."""
-        await self._remove(name, count)
-        await self._end_deletion(name)
 
     async def _remove(self, name: str, count: int = 0) -> None:
         """Give its partitions up; so many it had, though the logs of some may be out of reach."""

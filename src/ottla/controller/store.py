@@ -153,13 +153,13 @@ class ClusterStore:
                 operations.append(SetData(path, data, one.before.version))
         await self._office.change_all(operations)
 
-    async def delete_topic(self, name: str) -> None:
-        """Remove all there is of a topic but that it is being deleted, until that is over.
-
-        Whoever is interrupted is followed up later.
-        """
+    async def begin_deletion(self, name: str) -> None:
+        """Decide that a topic is deleted: whoever is interrupted from now on is followed up."""
         with suppress(NodeExists):
             await self._office.change([Create(_mark(name))])
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove all there is of a topic but that it is being deleted, until that is over."""
         indexes: list[str] = []
         with suppress(NoNode):
             indexes = await self._session.children(partitions_path(name))

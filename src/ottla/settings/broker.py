@@ -118,8 +118,8 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = Setting("connection.failed.authentic
         "connections.max.idle.ms.")
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
     doc="The most connections at a time, of the broker or of one listener. Beyond it new ones wait until "
-        "others have left, as many as socket.listen.backlog.size; the rest is closed. When this is lowered, "
-        "and in favour of inter.broker.listener.name, those that were silent for longest are closed.")
+        "others have left, as many as socket.listen.backlog.size; the rest is closed. When the broker's is "
+        "lowered, and in favour of inter.broker.listener.name, those that were silent for longest are closed.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
     doc="The most connections at a time from one address. Beyond it new ones are closed.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]{1,10}(\s*,\s*[^\s,]+:[0-9]{1,10})*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,

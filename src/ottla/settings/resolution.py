@@ -194,10 +194,7 @@ class _Reading:
             self._fail(entry, name, f"{setting.name} is the listener's; no mechanism has its own")
         elif self.level and (hindrance := _not_dynamic(setting, self.level)):
             self._fail(entry, name, hindrance)
-        elif (
-            isinstance(entry.value, str)
-            and len(entry.value.encode(errors="surrogatepass")) > VALUE_BYTES_MAX
-        ):
+        elif self._is_told(setting) and _is_long(entry.value):
             self._fail(entry, name, f"longer than {VALUE_BYTES_MAX:,} bytes: nobody could be told")
         else:
             try:
@@ -210,6 +207,10 @@ class _Reading:
                 problem = invalid(name, shown, setting.valid_text, entry.origin, note=bad.note)
                 self.problems.append(problem)
                 self.broken.add(setting.name)
+
+    def _is_told(self, setting: Setting[Any]) -> bool:
+        """Whether DescribeConfigs answers with the value: a client's is nobody else's."""
+        return self.table in (BROKER, TOPIC) and not setting.sensitive
 
     def _accept(self, entry: Entry, name: str, row: WithoutEffect) -> None:
         if row.takes is not None:
@@ -283,6 +284,12 @@ def _plain(value: object) -> str:
             return ",".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
         case _:
             return str(value).strip()
+
+
+def _is_long(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    return len(value.encode(errors="surrogatepass")) > VALUE_BYTES_MAX
 
 
 def _shown(value: object) -> str:

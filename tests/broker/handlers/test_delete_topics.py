@@ -1,13 +1,18 @@
 """DeleteTopics: by name or by id, each for itself."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
 from ottla.cluster.creation import AskedTopic
 from ottla.cluster.image import Topic
-from ottla.errors import ErrorCode, RequestError
+from ottla.controller.office import Office
+from ottla.coordination.operations import Operation
+from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -115,5 +120,35 @@ def test_by_its_id_no_later_topic_of_that_name_is_deleted(tmp_path: Path) -> Non
                 0,
                 ErrorCode.UNKNOWN_TOPIC_ID,
             ]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_deletion_that_is_decided_holds_though_it_cannot_be_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
+) -> None:
+    """Else what is acknowledged to the topic afterwards would go at the next start."""
+
+    async def full(office: Office, operations: Sequence[Operation]) -> None:
+        raise DiskFull("No space left on device")
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            old = await create(client, "t", 2)
+            await produce(client, "t", batch(b"old"))
+            with monkeypatch.context() as patch:
+                patch.setattr(Office, "change_all", full)
+                assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+            code, _ = await produce(client, "t", batch(b"x"))
+            assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if is_made_again:
+                assert await create(client, "t") != old
+                assert await produce(client, "t", batch(b"new")) == (0, 0)
+        async with broker(tmp_path) as running:
+            assert [*running.state.image.topics] == (["t"] if is_made_again else [])
+            if is_made_again:
+                assert running.state.led("t", 0).high_watermark == 1
 
     run(scenario)

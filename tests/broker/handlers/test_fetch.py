@@ -284,6 +284,64 @@ def test_the_broker_limits_an_answer_too(tmp_path: Path) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize(
+    ("bytes_min", "of_partition", "overall", "expected"),
+    [
+        (20_000, 20_000, LARGE, 1),  # as much as the partition may give
+        (20_000, LARGE, 20_000, 1),
+        (LARGE, LARGE, 25_000, 2),  # more than the answer may have
+        (30_000, 30_000, LARGE, 2),
+        (LARGE, LARGE, 1, 1),
+    ],
+)
+def test_nobody_waits_for_more_than_the_limits_let_through(
+    tmp_path: Path, bytes_min: int, of_partition: int, overall: int, expected: int, cold: bool
+) -> None:
+    disk = FaultyDisk()
+
+    async def scenario() -> None:
+        async with broker(tmp_path, disk=disk) as running:
+            client = await running.client()
+            await create(client, "t")
+            for _ in range(6):
+                await produce(client, "t", batch(bytes(12_000)))
+            disk.cold = cold
+            asked = request(
+                Wanted("t", 0, 0, of_partition),
+                wait_ms=50_000,
+                bytes_min=bytes_min,
+                bytes_max=overall,
+            )
+            (found,) = await asyncio.wait_for(ask(client, asked), 20)
+            assert len(values(found)) == expected
+
+    run(scenario)
+
+
+def test_a_partition_that_is_full_counts_as_its_limit_and_no_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            reader, writer = await running.client(), await running.client()
+            await create(writer, "t", 2)
+            for _ in range(3):
+                await produce(writer, "t", batch(bytes(12_000)))
+            asked = request(
+                Wanted("t", 0, 0, 20_000),
+                Wanted("t", 1, 0, 20_000),
+                wait_ms=50_000,
+                bytes_min=30_000,
+            )
+            waiting = asyncio.create_task(ask(reader, asked))
+            await produce(writer, "t", batch(bytes(1000)), index=1)
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+            await produce(writer, "t", batch(bytes(9000)), index=1)
+            assert [len(values(each)) for each in await waiting] == [1, 2]
+
+    run(scenario)
+
+
 # Errors.
 
 

@@ -10,6 +10,7 @@ import pytest
 from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
 from broker.test_node import create
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, BrokerId, Uuid
@@ -155,6 +156,20 @@ def test_a_missing_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
         async with broker(tmp_path, "auto.create.topics.enable=false") as running:
             client = await running.client()
             assert await codes(client, "t", "w", make=True) == {"t": (0, 3), "w": unknown}
+
+    run(scenario)
+
+
+def test_the_topic_of_the_groups_is_what_it_is_whoever_asks_for_it_first(tmp_path: Path) -> None:
+    """With the settings of others, what groups commit would go when it is old."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path, "num.partitions=3", "log.cleanup.policy=delete") as running:
+            client = await running.client()
+            told = await codes(client, OFFSETS_TOPIC, make=True)
+            assert told == {OFFSETS_TOPIC: (0, 50)}
+            rules = running.state.settings.log_rules(OFFSETS_TOPIC)
+            assert (rules.compact, rules.delete) == (True, False)
 
     run(scenario)
 

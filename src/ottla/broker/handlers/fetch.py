@@ -143,12 +143,16 @@ class _Fetch:
 
     def is_enough(self, gathering: Gathering) -> bool:
         return (
-            gathering.size >= self.bytes_min
+            self._lacking(gathering) <= 0
             or gathering.failed
             or self.message.max_wait_ms <= 0
             or not self.wanted
             or self.state.stopping
         )
+
+    def _lacking(self, gathering: Gathering) -> int:
+        """The bytes that have to come; nobody waits for more than may be answered."""
+        return min(self.bytes_min, max(gathering.limits.bytes_max, 1)) - gathering.available
 
     def has_room(self, gathering: Gathering | None) -> bool:
         """Whether what was found may be answered now; what is small takes no memory."""
@@ -189,7 +193,7 @@ class _Fetch:
             left = deadline - clock.elapsed_s()
             if self.is_enough(gathering) or left <= 0:
                 return gathering
-            missing = self.bytes_min - gathering.size
+            missing = self._lacking(gathering)
             gathering.drop()
             self._hold(0)
             # An append may have come between the look and this; nobody would tell of it again.
