@@ -39,7 +39,7 @@ def test_nothing_is_left_out_or_read_twice(
     before = whole(sizes)
     parts = divided(before, tasks_min=tasks_min, records_max=records_max)
     assert offsets(parts) == offsets(before)
-    assert all(one.size > 0 for one in parts) or tasks_min is not None
+    assert all(one.size > 0 for one in parts)
     if records_max is not None:
         assert all(one.size <= records_max for one in parts)
 
@@ -50,6 +50,14 @@ def test_a_large_partition_is_cut_and_small_ones_are_not() -> None:
     assert [(one.partition.partition, one.start, one.end) for one in parts] == [
         (0, 0, 10), (1, 0, 333), (1, 333, 666), (1, 666, 1000), (2, 5, 15),
     ]  # fmt: skip
+
+
+def test_no_task_has_nothing_to_read() -> None:
+    """When there are fewer records than tasks that were wanted."""
+    before = whole([(0, 2), (7, 1)])
+    for tasks_min in (4, 5, 50):
+        parts = divided(before, tasks_min=tasks_min, records_max=None)
+        assert [(one.start, one.end) for one in parts] == [(0, 1), (1, 2), (7, 8)]
 
 
 def test_there_are_as_many_tasks_as_partitions_unless_more_are_wanted() -> None:

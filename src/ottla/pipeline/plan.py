@@ -85,7 +85,8 @@ def _shares(one: Range, total: int, tasks: int) -> int:
 
 
 def _cut(whole: Range, parts: int) -> Iterable[Range]:
-    """So many ranges in the place of one, of the same size if that can be."""
+    """So many ranges in the place of one, of the same size if that can be, and none empty."""
+    parts = min(parts, whole.size)
     start = whole.start
     for number in range(parts):
         size = (whole.end - start) // (parts - number)
