@@ -10,6 +10,7 @@ from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.options import Use
 from ottla.pipeline.source_options import source_options
 from ottla.pipeline.survey import Survey
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.sync import Admin, Producer
 from ottla.transport.channel import Channel
 
@@ -28,6 +29,31 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(Channel, "_post", post)
     return found
+
+
+@pytest.mark.parametrize("level", ["read_committed", " read_committed ", "read_uncommitted"])
+def test_a_plan_ends_where_the_tasks_end(
+    broker: OttlaBroker, topic: str, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """They take a setting without the blanks around it, and read committed records alone then."""
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topic(topic, 1)
+    levels: list[int] = []
+    posted: Any = Channel._post  # pyright: ignore[reportPrivateUsage]
+
+    def post(self: Channel, message: Any, *arguments: Any) -> Any:
+        if isinstance(message, ListOffsetsRequest):
+            levels.append(message.isolation_level)
+        return posted(self, message, *arguments)
+
+    monkeypatch.setattr(Channel, "_post", post)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
+    survey = Survey(source_options({**options, "kafka.isolation.level": level}, Use.STREAM))
+    try:
+        survey.latest(survey.partitions())
+    finally:
+        survey.close()
+    assert set(levels) == {int("uncommitted" not in level)}
 
 
 @pytest.mark.parametrize("way", ["subscribe", "subscribePattern"])

@@ -30,6 +30,8 @@ from ottla.pipeline.options import BadOption
 from ottla.pipeline.source_options import SourceOptions, Topics
 from ottla.settings.admin import ADMIN
 
+from ottla.settings.consumer import CONSUMER, ISOLATION_LEVEL
+from ottla.settings.resolution import client_config
 READ_COMMITTED: Final = "read_committed"
 
 K = TypeVar("K")
@@ -41,7 +43,9 @@ class Survey:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._is_committed = options.settings.get("isolation.level") == READ_COMMITTED
+        # As the consumers of the tasks understand it: both have to mean the same end.
+        told = client_config(CONSUMER, options.settings)
+        self._is_committed = told[ISOLATION_LEVEL] == READ_COMMITTED
         self._admin: Admin | None = None
 
     def close(self) -> None:
