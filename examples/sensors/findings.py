@@ -104,9 +104,31 @@ def _alert(value: bytes) -> dict[str, Any] | None:
     if not isinstance(told, dict):
         return None
     found = cast("dict[str, Any]", told)
-    words = all(isinstance(found.get(name), str) for name in ("device", "at", "signal"))
-    numbers = all(type(found.get(name)) in (int, float) for name in ("value", "mean", "deviation"))
+    words = all(_is_word(found.get(name)) for name in ("device", "at", "signal"))
+    numbers = all(_is_number(found.get(name)) for name in ("value", "mean", "deviation"))
     return found if words and numbers else None
+
+
+def _is_word(told: object) -> bool:
+    """Whether it is a text that can be shown: JSON has halves of characters, too."""
+    if not isinstance(told, str):
+        return False
+    try:
+        told.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_number(told: object) -> bool:
+    """Whether it is a number that can be shown: JSON has some that no float can hold."""
+    if isinstance(told, bool) or not isinstance(told, int | float):
+        return False
+    try:
+        float(told)
+    except OverflowError:
+        return False
+    return True
 
 
 def written(admin: Admin) -> dict[str, int]:

@@ -104,6 +104,8 @@ def test_names_and_folders_are_shown_as_they_are(tmp_path: Path) -> None:
 def test_what_is_no_alert_is_left_out_of_them() -> None:
     others = [b"no JSON", b"[1]", b"{}", b"\xff", b"[" * 100_000, None]
     others += [json.dumps({**ALERT, name: None}).encode() for name in ALERT]
+    others += [json.dumps({**ALERT, "value": 10**400}).encode()]  # no float holds it
+    others += [json.dumps({**ALERT, "device": "\ud800"}).encode()]  # half of a character
     with ClusterThread(settings={"num.partitions": 1}) as cluster:
         servers = cluster.bootstrap_servers
         with Producer({"bootstrap.servers": servers}) as producer:
