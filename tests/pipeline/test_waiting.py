@@ -15,7 +15,7 @@ from ottla.pipeline.plan import Range
 from ottla.pipeline.reading import LOOK_S, RangeReader
 from ottla.pipeline.source import OttlaStreamReader
 from ottla.pipeline.source_options import source_options
-from ottla.sync import Producer
+from ottla.sync import Admin, Producer
 from ottla.transport.failures import TimedOut
 
 DELAY_S = 30.0
@@ -35,12 +35,12 @@ class Hands(SystemClock):
 class Stream:
     """A stream as Spark drives it: a micro-batch when the end is not the start."""
 
-    def __init__(self, broker: OttlaBroker, topic: str) -> None:
+    def __init__(self, broker: OttlaBroker, topic: str, start: str = "earliest") -> None:
         self.clock = Hands()
         given = {
             "kafka.bootstrap.servers": broker.bootstrap,
             "subscribe": topic,
-            "startingOffsets": "earliest",
+            "startingOffsets": start,
             "minOffsetsPerTrigger": str(LEAST),
             "maxTriggerDelay": f"{DELAY_S:g}s",
         }
@@ -78,6 +78,21 @@ def test_a_micro_batch_waits_for_the_least(broker: OttlaBroker, topic: str) -> N
     assert going.next() == 0
     going.write(1)
     assert going.next() == LEAST
+    going.reader.stop()
+
+
+def test_the_first_records_of_a_stream_from_the_end_wait_for_the_least(
+    broker: OttlaBroker, topic: str
+) -> None:
+    """As with the connector: the first look is the one that does not wait, and finds nothing."""
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topic(topic, 1)
+    going = Stream(broker, topic, "latest")
+    assert going.next() == 0
+    going.write(LEAST - 1)
+    assert going.next() == 0
+    going.clock.seconds = DELAY_S
+    assert going.next() == LEAST - 1
     going.reader.stop()
 
 

@@ -157,7 +157,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._beginning = Beginning(options)
         self._target: dict[TopicPartition, int] | None = None  # where AvailableNow ends
         self._seen: dict[TopicPartition, int] = {}  # the ends as they were last
-        self._planned_s = -inf  # the last micro-batch with something in it
+        self._planned_s = -inf  # the last micro-batch with something in it, or the first look
 
     def __getstate__(self) -> dict[str, Any]:
         """What a task gets: nothing that is connected."""
@@ -276,7 +276,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if least is None or self._target is not None:
             return False
         waiting = sum(one.size for one in ranges(start, end))
-        waited_s = self._clock.elapsed_s() - self._planned_s
+        now_s = self._clock.elapsed_s()
+        waited_s = now_s - self._planned_s
+        if self._planned_s == -inf:
+            self._planned_s = now_s  # nobody waits at the first look, whatever it has found
         return waiting < least and waited_s < self._options.batch_delay_s
 
     def _lost(self, text: str) -> None:
