@@ -157,6 +157,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._beginning = Beginning(options)
         self._target: dict[TopicPartition, int] | None = None  # where AvailableNow ends
         self._seen: dict[TopicPartition, int] = {}  # the ends as they were last
+        self._absent: DataLost | None = None  # why AvailableNow has no end
         self._planned_s = -inf  # the last micro-batch with something in it, or the first look
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,12 +180,20 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what there is now, and then no more."""
-        self._target = self._ends()
+        """Read what there is now, and then no more.
+
+        What is not there is an error of `latestOffset`, which knows whether it was ever there.
+        """
+        try:
+            self._target = self._ends()
+        except DataLost as error:
+            self._target, self._absent = {}, error
 
     def latestOffset(self, start: Written, limit: ReadLimit) -> Written:  # noqa: N802
         """Where the next micro-batch ends; where it starts when there is nothing."""
         begun, is_first = read(start), self._beginning.is_looked_for(start)
+        if self._absent is not None:
+            raise self._absent
         if is_first and self._target is not None:
             self._target = self._beginning.raised(self._target)
         ends = self._ends() if self._target is None else self._target
