@@ -263,6 +263,22 @@ def test_a_batch_whose_topic_is_made_anew_before_it_is_read(ground: Ground) -> N
     reader.stop()
 
 
+@pytest.mark.parametrize("start", [0, 15])
+def test_an_end_that_is_not_there_may_be_a_mistake(ground: Ground, start: int) -> None:
+    settings: dict[str, object] = {
+        "bootstrap.servers": ground.servers,
+        "auto.offset.reset": "none",
+    }
+    reader = RangeReader(settings)
+    wanted = Range(TopicPartition(ground.topic, PartitionIndex(0)), start, 20)
+    try:
+        with pytest.raises(DataLost, match=r"endingOffsets.* is behind the end") as told:
+            list(reader.read(wanted, 60, skips_lost=False))
+        assert "deleted" not in str(told.value)
+    finally:
+        reader.close()
+
+
 def test_the_next_partition_does_not_wait_behind_the_end_of_the_last_one(ground: Ground) -> None:
     """The broker may keep a fetch for longer than a task waits, when nothing is there."""
     settings: dict[str, object] = {

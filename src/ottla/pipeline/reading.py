@@ -10,7 +10,7 @@ beyond the end of a range, are kept for the next one (`READERS`).
 
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.client.consumer import Consumer
 from ottla.client.fetching.absence import why_absent
@@ -29,6 +29,22 @@ LOOK_S: Final = 2.0
 """After so long without records it is looked whether they are still there."""
 
 _log: Final = logging.getLogger(__name__)
+
+
+_DELETED: Final = (
+    "They were deleted before they were read, by retention, by hand or with their topic"
+)
+_BEHIND: Final = (
+    "Its topic was made anew, or records at its end were lost, or what was asked for "
+    "(startingOffsets, endingOffsets) is behind the end"
+)
+
+
+class Loss(NamedTuple):
+    """Why records cannot be read, and how that may have come."""
+
+    why: str
+    cause: str = _DELETED
 
 
 class _Fetching(Consumer[bytes, bytes]):
@@ -67,16 +83,16 @@ class _Fetching(Consumer[bytes, bytes]):
         """The first offset that there is."""
         return (await self.beginning_offsets(partition))[partition]
 
-    async def why_lost(self, wanted: Range) -> str | None:
+    async def why_lost(self, wanted: Range) -> Loss | None:
         """Why the end of a range cannot come any more; None when it may, or nobody can be asked."""
         absent = why_absent(wanted.partition, self._started().reading.metadata.view)
         if absent is not None:
-            return absent
+            return Loss(absent)
         try:
             [end] = (await self.end_offsets(wanted.partition, timeout_s=LOOK_S)).values()
         except RequestError:
             return None
-        return f"it ends at {end} now" if end < wanted.end else None
+        return Loss(f"it ends at {end} now", _BEHIND) if end < wanted.end else None
 
 
 class RangeReader:
@@ -113,9 +129,9 @@ class RangeReader:
                 position = self._skipped(wanted, position, error, skips_lost=skips_lost)
                 continue
             if found is None:
-                why = portal.run(consumer.why_lost(wanted))
-                if why is not None:
-                    _lose(partition, position, why, skips_lost=skips_lost)
+                loss = portal.run(consumer.why_lost(wanted))
+                if loss is not None:
+                    _lose(partition, position, loss, skips_lost=skips_lost)
                     return
                 if self._clock.elapsed_s() < deadline_s:
                     continue
@@ -133,22 +149,20 @@ class RangeReader:
         """Where to go on when a place is gone."""
         portal, consumer = self._portal, self._consumer
         first = portal.run(consumer.first_offset(wanted.partition))
-        why = f"it begins at {first} now" if first > position else f"{error}"
-        _lose(wanted.partition, position, why, skips_lost=skips_lost)
-        position = max(position, min(first, wanted.end)) if first > position else wanted.end
+        is_deleted = first > position
+        loss = Loss(f"it begins at {first} now") if is_deleted else Loss(f"{error}", _BEHIND)
+        _lose(wanted.partition, position, loss, skips_lost=skips_lost)
+        position = max(position, min(first, wanted.end)) if is_deleted else wanted.end
         if position < wanted.end:
             portal.call(consumer.seek, wanted.partition, position)
         return position
 
 
-def _lose(partition: TopicPartition, position: int, why: str, *, skips_lost: bool) -> None:
+def _lose(partition: TopicPartition, position: int, loss: Loss, *, skips_lost: bool) -> None:
     """Say that records are gone."""
-    text = f"{partition}: records from offset {position} on are gone: {why}"
+    text = f"{partition}: records from offset {position} on are gone: {loss.why}"
     if not skips_lost:
-        raise DataLost(
-            f"{text}. They were deleted before they were read, by retention, by hand or with "
-            f"their topic. {GOES_ON}"
-        )
+        raise DataLost(f"{text}. {loss.cause}. {GOES_ON}")
     _log.warning("%s; going on with what there is", text)
 
 
