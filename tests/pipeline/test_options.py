@@ -126,6 +126,11 @@ def test_a_time_counts_before_times_and_those_before_offsets() -> None:
         ({"startingOffsets": "soon"}, "a JSON object"),
         ({"startingTimestamp": "soon"}, "milliseconds"),
         ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "below 0"),
+        ({"startingTimestamp": f"{2**63}"}, "startingTimestamp is a time"),
+        ({"endingTimestamp": f"{2**63}"}, "endingTimestamp is a time"),
+        ({"startingOffsetsByTimestamp": f'{{"t": {{"0": {2**63}}}}}'}, "Timestamp: .* is above"),
+        ({"endingOffsetsByTimestamp": f'{{"t": {{"0": {2**63}}}}}'}, "Timestamp: .* is above"),
+        ({"endingOffsets": f'{{"t": {{"0": {2**63}}}}}'}, "endingOffsets: .* is above"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "error or latest"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"minPartitions": "0"}, "above 0"),
@@ -135,6 +140,11 @@ def test_a_time_counts_before_times_and_those_before_offsets() -> None:
 def test_what_cannot_be_is_refused(options: dict[str, str], why: str) -> None:
     with pytest.raises(BadOption, match=why):
         batch(**options)
+
+
+def test_the_last_time_of_all_can_be_said() -> None:
+    last = 2**63 - 1
+    assert batch(endingTimestamp=str(last)).end == AtTime(last, LATEST)
 
 
 def test_limits_of_a_micro_batch_fit_together() -> None:

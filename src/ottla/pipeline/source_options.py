@@ -24,6 +24,9 @@ from ottla.pipeline.offsets import (
 )
 from ottla.pipeline.options import BadOption, Use, checked, client_settings
 
+NUMBER_MAX: Final = 2**63 - 1
+"""The largest offset or time that fits into a request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
@@ -154,6 +157,8 @@ def _limit(options: Mapping[str, str], which: str, if_none: int | None) -> Limit
         for partition, number in told.items():
             if number < lowest:
                 raise BadOption(f"{name}: {number} of {partition} is below {lowest}")
+            if number > NUMBER_MAX:
+                raise BadOption(f"{name}: {number} of {partition} is above {NUMBER_MAX}")
         return AtTimes(told, if_none) if name == times else Specific(told)
     return None
 
@@ -163,7 +168,7 @@ def _time_ms(name: str, text: str) -> int:
         time_ms = int(text)
     except ValueError:
         time_ms = -1
-    if time_ms < 0:
+    if not 0 <= time_ms <= NUMBER_MAX:
         raise BadOption(f"{name} is a time in milliseconds since 1970, and not {text!r}")
     return time_ms
 
