@@ -332,6 +332,28 @@ def test_records_that_go_before_a_first_micro_batch_is_repeated_are_lost(
     assert query.run(failOnDataLoss="false") == left
 
 
+@pytest.mark.parametrize("start", EXPECTED)
+@pytest.mark.parametrize("first", [0, 2, 3])
+def test_a_first_micro_batch_that_is_repeated_tells_that_records_may_be_missing(
+    ground: Ground, start: str, first: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that go between the tries are in neither, and where it began is not known any more."""
+    query = ground.query(**starts(ground)[start])
+    crash(query, "planned")
+    for partition in range(PARTITIONS):
+        ground.trim(partition, first)
+    if start == "offsets" and first:
+        with pytest.raises(DataLost, match=f"from offset 1 on are gone: it begins at {first} now"):
+            query.run()
+    else:
+        gone = range(first * PARTITIONS)
+        assert query.run() == [one for one in EXPECTED[start] if one not in gone]
+    cut = {"latest": [], "offsets": [1]}.get(start, [0, 1, 2]) if first else []
+    told = [one.getMessage() for one in caplog.records if "is repeated" in one.getMessage()]
+    assert len(told) == bool(cut)
+    assert all(f"{ground.topic}-{partition}" in told[0] for partition in cut)
+
+
 @pytest.mark.parametrize("start", ["latest", "earliest"])
 def test_a_topic_that_goes_before_a_first_micro_batch_is_repeated_is_lost(
     ground: Ground, start: str

@@ -1,6 +1,7 @@
 """Where a stream begins, and what its first micro-batch may take for that.
 
-Invariant: the first micro-batch has the same records whenever it is run. Spark writes down where it
+Invariant: the first micro-batch has the same records whenever it is run, but for those that were
+deleted meanwhile, of which a warning tells (`Survey.repeated`). Spark writes down where it
 ends, and not where it begins: that it asks twice before it runs it, and anew when it repeats it
 after a failure. So the answer is kept as long as the reader lives, and a partition that begins at
 its end, which is elsewhere later, stays there in the first micro-batch: what is written down is its

@@ -5,6 +5,7 @@ What a survey says was so at one moment: a topic may be gone when it is read. Wh
 `if_there` hears nothing of what is not there; otherwise that is a RequestError.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -29,10 +30,12 @@ from ottla.pipeline.offsets import (
 from ottla.pipeline.options import BadOption
 from ottla.pipeline.source_options import SourceOptions, Topics
 from ottla.settings.admin import ADMIN
-
 from ottla.settings.consumer import CONSUMER, ISOLATION_LEVEL
 from ottla.settings.resolution import client_config
+
 READ_COMMITTED: Final = "read_committed"
+
+_log: Final = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -129,7 +132,8 @@ class Survey:
 
         What began at its end has nothing in that micro-batch. Where the first record that there is,
         or that is so new, lies behind the end now, nothing is left of it: the next one begins
-        there, and tells what is lost.
+        there, and tells what is lost. What went of the micro-batch itself nobody can tell, as its
+        beginning is not written down: where the log has lost its first records, a warning says so.
         """
         if isinstance(limit, Specific):
             said = limit.offsets
@@ -146,8 +150,17 @@ class Survey:
             }
         first = [one for one in ends if said.get(one, EARLIEST) == EARLIEST]
         begun = {one: ends[one] if (at := said.get(one, LATEST)) < 0 else at for one in ends}
-        for one, offset in self.earliest(first, if_there=if_there).items():
-            begun[one] = min(offset, ends[one])
+        is_timed = isinstance(limit, AtTime | AtTimes)
+        logs = self.earliest(ends if is_timed else first, if_there=if_there)
+        for one in first:
+            if one in logs:
+                begun[one] = min(logs[one], ends[one])
+        if cut := [one for one, offset in logs.items() if min(offset, ends[one]) > 0]:
+            _log.warning(
+                "the first micro-batch is repeated, and the first records of %s are gone: "
+                "those that went since its first try are not in it",
+                names(cut),
+            )
         return begun
 
     def _at_times(self, times_ms: Offsets, if_none: int | None) -> Places:
