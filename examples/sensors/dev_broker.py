@@ -17,6 +17,8 @@ from typing import IO, Final
 from sensors.failure import Failed
 
 STOP_S: Final = 30.0
+TAKEN: Final = "choose another port"
+OTHER_PORT: Final = "; here it is `make run ARGS='--port N'`"
 _PR_SET_PDEATHSIG: Final = 1  # a number of Linux
 
 
@@ -49,12 +51,13 @@ class DevBroker:
         """The address, once it listens there; BrokerFailed when it does not."""
         process = self._process
         assert process is not None
-        said: IO[str] | None = process.stdout
-        assert said is not None
-        found = re.search(r"listens on (\S+)\.", said.readline())  # its first line
+        output: IO[str] | None = process.stdout
+        assert output is not None
+        found = re.search(r"listens on (\S+)\.", output.readline())  # its first line
         if found is None:
             code = process.wait()
-            raise BrokerFailed(self._last_words() or self._how(code))
+            said = self._last_words() or self._how(code)
+            raise BrokerFailed(said + OTHER_PORT if TAKEN in said else said)
         return found[1]
 
     def __exit__(self, *exception: object) -> None:

@@ -94,7 +94,7 @@ TABLE: Final = (
         "what there is, and logs it.",
     ),
     Option("includeHeaders", ALL, "false", "Whether there is a column headers."),
-    Option("minPartitions", READ, "", "Tasks to divide a batch into, at least."),
+    Option("minPartitions", READ, "", "Tasks to divide a batch into, about; none is empty."),
     Option("maxRecordsPerPartition", READ, "", "Offsets that one task reads at most."),
     Option("maxOffsetsPerTrigger", STREAM, "", "Offsets of a micro-batch, about at most."),
     Option(

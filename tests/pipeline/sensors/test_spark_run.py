@@ -277,6 +277,7 @@ def test_a_port_that_is_taken_is_said_and_by_whom(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "pytest" in done.stderr or "python" in done.stderr
     assert "choose another port" in done.stderr
+    assert "make run ARGS='--port N'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
