@@ -1,7 +1,9 @@
 """The duties towards logs, each at its interval, in simulated time."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -19,6 +21,24 @@ from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
 
 NEVER = UpkeepRules(*[10**9] * 6)
+
+T = TypeVar("T")
+
+
+class HeldDisk(SimulatedDisk):
+    """Keeps the next call that may wait until it is let go, and those after it not."""
+
+    held: asyncio.Event | None = None
+
+    @property
+    def holds_next(self) -> bool:
+        return self.held is not None
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        if (held := self.held) is not None:
+            self.held = None
+            await held.wait()
+        return call()
 
 
 def upkeep(logs: Logs, rules: UpkeepRules = NEVER) -> Upkeep:
@@ -238,6 +258,66 @@ def test_a_log_that_is_deleted_while_another_is_looked_at_is_passed_over() -> No
             await logs.delete([partition(1)])
         await duty
         assert asked == [partition(0), partition(2)]
+
+    simulated(program)
+
+
+def test_a_folder_keeps_its_name_while_deleted_files_in_it_are_removed() -> None:
+    """Or a file is looked for in it, and gone with it before it is removed."""
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = HeldDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0, replace(SMALL, file_delete_delay_ms=0))
+        for _ in range(30):
+            append(hosted, bytes(100))
+        hosted.log.advance_log_start(Offset(20))
+        await hosted.log.retain(high_watermark=30, now_ms=clock.now_ms())
+        removal = disk.held = asyncio.Event()
+        duty = asyncio.create_task(upkeep(logs).purge())
+        while disk.holds_next:
+            await asyncio.sleep(0)
+        deletion = asyncio.create_task(logs.delete([partition(0)]))
+        await clock.sleep(60)
+        assert disk.exists("/data/t-0")
+        # Nor is it in the way of what needs no turn.
+        append(await created(logs, 1), b"x")
+        removal.set()
+        await duty
+        await deletion
+        assert not disk.exists("/data/t-0")
+        assert logs.online == logs.directories
+        await clock.sleep(1)
+        await logs.purge()
+        assert [name for name in disk.names("/data") if name.startswith("t-")] == ["t-1"]
+
+    simulated(program)
+
+
+def test_a_flush_has_its_turn_between_deleted_files_that_are_removed() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = HeldDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for _ in range(30):
+            append(hosted, bytes(100))
+        hosted.log.advance_log_start(Offset(20))
+        await hosted.log.retain(high_watermark=30, now_ms=0)
+        waiting = [name for name in disk.names("/data/t-0") if name.endswith(".deleted")]
+        removal = disk.held = asyncio.Event()
+        duty = asyncio.create_task(hosted.log.purge(SMALL.file_delete_delay_ms))
+        while disk.holds_next:
+            await asyncio.sleep(0)
+        append(hosted, b"x")
+        flush = asyncio.create_task(hosted.log.flush())
+        await clock.sleep(1)
+        calls = len(disk.calls)
+        removal.set()
+        await flush
+        await duty
+        done = [what for what, _ in disk.calls[calls:]]
+        assert done[:2] == ["remove", "sync"]
+        assert done.count("remove") == len(waiting) > 3
 
     simulated(program)
 

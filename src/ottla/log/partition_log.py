@@ -11,6 +11,7 @@ The owner keeps recovery point and log start in its checkpoints. `truncate_to` a
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 from ottla.errors import DiskFull, ErrorCode, RequestError
@@ -337,9 +338,14 @@ class PartitionLog(ScrubbedLog):
 
     @uninterrupted
     async def purge(self, now_ms: int) -> None:
-        """Remove the deleted files whose delay is over."""
+        """Remove the deleted files whose delay is over.
+
+        The folder keeps its name meanwhile: whoever gives it up waits for the turn. Every file has
+        a turn of its own, so that a flush does not wait until many large ones are gone.
+        """
         due = [doomed for doomed in self.doomed if doomed.due_ms <= now_ms]
         self.doomed = [doomed for doomed in self.doomed if doomed.due_ms > now_ms]
-        if due:
-            paths = [path for doomed in due for path in doomed.paths]
-            await self.disk.blocking(lambda: remove_all(self.disk, paths))
+        for path in (path for doomed in due for path in doomed.paths):
+            async with self._work:
+                self._check_usable()
+                await self.disk.blocking(partial(remove_all, self.disk, (path,)))
