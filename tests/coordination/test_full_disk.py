@@ -6,13 +6,14 @@ import pytest
 
 from coordination.owner import PATH, Owner, StoppedClock, ignore
 from coordination.places import Watched
+from ottla.coordination import journal
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.errors import NoNode
 from ottla.coordination.journal import Journal
 from ottla.coordination.operations import Create, Delete, SetData
 from ottla.coordination.session import Change, WatchEvent
-from ottla.errors import DiskFull
-from ottla.testing.disk import SimulatedDisk, finish
+from ottla.errors import DiskFull, StorageFailure
+from ottla.testing.disk import SimulatedDisk, SimulatedFile, finish
 
 
 def fill_up(disk: SimulatedDisk) -> None:
@@ -144,3 +145,50 @@ def test_a_file_that_has_no_room_to_be_written_anew_grows_on() -> None:
     finish(session.set("/a", b"small"))
     finish(store.close())
     assert finish(finish(opened(disk).connect(ignore)).get("/a")).data == b"small"
+
+
+class FewOpenFiles(SimulatedDisk):
+    """Has no descriptor left for one of its calls; rewrites are counted."""
+
+    refused = ""
+
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> SimulatedFile:
+        self._check("create" if create else "open", path)
+        return super().open(path, create=create, private=private)
+
+    def sync_folder(self, path: str) -> None:
+        self._check("sync", path)
+        super().sync_folder(path)
+
+    def _check(self, what: str, path: str) -> None:
+        if what == self.refused:
+            raise DiskFull(f"{path}: {what}: too many open files")
+
+    @property
+    def rewrites(self) -> int:
+        return self.calls.count(("rename", f"{PATH}.tmp"))
+
+
+@pytest.mark.parametrize("refused", ["create", "open", "sync"])
+def test_what_is_acknowledged_after_a_rewrite_without_a_descriptor_is_there_again(
+    refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "REWRITE_BYTES_MIN", 1000)
+    disk = FewOpenFiles()
+    store = opened(disk)
+    session = finish(store.connect(ignore))
+    finish(session.create("/a"))
+    disk.refused, acknowledged = refused, ["a"]
+    for number in range(40):
+        try:
+            finish(session.set("/a", bytes(300)))
+            finish(session.create(f"/{number}"))
+        except StorageFailure:
+            break
+        acknowledged.append(f"{number}")
+    # Which file has the name is known as long as nothing was renamed: then all goes on.
+    assert (store.failure is not None) is (disk.rewrites > 1) is (refused == "sync")
+    finish(store.close())
+    disk.refused = ""
+    again = finish(opened(disk).connect(ignore))
+    assert finish(again.children("/")) == sorted(acknowledged)

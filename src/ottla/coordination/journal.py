@@ -17,7 +17,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from ottla.coordination.errors import NodeError, StoreRefused
 from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, Transaction, Tree
 from ottla.errors import DiskFull, StorageFailure
-from ottla.log.disk import Disk, File, read_whole, write_atomically
+from ottla.log.disk import Disk, File, read_whole, staged, write_atomically
 
 HEAD: Final = b"ottlaco\x01"  # what the file is, and the version of its format
 FRAME: Final = b"\xc7txn"  # no text has its first byte before the others
@@ -88,15 +88,27 @@ class Journal:
         self._size = end
 
     def rewrite(self, tree: Tree) -> None:
-        """Let the file hold the tree as it is and nothing else; DiskFull leaves it as it was."""
+        """Let the file hold the tree as it is and nothing else; DiskFull leaves it as it was.
+
+        What is appended goes to the file that has the name, or it would be lost: the new one is
+        open before it gets the name, and nothing after that is told as DiskFull.
+        """
         data = whole_file(tree)
-        write_atomically(self._disk, self._path, data, private=True)
-        self._file.close()
+        temporary = staged(self._disk, self._path, data, private=True)
+        file = self._disk.open(temporary, private=True)
         try:
-            self._file = self._disk.open(self._path)
-        except DiskFull as full:  # of open files: what is appended now would go nowhere
-            raise StorageFailure(str(full)) from full
+            self._disk.rename(temporary, self._path)
+        except BaseException:
+            file.close()
+            raise
+        file.renamed(self._path)
+        self._file.close()
+        self._file = file
         self._size = self._tree_size = len(data)
+        try:
+            self._disk.sync_folder(self._path.rpartition("/")[0])
+        except DiskFull as full:  # of open files: after a crash the old one may have the name
+            raise StorageFailure(str(full)) from full
 
     def close(self) -> None:
         """Let go of the file."""
