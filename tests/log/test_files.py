@@ -10,13 +10,18 @@ import sys
 import threading
 import weakref
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from log.logs import fill, opened
 from ottla.errors import DiskFull, StorageFailure
+from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole, replace, write_atomically
 from ottla.log.files import IOV_MAX, WORK_NICENESS, OsDisk, OsFile
+from ottla.log.spares import SPARES
 
 
 @pytest.fixture
@@ -24,6 +29,19 @@ def disk() -> Generator[OsDisk]:
     disk = OsDisk()
     yield disk
     disk.close()
+
+
+@contextmanager
+def too_many_open() -> Generator[None]:
+    """No descriptor is free."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = os.open("/dev/null", os.O_RDONLY)
+    os.close(taken)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_buffers_are_written_at_a_position_and_read_back(disk: OsDisk, tmp_path: Path) -> None:
@@ -239,16 +257,83 @@ def test_what_is_not_in_memory_is_not_waited_for(
 
 def test_too_many_open_files_are_no_failure_of_the_disk(tmp_path: Path) -> None:
     disk = OsDisk()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = os.open("/dev/null", os.O_RDONLY)
-    os.close(taken)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
-    try:
-        with pytest.raises(DiskFull, match="Too many open files"):
-            disk.open(f"{tmp_path}/a", create=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with too_many_open(), pytest.raises(DiskFull, match="Too many open files"):
+        disk.open(f"{tmp_path}/a", create=True)
     disk.open(f"{tmp_path}/a", create=True).close()
+
+
+def test_a_folder_is_synced_though_too_many_files_are_open(disk: OsDisk, tmp_path: Path) -> None:
+    with too_many_open():
+        for _ in range(2 * SPARES):
+            disk.sync_folder(str(tmp_path))
+        with pytest.raises(StorageFailure, match="No such file"):
+            disk.sync_folder(f"{tmp_path}/missing")
+        with pytest.raises(DiskFull):
+            disk.open(f"{tmp_path}/a", create=True)
+
+
+def test_many_threads_sync_folders_though_too_many_files_are_open(
+    disk: OsDisk, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(SPARES // 2) as threads, too_many_open():
+        for done in [threads.submit(disk.sync_folder, str(tmp_path)) for _ in range(300)]:
+            done.result()
+        disk.sync_folder(str(tmp_path))
+
+
+def test_a_spare_that_somebody_else_gets_is_one_of_several(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close, taken = os.close, list[int]()
+
+    def taken_at_once(descriptor: int) -> None:
+        close(descriptor)
+        if len(taken) < lost:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+
+    with monkeypatch.context() as patched, too_many_open():
+        patched.setattr(os, "close", taken_at_once)
+        lost = SPARES - 1
+        disk.sync_folder(str(tmp_path))
+        lost = SPARES
+        with pytest.raises(DiskFull):
+            disk.sync_folder(str(tmp_path))
+    for descriptor in taken:
+        close(descriptor)
+    disk.sync_folder(str(tmp_path))  # by which they are held again
+    with too_many_open():
+        disk.sync_folder(str(tmp_path))
+
+
+def test_retention_goes_on_though_too_many_files_are_open(disk: OsDisk, tmp_path: Path) -> None:
+    async def program() -> None:
+        log = opened(disk, folder=f"{tmp_path}/t-0").log
+        await log.begin_epoch(LeaderEpoch(0))
+        fill(log, 30)
+        await log.flush()
+        log.advance_log_start(log.segments.active.base_offset)
+        with too_many_open():
+            assert await log.retain(high_watermark=30, now_ms=0) > 1
+        fill(log, 1)
+        await log.flush()
+        assert log.recovery_point == 31
+        log.let_go()
+
+    asyncio.run(program())
+
+
+def test_spares_are_let_go_with_their_disk() -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    disk = OsDisk()
+    assert len(os.listdir("/proc/self/fd")) == before + SPARES
+    disk.close()
+    disk.sync_folder("/tmp")
+    assert len(os.listdir("/proc/self/fd")) == before
+    OsDisk()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+    OsDisk(read_only=True).close()
 
 
 def test_what_a_failed_call_had_in_use_is_free_at_once(disk: OsDisk) -> None:

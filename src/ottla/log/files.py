@@ -1,10 +1,10 @@
 """Every call to the operating system that the log makes, behind an interface.
 
-Invariant: nothing else in this folder opens, writes, syncs, renames or deletes. A write is whole
-or it did not happen: what a failed or short write left behind is cut off again, and if even that
-fails the file is broken for good. Every failure is a StorageFailure, DiskFull where there was no
-room and nothing was changed; a failed sync is never tried
-again, because the system may have dropped the pages it could not write.
+Invariant: nothing else in this folder opens, writes, syncs, renames or deletes, but for `spares.py`
+that syncs folders for this one. A write is whole or it did not happen: what a failed or short write
+left behind is cut off again, and if even that fails the file is broken for good. Every failure is a
+StorageFailure, DiskFull where there was no room and nothing was changed; a failed sync is never
+tried again, because the system may have dropped the pages it could not write.
 
 The log calls these through the `Disk` and `File` of `disk.py`.
 """
@@ -24,6 +24,7 @@ from typing import Final, TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Room
+from ottla.log.spares import SPARES, TOO_MANY_OPEN, Spares
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -198,6 +199,7 @@ class OsDisk:
 
     def __init__(self, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
+        self._spares = Spares(0 if read_only else SPARES)
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
         self._workers = ThreadPoolExecutor(
             WORK_THREADS, thread_name_prefix="ottla-work", initializer=_give_way
@@ -261,16 +263,8 @@ class OsDisk:
         _change("remove", path, lambda: os.rmdir(path))
 
     def sync_folder(self, path: str) -> None:
-        """Return when the names in a folder are on the device."""
-
-        def sync() -> None:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-        _change("sync", path, sync)
+        """Return when the names in a folder are on the device, be it that too many are open."""
+        _change("sync", path, lambda: self._spares.sync_folder(path))
 
     def lock(self, path: str) -> OsLock | None:
         """Hold a file so that no other process does (C9)."""
@@ -295,6 +289,7 @@ class OsDisk:
         """Wait for the threads and end them."""
         self._threads.shutdown()
         self._workers.shutdown()
+        self._spares.close()
 
 
 async def _done_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
@@ -344,8 +339,6 @@ def _look(what: str, path: str, call: Callable[[], T]) -> T:
 def _failure(what: str, path: str, error: OSError, *, full: bool) -> StorageFailure:
     """What to raise; `full` when nothing was changed, so that it can be done again."""
     # Who has too many files open has no room for another, and the disk is as well as before.
-    is_full = error.errno in (errno.EMFILE, errno.ENFILE) or (
-        full and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    )
+    is_full = error.errno in TOO_MANY_OPEN or (full and error.errno in (errno.ENOSPC, errno.EDQUOT))
     kind = DiskFull if is_full else StorageFailure
     return kind(f"{path}: {what}: {error.strerror or error}")
