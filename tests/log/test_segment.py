@@ -112,7 +112,7 @@ def test_batches_are_found_by_time(count: int) -> None:
     for one in (segment, reopened(segment)):
         for timestamp in range(-1, 1010, 7):
             expected = [h for h in heads if h.max_timestamp >= timestamp]
-            found = list(from_time(one, timestamp, read_waiting))
+            found = list(from_time(one, timestamp, 0, read_waiting))
             assert found[:1] == expected[:1]
 
 

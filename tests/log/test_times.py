@@ -47,6 +47,48 @@ def test_the_largest_time_is_that_of_a_record_above_a_start_within_a_batch() -> 
     assert finish(log.find_latest_time()) == (5, 10, 0)
 
 
+class CountedDisk(SimulatedDisk):
+    """Counts the reads of records files."""
+
+    reads = 0
+
+    def is_cold_here(self, path: str) -> bool:
+        self.reads += path.endswith(".log")
+        return False
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None:
+    disk = CountedDisk()
+    disk.is_cold = disk.is_cold_here
+    log = new_log(disk, LogRules(index_interval_bytes=1))
+    for timestamp in (100, *[10] * 2000, 50, 200, 300, *[20] * 9):
+        append_times(log, [timestamp])
+    if closed:
+        log.roll(0)
+        finish(log.flush())
+        finish(log.find_latest_time())  # so that the index is known to be right about it
+    end = log.next_offset
+    searches: list[tuple[int, int, int, tuple[int, int] | None]] = [
+        (2000, 0, 300, (2000, 10)),
+        (2000, 50, 300, (2001, 50)),
+        (2000, 150, 300, (2002, 200)),
+        (2000, 250, 300, (2003, 300)),
+        (2003, 150, 300, (2003, 300)),
+        (2004, 0, 20, (2004, 20)),
+        (end - 1, 0, 20, (end - 1, 20)),
+        (end, 0, -1, None),
+    ]
+    for start, timestamp, largest, expected in searches:
+        log.advance_log_start(Offset(start))
+        disk.reads = 0
+        found = finish(log.find_time(timestamp))
+        assert (None if found is None else found[:2]) == expected
+        latest = finish(log.find_latest_time())
+        assert (-1 if latest is None else latest.timestamp) == largest
+        assert disk.reads < 12  # the walk over all takes one for every 16 KiB
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_times_are_found_as_in_a_list(seed: int) -> None:
     random = Random(seed)

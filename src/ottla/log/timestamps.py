@@ -100,7 +100,7 @@ def first_from_time(
 ) -> FoundOffset | None:
     """The first record of a time or later; None when all are earlier."""
     for segment in segments.from_offset(log_start):
-        for head in from_time(segment, timestamp, read):
+        for head in from_time(segment, timestamp, log_start, read):
             if head.last_offset >= log_start:
                 found = decoded.first(segment, head, timestamp, log_start, read)
                 if found is not None:
@@ -126,7 +126,7 @@ def latest_time(
         (
             _latest_in_batch(segment, head, log_start, read, decoded)
             for segment in candidates
-            for head in segment.heads(0, segment.size, read)
+            for head in _heads_from(segment, log_start, read)
             if head.last_offset >= log_start and head.max_timestamp != NO_TIMESTAMP
         ),
         default=NO_TIMESTAMP,
@@ -136,13 +136,21 @@ def latest_time(
     return first_from_time(segments, largest, log_start, read, decoded)
 
 
-def from_time(segment: Segment, timestamp: int, read: Read) -> Iterator[Head]:
-    """The batches of a segment that have a record of a time or later, from the first one on."""
+def from_time(segment: Segment, timestamp: int, log_start: int, read: Read) -> Iterator[Head]:
+    """The batches of a segment that have a record of a time or later, from the first one on.
+
+    Those below the log's start are passed over, but for a few: there may be a segment full of them.
+    """
     check_latest(segment, read)
     if timestamp > segment.latest.timestamp:
         return
     # No record up to the offset of an earlier entry is as late as that.
-    for batch in _behind(segment, segment.times.lookup(timestamp - 1, read), read):
+    entry = segment.times.lookup(timestamp - 1, read)
+    if entry.offset < log_start:
+        found = _heads_from(segment, log_start, read)  # whatever the entry says of those before
+    else:
+        found = _behind(segment, entry, read, log_start)
+    for batch in found:
         if batch.max_timestamp >= timestamp:
             yield batch
 
@@ -162,16 +170,24 @@ def check_latest(segment: Segment, read: Read) -> None:
     segment.latest_is_sure = True
 
 
-def _behind(segment: Segment, entry: TimestampOffset, read: Read) -> Iterator[Head]:
+def _heads_from(segment: Segment, offset: int, read: Read) -> Iterator[Head]:
+    """The batches of a segment from an offset on, and a few before it."""
+    return segment.heads_for(max(offset, segment.base_offset), segment.size, read)
+
+
+def _behind(
+    segment: Segment, entry: TimestampOffset, read: Read, log_start: int = 0
+) -> Iterator[Head]:
     """The batches behind an entry of the time index, if it is right about those before.
 
-    Another batch may by chance have the same time as the right one: those from the entry before on
-    are looked at too, and none of them may be later.
+    Another batch may by chance have the same time as the right one: those from the entry before on,
+    or from the log's start, are looked at too, and none of them may be later.
     """
     proven = entry.timestamp == NO_TIMESTAMP or segment.times.is_proven
     start = entry.offset
     if not proven:
-        start = min(start, segment.times.lookup(entry.timestamp - 1, read).offset)
+        before = segment.times.lookup(entry.timestamp - 1, read)
+        start = min(start, max(before.offset, log_start))
     for batch in segment.heads_for(start, segment.size, read):
         if not proven:
             if batch.max_timestamp > entry.timestamp or batch.base_offset > entry.offset:
