@@ -7,14 +7,15 @@ from typing import TypeVar
 import pytest
 from fastcrc.crc32 import iscsi as crc32c
 
-from log.logs import new_log
+from log.logs import append, new_log, raw
 from ottla.broker.settings_in_force import SettingsInForce
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset
+from ottla.log.cleaner import LocalCleaner
 from ottla.log.cleaning import CleaningLimits
 from ottla.log.partition_log import PartitionLog
 from ottla.log.rules import LogRules, readable_bytes_max
-from ottla.records.batch import CRC_END, DECOMPRESSED_BYTES_MAX
+from ottla.records.batch import CRC_END, DECOMPRESSED_BYTES_MAX, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules, validate
@@ -45,6 +46,33 @@ def test_the_largest_time_is_that_of_a_record_above_a_start_within_a_batch() -> 
     assert finish(log.find_latest_time()) == (4, 50, 0)
     log.advance_log_start(Offset(5))
     assert finish(log.find_latest_time()) == (5, 10, 0)
+
+
+def test_the_largest_time_is_that_of_a_record_though_an_emptied_batch_says_it_was_later() -> None:
+    log = new_log(rules=LogRules(compact=True, delete=False, delete_retention_ms=0))
+
+    def put(timestamp: int, key: bytes, producer_id: int = -1) -> None:
+        append(log, b"v", timestamp=timestamp, keys=[key], producer_id=producer_id)
+
+    put(9000, b"a", producer_id=7)  # its last batch stays for the sake of its sequence
+    put(1000, b"b")
+    log.roll(1000)
+    put(2000, b"a")
+    log.roll(2000)
+    put(3000, b"c")
+    assert finish(log.find_latest_time()) == (0, 9000, 0)
+    compaction = log.compact(
+        LocalCleaner(),
+        None,
+        high_watermark=log.next_offset,
+        secret=bytes(16),
+        clock_ms=lambda: 3000,
+    )
+    assert finish(compaction) is not None
+    assert next(batches(raw(log))).header.max_timestamp == 9000
+    assert finish(log.find_latest_time()) == (3, 3000, 0)
+    log.advance_log_start(Offset(4))
+    assert finish(log.find_latest_time()) is None
 
 
 class CountedDisk(SimulatedDisk):

@@ -16,7 +16,7 @@ from ottla.log.index import TimestampOffset
 from ottla.log.reading import Read
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.records.batch import NO_TIMESTAMP, Batch
+from ottla.records.batch import HEADER_SIZE, NO_TIMESTAMP, Batch
 from ottla.records.compression import Compression
 
 AT_ONCE_BYTES: Final = 4096  # so small a batch has a few hundred records at most
@@ -121,13 +121,16 @@ def latest_time(
     found = first_from_time(segments, largest, log_start, read, decoded)
     if found is not None:
         return found
-    # What was latest is below the log's start by now: look at every batch that is left.
+    # What was latest is below the log's start by now, or compaction has emptied the batch that had
+    # it and still says so: look at every batch that is left.
     largest = max(
         (
             _latest_in_batch(segment, head, log_start, read, decoded)
             for segment in candidates
             for head in _heads_from(segment, log_start, read)
-            if head.last_offset >= log_start and head.max_timestamp != NO_TIMESTAMP
+            if head.last_offset >= log_start
+            and head.max_timestamp != NO_TIMESTAMP
+            and head.size > HEADER_SIZE
         ),
         default=NO_TIMESTAMP,
     )
