@@ -127,3 +127,32 @@ def test_retention_removes_its_files_though_its_caller_gave_up() -> None:
         assert not any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
 
     simulated(program)
+
+
+def test_what_is_appended_while_retention_waits_for_the_device_stays() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SlowDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for _ in range(26):
+            append(hosted, bytes(100))
+        assert hosted.log.segments.active.size < SMALL.segment_bytes / 2  # there is room for more
+        disk.slow = True
+        retention = asyncio.create_task(hosted.log.retain(high_watermark=26, now_ms=10**12))
+        added: list[bytes | None] = []
+        await clock.sleep(0.3)
+        while not retention.done():
+            added.append(b"%d" % len(added) + bytes(200))
+            append(hosted, added[-1] or b"")
+            await clock.sleep(0.3)
+        assert await retention > 1
+        assert len(added) > 5
+        assert hosted.log.log_start_offset == 26
+        disk.slow = False
+        assert await values(hosted) == added
+        await hosted.log.purge(2 * 10**12)
+        await logs.close(EPOCH)
+        again = await opened(disk, clock)
+        assert await values(again[partition(0)]) == added
+
+    simulated(program)

@@ -1,16 +1,19 @@
 """The snapshots of producers that a folder keeps, through many stops and starts."""
 
+from dataclasses import replace
+from itertools import count
 from random import Random
 
 import pytest
 
-from log.logs import FOLDER, append, opened
+from log.logs import FOLDER, append, new_log, opened
+from ottla.errors import DiskFull
 from ottla.ids import LeaderEpoch
 from ottla.log.names import Kind, parse_offset_file
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_snapshot import write_snapshot
 from ottla.log.rules import LogRules
-from ottla.testing.disk import Loss, SimulatedDisk, finish
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 
 RULES = LogRules(segment_bytes=1500, delete=True)
 STARTS = 40
@@ -70,3 +73,69 @@ def test_producers_are_known_after_any_stop_though_their_batches_are_gone(loss: 
             2: 5,
         }
     assert log.log_start_offset > 0
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_producers_are_known_after_a_crash_at_any_call_that_deletes_all_they_wrote(
+    loss: Loss,
+) -> None:
+    rules = replace(RULES, retention_ms=10)
+    for number in count():
+        disk = SimulatedDisk()
+        log = new_log(disk, rules)
+        append(log, b"v", producer_id=7, sequence=3)
+        append(log, b"v", producer_id=8, transactional=True)
+        finish(log.flush())
+        expected = write_snapshot(log.producers)
+        disk.crash_at = len(disk.calls) + number
+        try:
+            assert finish(log.retain(high_watermark=2, now_ms=1000)) == 1
+            crashed = False
+        except Crashed:
+            crashed = True
+        disk = disk.after_crash(loss, Random(number))
+        again = opened(disk, rules, recovery_point=2, clean=False).log
+        assert again.next_offset == 2
+        assert write_snapshot(again.producers) == expected
+        if not crashed:
+            assert again.log_start_offset == 2
+            return
+
+
+def test_what_no_producer_wrote_goes_without_a_snapshot() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk, replace(RULES, retention_ms=10))
+    append(log, b"v")
+    room = disk.room("/")
+    disk.capacity_bytes = room.total_bytes - room.usable_bytes
+    assert finish(log.retain(high_watermark=1, now_ms=1000)) == 1
+    assert log.log_start_offset == 1
+
+
+def test_without_room_for_a_snapshot_those_segments_go_of_which_one_tells() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk, replace(RULES, segment_bytes=200, retention_ms=10))
+    with_room = disk.check_room
+
+    def without_room(more: int, path: str) -> None:
+        if ".snapshot" in path:
+            raise DiskFull(f"{path}: write: no space left on the disk")
+        with_room(more, path)
+
+    for sequence in range(4):
+        append(log, bytes(100), producer_id=7, sequence=sequence)
+    finish(log.flush())
+    append(log, bytes(100), producer_id=7, sequence=4)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3, 4]
+    disk.check_room = without_room
+    assert finish(log.retain(high_watermark=5, now_ms=1000)) == 3
+    for _ in range(2):
+        with pytest.raises(DiskFull):
+            finish(log.retain(high_watermark=5, now_ms=1000))
+    assert log.log_start_offset == 3
+    append(log, b"new", producer_id=7, sequence=5, timestamp=1000)
+    disk.check_room = with_room
+    assert finish(log.retain(high_watermark=6, now_ms=1000)) == 2
+    assert log.log_start_offset == 5
+    finish(log.purge(10**9))
+    assert snapshots(disk) == [5]

@@ -306,6 +306,7 @@ class PartitionLog(ScrubbedLog):
                 return 0
             if count == len(self.segments):
                 self.roll(now_ms)
+            count = await self._told_of(count)
             removed = self.segments.remove_first(count)
             self.closed = [one for one in self.closed if one not in removed]
             start = self.segments.first.base_offset
@@ -322,6 +323,26 @@ class PartitionLog(ScrubbedLog):
             self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
             await self._tell_damage(damage)
             return count
+
+    async def _told_of(self, count: int) -> int:
+        """Of how many of the first segments a snapshot on the device tells which producers wrote.
+
+        What is due is written for it: a crash would forget those who wrote nowhere else. Without
+        room for that, those go of which an earlier one tells; DiskFull when there is none.
+        Appends may come meanwhile, and none of them goes to a segment that is to go.
+        """
+        if not self.snapshots.are_due or not self.producers.count:
+            return count
+        try:
+            await self._flush_all()
+        except DiskFull:
+            bases = [segment.base_offset for segment in islice(self.segments, count + 1)]
+            told = (number for number in range(count, 0, -1) if bases[number] in self.snapshots)
+            fewer = next(told, 0)
+            if not fewer:
+                raise
+            return fewer
+        return count
 
     def _outlived(self, high_watermark: int, now_ms: int, read: Read) -> int:
         """How many segments may go; a wrong time index does not let one go too early."""

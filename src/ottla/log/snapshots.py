@@ -31,6 +31,10 @@ class Snapshots:
         """Those that can be asked for, the earliest first."""
         return sorted({*self._written, *self._due})
 
+    def __contains__(self, offset: int) -> bool:
+        """Whether there is one on the disk."""
+        return offset in self._written
+
     @property
     def are_due(self) -> bool:
         """Whether there are any to be written."""
