@@ -13,7 +13,7 @@ import pytest
 from log.brokers import EPOCH, TOPIC_ID, append, created, lead, opened, partition, values
 from log.logs import SMALL
 from ottla.clock import SystemClock
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import read_whole, write_atomically
@@ -284,6 +284,51 @@ def test_when_all_directories_are_offline_a_new_partition_is_refused() -> None:
         with pytest.raises(RequestError) as refused:
             await created(logs, 0)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    simulated(program)
+
+
+class WaitingDisk(SimulatedDisk):
+    """Keeps the outcome of each call that may wait until it is let go."""
+
+    waits: asyncio.Event | None = None
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        outcome = call()
+        if self.waits is not None:
+            await self.waits.wait()
+        return outcome
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_a_partition_that_is_made_while_its_directory_fails_is_refused(remembered: bool) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = WaitingDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(2):
+            await created(logs, number)
+        directory = logs[partition(0)].directory
+        if remembered:  # by a checkpoint, which is replaced before the new one is made
+            await created(logs, 2)
+            await logs.store(RECOVERY_POINTS, directory)
+            disk.capacity_bytes = 0
+            with pytest.raises(DiskFull):
+                await logs.delete([partition(2)])
+            disk.capacity_bytes = None
+        assert directory.telling_of(partition(2)) == [RECOVERY_POINTS] * remembered
+        disk.waits = asyncio.Event()
+        making = asyncio.create_task(created(logs, 2))
+        await clock.sleep(1)
+        calls = len(disk.calls)
+        logs.fail(directory, StorageFailure("a sync failed"))
+        disk.waits.set()
+        with pytest.raises(StorageFailure, match="/one is offline: a sync failed"):
+            await making
+        assert logs.get(partition(2)) is None
+        assert len(disk.calls) == calls  # nothing more is done to it
+        disk.waits = None
+        assert (await created(logs, 2)).directory.path == "/two"
+        assert (await created(logs, 3)).directory.path == "/two"
 
     simulated(program)
 

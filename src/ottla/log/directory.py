@@ -142,6 +142,11 @@ class DataDirectory:
 
     # Keeping it.
 
+    def check_online(self) -> None:
+        """Raise if it has failed."""
+        if self.failure is not None:
+            raise StorageFailure(f"{self.path} is offline: {self.failure}")
+
     def telling_of(self, partition: TopicPartition) -> list[str]:
         """The checkpoints on the device that may tell of a partition."""
         return [name for name, partitions in self._told.items() if partition in partitions]
@@ -154,8 +159,7 @@ class DataDirectory:
         Offsets are asked for when it is this one's turn, so that none is replaced by older ones.
         """
         async with self._turn:
-            if self.failure is not None:
-                raise StorageFailure(f"{self.path} is offline: {self.failure}")
+            self.check_online()
             found, path = offsets(), f"{self.path}/{name}"
             self._told[name] = self._told.get(name, set()) | found.keys()
             await self.disk.blocking(

@@ -207,11 +207,15 @@ class Logs:
         try:
             for name in directory.telling_of(partition):  # what a crash or a full disk left there
                 await self.store(name, directory)
+            directory.check_online()
             hosted = await self.disk.blocking(
                 lambda: make(
                     directory, partition, topic_id, epoch, rules, aside, now_ms, self._chance
                 )
             )
+            if directory.failure is not None:  # its log is not among those that were told
+                hosted.log.let_go()
+            directory.check_online()
         except BaseException as failure:
             self._counts[directory.path] -= 1
             if isinstance(failure, StorageFailure):
