@@ -41,8 +41,10 @@ class StopRequest:
     def read(self, descriptor: int, size: int) -> bytes:
         """What comes from a file, for which it waits; nothing at its end, or after the signal."""
         if sys.platform != "win32":  # one cannot wait for files there
-            ready, _, _ = select.select([descriptor, self._woken], [], [])
-            if self._woken in ready:
+            waiting = select.poll()  # `select.select` takes descriptors up to 1023 alone
+            for one in (descriptor, self._woken):
+                waiting.register(one, select.POLLIN)
+            if any(one == self._woken for one, _ in waiting.poll()):
                 return b""
         return os.read(descriptor, size)
 

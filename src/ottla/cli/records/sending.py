@@ -111,17 +111,24 @@ async def send_lines(
                 line += 1
                 await send_draft(producer, topic, form.draft(one))
         await producer.flush()
-    except (BadLine, RequestError) as error:
+    except (BadLine, RequestError, OSError) as error:  # a file that cannot be read any more, too
         line += isinstance(error, LineTooLong)  # the one that was never ended
         with suppress(RequestError):
             await producer.flush()
         written = producer.metrics().record_send_total
-        code = "BAD_RECORD" if isinstance(error, BadLine) else error.code.name
-        where = f"line {line}: " if isinstance(error, BadLine) else ""
-        message = error.message if isinstance(error, RequestError) else str(error)
-        raise NotAllSent(f"{where}{message}", code, written) from error
+        why, code = _reason(error, line)
+        raise NotAllSent(why, code, written) from error
     counted = producer.metrics()
     return Sent(counted.record_send_total, counted.byte_total)
+
+
+def _reason(error: BadLine | RequestError | OSError, line: int) -> tuple[str, str]:
+    """Why not all was sent, and its code."""
+    if isinstance(error, BadLine):
+        return f"line {line}: {error}", "BAD_RECORD"
+    if isinstance(error, RequestError):
+        return error.message or error.code.text, error.code.name
+    return f"{error.filename or 'the input'}: {error.strerror}", "FAILED"
 
 
 async def send_draft(producer: Producer[bytes, bytes], topic: str, draft: Draft) -> Ack:

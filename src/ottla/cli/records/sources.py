@@ -1,15 +1,18 @@
 """Where lines come from: stdin, or files, with how far they are read.
 
-Invariant: all files are open before the first line is read, so that one that is missing is told
-before anything is done; all are closed at the end. The bar is on stderr, when that is a terminal
-and there are files, and leaves no trace.
+Invariant: each file was opened before the first line is read, so that one that is missing is told
+before anything is done. Then one at a time is open, for there may be more than a process may have
+open; what is no regular file, as a pipe, cannot be opened again and stays so. All are closed at the
+end. The bar is on stderr, when that is a terminal and there are files, and leaves no trace.
 """
 
 import os
+import stat
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from ottla.cli.failures import Failed, Misused
@@ -18,9 +21,9 @@ from ottla.cli.progress import progress
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Open files, and who hears how much was read."""
+    """Open files, each until the next is asked for, and who hears how much was read."""
 
-    descriptors: Sequence[int]
+    descriptors: Iterable[int]
     read: Callable[[int], object]
 
 
@@ -33,12 +36,28 @@ def opened(paths: Sequence[Path]) -> Generator[Sources]:
         yield Sources([sys.stdin.fileno()], lambda size: None)
         return
     with ExitStack() as stack:
-        descriptors: list[int] = []
+        total, files = 0, list[Path | FileIO]()
         for path in paths:
             try:
-                file = stack.enter_context(path.open("rb", buffering=0))
+                file = path.open("rb", buffering=0)
             except OSError as error:
                 raise Misused(f"{path}: {error.strerror}") from None
-            descriptors.append(file.fileno())
-        total = sum(os.fstat(one).st_size for one in descriptors)
+            about = os.fstat(file.fileno())
+            total += about.st_size
+            if stat.S_ISREG(about.st_mode):
+                file.close()
+                files.append(path)
+            else:
+                files.append(stack.enter_context(file))
+        descriptors = stack.enter_context(closing(_one_by_one(files)))
         yield Sources(descriptors, stack.enter_context(progress(total, in_bytes=True)))
+
+
+def _one_by_one(files: Sequence[Path | FileIO]) -> Generator[int]:
+    """The descriptors of files; those that are closed are open until the next is asked for."""
+    for file in files:
+        if isinstance(file, Path):
+            with file.open("rb", buffering=0) as again:
+                yield again.fileno()
+        else:
+            yield file.fileno()

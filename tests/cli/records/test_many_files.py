@@ -1,0 +1,107 @@
+"""`ottla produce` of more files than a process may have open, and of such as come but once."""
+
+import array
+import asyncio
+import fcntl
+import os
+import subprocess
+import termios
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from cli.records.scene import BIN, PATIENCE_S, environment, run
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.client.admin import Admin, NewTopic
+
+OPEN_MAX = 64
+
+
+@pytest.fixture(scope="module")
+def broker() -> Generator[OttlaBroker]:
+    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
+        asyncio.run(_create(running.bootstrap))
+        yield running
+
+
+async def _create(servers: str) -> None:
+    async with Admin({"bootstrap.servers": servers}) as admin:
+        new = [NewTopic(one, partitions=1) for one in ("many", "once", "gone")]
+        (await admin.create_topics(new)).or_raise()
+
+
+def values(broker: OttlaBroker, topic: str) -> list[bytes]:
+    return run("ottla", "consume", topic, "-b", broker.bootstrap).stdout.splitlines()
+
+
+def wait_read(pipe: int) -> None:
+    """Wait until all that is in a pipe was read."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    count = array.array("i", [1])
+    while count[0]:
+        assert time.monotonic() < deadline_s
+        fcntl.ioctl(pipe, termios.FIONREAD, count)
+        time.sleep(0.01)
+
+
+def test_more_files_are_read_than_may_be_open(broker: OttlaBroker, tmp_path: Path) -> None:
+    names = [str(number) for number in range(3 * OPEN_MAX)]
+    for name in names:
+        (tmp_path / name).write_text(f"{name}\n")
+    limited = f'ulimit -n {OPEN_MAX}; exec "$0" "$@"'
+    said = [str(BIN / "ottla"), "produce", "many", *names, "-b", broker.bootstrap]
+    done = subprocess.run(
+        ["sh", "-c", limited, *said],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+        env=environment(),
+    )
+    assert done.stdout == f"Wrote {len(names)} records to many.\n".encode(), done.stderr
+    assert values(broker, "many") == [name.encode() for name in names]
+
+
+def test_a_pipe_is_opened_but_once(broker: OttlaBroker, tmp_path: Path) -> None:
+    # Who opens it again waits for another writer.
+    (tmp_path / "file").write_text("first\n")
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(
+        [str(BIN / "ottla"), "produce", "once", "file", "pipe", "-b", broker.bootstrap],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(),
+    ) as process:
+        try:
+            (tmp_path / "pipe").write_text("second\n")
+            out, _ = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert out == b"Wrote 2 records to once.\n"
+    assert values(broker, "once") == [b"first", b"second"]
+
+
+def test_a_file_that_is_gone_is_told_with_what_was_written(
+    broker: OttlaBroker, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("second\n")
+    with subprocess.Popen(
+        [str(BIN / "ottla"), "produce", "gone", "pipe", "file", "-b", broker.bootstrap],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(),
+    ) as process:
+        try:
+            with open(tmp_path / "pipe", "wb", buffering=0) as pipe:
+                pipe.write(b"first\n")
+                wait_read(pipe.fileno())
+                (tmp_path / "file").unlink()
+            _, said = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert said == (b"ottla: file: No such file or directory; 1 record was written to gone\n")
+    assert values(broker, "gone") == [b"first"]
