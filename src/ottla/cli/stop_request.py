@@ -1,8 +1,9 @@
 """A signal that asks a command to end with what it has read.
 
-Invariant: what was read before SIGINT or SIGTERM came is not let go: reading stops, and who reads
-writes what it has. The next signal ends the command at once, as one would that nobody hears; when
-all is written it ends anyway, and Ctrl-C is ignored. A signal that was ignored before stays so.
+Invariant: what was read before SIGINT, SIGTERM or SIGHUP came is not let go: reading stops, and who
+reads writes what it has. The next signal ends the command at once, as one would that nobody hears;
+when all is written it ends anyway, and Ctrl-C is ignored. A signal that was ignored before stays
+so, as SIGHUP under `nohup`.
 """
 
 import os
@@ -10,7 +11,12 @@ import select
 import signal
 import sys
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+HEARD: Final = tuple(
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""The last is no signal of Windows."""
 
 
 class StopRequest:
@@ -25,7 +31,7 @@ class StopRequest:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in HEARD:
             before = signal.getsignal(number)
             if before not in (None, signal.SIG_IGN):
                 self._before[number] = before

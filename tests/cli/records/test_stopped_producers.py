@@ -22,10 +22,14 @@ from cli.records.scene import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.client.admin import Admin, NewTopic
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOOLS = ("ottla", "console")
 LINGER_MS = "3600000"
-CODES = {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}
+CODES = {
+    signal.SIGINT: 130,
+    signal.SIGTERM: -signal.SIGTERM,
+    signal.SIGHUP: -signal.SIGHUP,
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,7 @@ def broker() -> Generator[OttlaBroker]:
 async def _create(servers: str) -> None:
     names = [
         f"{tool}-{number}" for tool in (*TOOLS, "json", "stuck") for number in map(int, SIGNALS)
-    ]
+    ] + ["nohup"]
     async with Admin({"bootstrap.servers": servers}) as admin:
         (await admin.create_topics([NewTopic(one, partitions=1) for one in names])).or_raise()
 
@@ -53,6 +57,17 @@ def words(tool: str, broker: OttlaBroker, topic: str) -> list[str]:
         said += ["--message-send-max-retries", "1000000"]
         said += ["--bootstrap-server", broker.bootstrap]
     return [str(BIN / said[0]), *said[1:]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unignored() -> Generator[None]:
+    """Lets commands hear the signals also where this process ignores one, as under `nohup`."""
+    ignored = [one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN]
+    for one in ignored:
+        signal.signal(one, lambda number, frame: None)  # which a command does not inherit
+    yield
+    for one in ignored:
+        signal.signal(one, signal.SIG_IGN)
 
 
 @contextmanager
@@ -152,3 +167,11 @@ def test_a_second_signal_ends_it_at_once(
         said = process.communicate()[1].decode()
     assert code == CODES[number], said
     assert "Traceback" not in said
+
+
+def test_a_command_that_nobody_is_to_hang_up_reads_on(broker: OttlaBroker) -> None:
+    said = ["sh", "-c", """trap '' HUP; exec "$0" "$@" """, *words("ottla", broker, "nohup")]
+    with having_read(said, b"one\n") as process:
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate(b"two\n", PATIENCE_S)
+    assert (process.returncode, out) == (0, b"Wrote 2 records to nohup.\n")
