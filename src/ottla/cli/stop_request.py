@@ -6,10 +6,12 @@ when all is written it ends anyway, and Ctrl-C is ignored. A signal that was ign
 so, as SIGHUP under `nohup`.
 """
 
+import asyncio
 import os
 import select
 import signal
 import sys
+from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Final, Self
 
@@ -53,6 +55,25 @@ class StopRequest:
             if any(one == self._woken for one, _ in waiting.poll()):
                 return b""
         return os.read(descriptor, size)
+
+    async def may_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it to its end, or until the signal comes, which cancels it."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+
+        def end() -> None:
+            loop.remove_reader(self._woken)  # nothing takes the byte out: it would come again
+            task.cancel()
+
+        loop.add_reader(self._woken, end)
+        try:
+            await task
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self.number is None or caller is None or caller.cancelling():
+                raise
+        finally:
+            loop.remove_reader(self._woken)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         is_first, self.number = self.number is None, number

@@ -1,13 +1,15 @@
 """`kafka-verifiable-producer`: numbers that grow, and a line for what became of each.
 
 Invariant: of every record that was sent one line tells that it was acknowledged and where, or why
-it was not; however it ends, the last lines sum it up.
+it was not; however it ends, the last lines sum it up. A signal ends the sending alone: what was
+sent is waited for. A second one ends that, too.
 """
 
 import asyncio
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.kafka.argument_words import ArgumentUsage
@@ -71,7 +73,6 @@ async def act(given: Given) -> int:
     }
     for java in ("key.serializer", "value.serializer"):
         settings.pop(java, None)
-    from ottla.cli.kafka.endings import until_signal
     from ottla.cli.records.sending import MetProducer
 
     numbers = _Numbers(
@@ -83,7 +84,7 @@ async def act(given: Given) -> int:
         USAGE.number_of(given, "message-create-time", -1, bits=LONG_BITS),
     )
     settings = await reached("producer", settings)
-    return await until_signal(numbers.write(MetProducer(settings)))
+    return await numbers.write(MetProducer(settings))
 
 
 class _Numbers:
@@ -109,19 +110,34 @@ class _Numbers:
         self._pending: deque[tuple[str | None, str, Ack]] = deque()
 
     async def write(self, producer: "MetProducer") -> int:
-        """Write all of them; the exit code."""
+        """Write all of them, or until a signal comes; the exit code."""
+        from ottla.cli.stop_request import StopRequest
+
+        with StopRequest() as stop:
+            async with producer:
+                await stop.may_end(self._meet(producer))
+                begun_s = time.monotonic()
+                try:
+                    if stop.number is None:
+                        await stop.may_end(self._send_all(producer, begun_s))
+                    await self._settle_all(producer)
+                finally:
+                    self._sum_up(begun_s)
+        return 0 if stop.number is None else 128 + stop.number
+
+    async def _meet(self, producer: "MetProducer") -> None:
         from ottla.cli.kafka.verifiable.events import tell
 
-        async with producer:
-            await producer.meet()
-            begun_s = time.monotonic()
-            tell("startup_complete")
-            try:
-                await self._send_all(producer, begun_s)
-            finally:
-                await self._settle(0)
-                self._sum_up(begun_s)
-        return 0
+        await producer.meet()
+        tell("startup_complete")
+
+    async def _settle_all(self, producer: "MetProducer") -> None:
+        """Wait for what was sent, which lingers no longer."""
+        from ottla.errors import RequestError
+
+        with suppress(RequestError):  # the line of each record tells why
+            await producer.flush()
+        await self._settle(0)
 
     def _sum_up(self, begun_s: float) -> None:
         from ottla.cli.kafka.verifiable.events import tell
@@ -147,7 +163,6 @@ class _Numbers:
             if self._created_ms >= 0:
                 created_ms = self._created_ms
                 self._created_ms += int(time.time() * 1000) - started_ms
-            self._sent += 1
             try:
                 ack = await producer.send(
                     self._topic,
@@ -156,8 +171,10 @@ class _Numbers:
                     timestamp_ms=created_ms,
                 )
             except RequestError as error:
+                self._sent += 1
                 self._tell_failed(key, value, error)
                 continue
+            self._sent += 1  # one that a signal kept from the outbox is not sent
             self._pending.append((key, value, ack))
             while self._pending and self._pending[0][2].done:
                 await self._settle_one()
@@ -176,12 +193,14 @@ class _Numbers:
         from ottla.cli.kafka.verifiable.events import tell
         from ottla.errors import RequestError
 
-        key, value, ack = self._pending.popleft()
+        key, value, ack = self._pending[0]
         try:
-            written = await ack
+            written = await ack  # a signal may end the waiting, and then it is still to be told
         except RequestError as error:
+            self._pending.popleft()
             self._tell_failed(key, value, error)
             return
+        self._pending.popleft()
         self._acked += 1
         tell(
             "producer_send_success",
