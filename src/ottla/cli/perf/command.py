@@ -79,11 +79,12 @@ async def produce(
     """Write records as fast as it goes, or at a rate.
 
     Latencies are of one record in a thousand, or of two hundred where that would be fewer, and of
-    each with --rate: from the call that sends it to its acknowledgement.
+    each with --rate: from the call that sends it to its acknowledgement. When a record is refused
+    it ends, which is a failure (1).
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.progress import progress
-    from ottla.cli.records.sending import MetProducer
+    from ottla.cli.records.sending import MetProducer, NotAllSent
 
     if rate is not None and not isfinite(rate):
         raise Misused(f"--rate {rate}: records a second are a number")
@@ -101,8 +102,12 @@ async def produce(
         producer.check_size(size)
         sending = Sending(topic=topic, count=records, payloads=same(size), rate=rate, report_s=0.2)
         await producer.partitions(topic)
-        with progress(records) as advance:
-            span, _ = await Sender(producer, sending).run(lambda span: advance(span.records))
+        try:
+            with progress(records) as advance:
+                span, _ = await Sender(producer, sending).run(lambda span: advance(span.records))
+        except NotAllSent as error:
+            told = f"{error.written} of {records} records were written to {topic}"
+            raise Failed(f"{error}; {told}", error.code) from error
     return _told("produce", topic, span, {"latency_ms": _latencies(span.latencies)})
 
 

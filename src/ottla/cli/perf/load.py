@@ -2,23 +2,26 @@
 
 Invariant: what is measured is the client as an application uses it, one record after the other
 unless columns are asked for. Times count from the first record to the last that is acknowledged or
-handed out; connecting is not in them. Latencies are of every so many-th record: to time one costs
-more than to send it, so of many records few are timed, and of few as many as percentiles need.
+handed out; connecting is not in them. Records that were refused do not count. Latencies are of
+every so many-th record: to time one costs more than to send it, so of many records few are timed,
+and of few as many as percentiles need.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, TypeAlias, cast
 
+from ottla.cli.records.sending import MetProducer, NotAllSent
 from ottla.cli.records.stream import ColumnConsumer
 from ottla.client.producer import Producer
 from ottla.client.producing.pending_batch import Ack
 from ottla.client.record import Record
+from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 
 SAMPLE_EVERY_MAX: Final = 1000
@@ -94,25 +97,54 @@ class Sending:
     """So many are sent before the steady state begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How far it was at a moment."""
+
+    sent: int
+    bytes: int
+    refused: int
+    at_s: float
+
+    def until(self, end: "_Mark", latencies: Latencies) -> Span:
+        """What was written since then; what was refused was as large as the others, one takes."""
+        sent = end.sent - self.sent
+        written = max(0, sent - (end.refused - self.refused))
+        size = (end.bytes - self.bytes) * written // max(1, sent)
+        return Span(written, size, end.at_s - self.at_s, latencies)
+
+
 class Sender:
     """Sends, and measures."""
 
-    def __init__(self, producer: Producer[bytes, bytes], sending: Sending) -> None:
+    def __init__(
+        self,
+        producer: MetProducer,
+        sending: Sending,
+        refused: Callable[[RequestError], object] | None = None,
+    ) -> None:
+        """`refused` hears why records were not written, and it goes on; without it, it ends."""
         self._producer = producer
         self._sending = sending
+        self._refused = refused
+        self._failure: RequestError | None = None  # the first
         self._steady = Latencies()
         self._all = Latencies()
         self._window = Latencies()
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, report: Callable[[Span], object] = lambda span: None) -> tuple[Span, Span]:
-        """Send all of it: the whole, and the steady state; `report` hears of each while."""
+        """Send all of it: the whole, and the steady state; `report` hears of each while.
+
+        NotAllSent soon after a record was refused, unless it goes on.
+        """
+        self._producer.hear_failed = lambda error, count: self._refuse(error)
         sending, send, topic = self._sending, self._producer.send, self._sending.topic
         values = sending.payloads()
-        begun_s = window_s = steady_s = time.perf_counter()
-        sent = size = window_size = window_sent = steady_size = 0
+        sent = size = 0
+        begun = window = steady = self._mark(sent, size)
         every = sample_every(sending.count) if sending.rate is None else 1
-        while sent < sending.count:
+        while sent < sending.count and not self._is_over:
             # The first of a run is timed; in between nothing runs but the client.
             until = sending.warm_up if sent < sending.warm_up else sending.count
             count = min(until - sent, every)
@@ -124,39 +156,57 @@ class Sender:
                 await send(topic, value)
             sent += count
             if sent == sending.warm_up:
-                steady_s, steady_size = time.perf_counter(), size
-            if now_s - window_s >= sending.report_s:
-                window, self._window = self._window, Latencies()
-                report(Span(sent - window_sent, size - window_size, now_s - window_s, window))
-                window_s, window_size, window_sent = now_s, size, sent
+                steady = self._mark(sent, size)
+            if now_s - window.at_s >= sending.report_s:
+                here, latencies, self._window = self._mark(sent, size), self._window, Latencies()
+                report(window.until(here, latencies))
+                window = here
             if sending.rate is not None:
-                await _until(begun_s + sent / sending.rate)
+                await _until(begun.at_s + sent / sending.rate)
         await self._producer.flush()
         end_s = time.perf_counter()
         await asyncio.gather(*self._waiting)
-        steady = sending.count - sending.warm_up
-        return (
-            Span(sending.count, size, end_s - begun_s, self._all),
-            Span(steady, size - steady_size, end_s - steady_s, self._steady),
-        )
+        if self._failure is not None and self._is_over:
+            why = self._failure.message or self._failure.code.text
+            written = self._producer.metrics().record_send_total
+            raise NotAllSent(why, self._failure.code.name, written) from self._failure
+        end = replace(self._mark(sent, size), at_s=end_s)
+        return begun.until(end, self._all), steady.until(end, self._steady)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._failure is not None and self._refused is None
+
+    def _mark(self, sent: int, size: int) -> _Mark:
+        refused = self._producer.metrics().record_error_total
+        return _Mark(sent, size, refused, time.perf_counter())
 
     def _time(self, ack: Ack, begun_s: float, *, is_steady: bool) -> None:
         kept = (self._all, self._window, *((self._steady,) if is_steady else ()))
-        task = asyncio.get_running_loop().create_task(_timed(ack, begun_s, kept))
+        task = asyncio.get_running_loop().create_task(self._timed(ack, begun_s, kept))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
+
+    async def _timed(self, ack: Ack, begun_s: float, kept: Sequence[Latencies]) -> None:
+        try:
+            await ack
+        except RequestError as error:  # which `flush` does not raise, for somebody asked
+            self._refuse(error)
+            return
+        took_ms = (time.perf_counter() - begun_s) * 1000
+        for one in kept:
+            one.ms.append(took_ms)
+
+    def _refuse(self, error: RequestError) -> None:
+        if self._failure is None:
+            self._failure = error
+        if self._refused is not None:
+            self._refused(error)
 
 
 def sample_every(count: int) -> int:
     """Of how many records one is timed, of so many in all."""
     return max(1, min(SAMPLE_EVERY_MAX, count // SAMPLES_MIN))
-
-
-async def _timed(ack: Ack, begun_s: float, kept: Sequence[Latencies]) -> None:
-    await ack
-    took_ms = (time.perf_counter() - begun_s) * 1000
-    for one in kept:
-        one.ms.append(took_ms)
 
 
 async def _until(when_s: float) -> None:

@@ -2,11 +2,13 @@
 
 Invariant: what it prints are the lines that Java's prints. Latencies are of one record in a
 thousand, of fewer than 200,000 records of two hundred, and of each when there is a rate. Times
-count from the first record that is sent.
+count from the first record that is sent. Records that are refused do not count: why is on stderr,
+but once and not for each, and it goes on.
 """
 
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
@@ -55,6 +57,7 @@ _OLD: Final = (
     "Use --{new} instead."
 )
 _INTERVAL_MS: Final = 5000
+_COMPLAINTS_MAX: Final = 10
 
 
 async def act(given: Given) -> int:
@@ -100,7 +103,9 @@ async def act(given: Given) -> int:
             report_s=interval_ms / 1000,
             warm_up=max(0, warm_up),
         )
-        whole, steady = await Sender(producer, sending).run(_print_window)
+        complaints = _Complaints()
+        whole, steady = await Sender(producer, sending, complaints.hear).run(_print_window)
+    complaints.sum_up(count - whole.records)
     _print_total(whole, "")
     if warm_up > 0:
         _print_total(steady, " steady state")
@@ -184,6 +189,27 @@ def _of_file(path: str, delimiter: str) -> Callable[[], Iterator[bytes]]:
             yield random.choice(parts)
 
     return chosen
+
+
+class _Complaints:
+    """Why records were not written."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def hear(self, error: OttlaError) -> None:
+        """Say it, unless it was said or much was."""
+        if len(self._said) < _COMPLAINTS_MAX and (text := str(error)) not in self._said:
+            self._said.add(text)
+            sys.stdout.flush()
+            print(text, file=sys.stderr)
+
+    def sum_up(self, count: int) -> None:
+        """Say how many they are."""
+        if count:
+            what = "1 record was" if count == 1 else f"{count} records were"
+            sys.stdout.flush()
+            print(f"{what} not written.", file=sys.stderr)
 
 
 def _print_window(span: "Span") -> None:
