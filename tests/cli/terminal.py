@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -16,9 +17,15 @@ PATIENCE_S = 60.0
 
 
 class Terminal:
-    """A script that runs in a pseudo-terminal; at the end of the `with` it has ended."""
+    """A script, or a program by its path, in a pseudo-terminal; after the `with` it has ended."""
 
-    def __init__(self, script: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        script: str,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self._ours, theirs = pty.openpty()
         self.said = ""
         self._process = subprocess.Popen(
@@ -27,6 +34,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             env=environment(env),
+            cwd=folder,
             start_new_session=True,
         )
         os.close(theirs)

@@ -1,8 +1,6 @@
 """Completion as a shell asks for it: by the environment of the installed script."""
 
-import os
 import socket
-import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -98,29 +96,6 @@ def test_zsh_and_fish_are_offered_the_same(broker: OttlaBroker) -> None:
         )
         assert "users" in said.stdout
         assert "orders" not in said.stdout
-
-
-def test_bash_itself_completes(broker: OttlaBroker) -> None:
-    """With the script that `--show-completion` gives, as bash loads it."""
-    from cli.scripts import BIN, environment
-
-    shown = ottla(env={"_OTTLA_COMPLETE": "source_bash"}).stdout
-    assert "complete" in shown
-    script = f"""
-{shown}
-COMP_WORDS=(ottla topic describe -b "{broker.bootstrap}" us)
-COMP_CWORD=5
-_ottla_completion ottla us -b
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment({"PATH": f"{BIN}:{os.environ['PATH']}"}),
-    )
-    assert done.stdout.split() == ["users"], done.stderr
 
 
 def test_where_nobody_answers_nothing_is_offered_and_nothing_said() -> None:

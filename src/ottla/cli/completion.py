@@ -7,11 +7,19 @@ What does the work is imported when it is used: every command names what complet
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import typer
 
 TIMEOUT_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class Offer:
+    """What is known of an offer beside its words."""
+
+    is_of_names: bool = False  # of what is somewhere else: no file is one of them
 
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
@@ -26,6 +34,7 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def profile_names(context: typer.Context, incomplete: str) -> list[str]:
     """The profiles whose names begin so."""
+    _offer_names(context)
     from ottla.cli.profile import file as profiles
 
     try:
@@ -43,6 +52,7 @@ def _offered(
     import asyncio
     import logging
 
+    _offer_names(context)
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
         found = asyncio.run(_asked(ask, context.params))
@@ -50,6 +60,11 @@ def _offered(
         return []
     named = _named(context.params)
     return sorted(one for one in found if one.startswith(incomplete) and one not in named)
+
+
+def _offer_names(context: typer.Context) -> None:
+    if isinstance(context.obj, Offer):
+        context.obj.is_of_names = True
 
 
 async def _asked(

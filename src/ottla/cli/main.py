@@ -5,6 +5,7 @@ written (sysexits' EX_IOERR), 141 a reader that left, as if by SIGPIPE. With `-o
 carries one JSON object and nothing else, or one a line where a command shows a stream of them.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -17,6 +18,7 @@ from ottla.cli.commands import add_commands
 from ottla.cli.failures import FAILED, own_mistake
 from ottla.cli.output import Output, wanted
 from ottla.cli.output_errors import heeded
+from ottla.cli.shells import QUESTION, InstallOption, ShowOption, answer_shell, with_shell
 
 INTERRUPTED: Final = 130
 
@@ -27,12 +29,15 @@ def app(arguments: Sequence[str]) -> typer.Typer:
         name="ottla",
         help="Event streaming in Python, with the wire protocol and the files of Kafka.",
         no_args_is_help=True,
+        add_completion=False,  # Typer's would not heed which shell is named
         pretty_exceptions_show_locals=False,  # locals may hold secrets
         rich_markup_mode="markdown",
     )
 
     @found.callback()
-    def ottla() -> None:  # pyright: ignore[reportUnusedFunction]
+    def ottla(  # pyright: ignore[reportUnusedFunction]
+        show_completion: ShowOption = None, install_completion: InstallOption = None
+    ) -> None:
         """Event streaming in Python, with the wire protocol and the files of Kafka."""
 
     add_commands(found, arguments)
@@ -42,6 +47,9 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 def run(signals: StopSignals) -> None:
     """Run the command that the arguments name; a broker stops when the signals say so."""
     with heeded("ottla"):
+        if QUESTION in os.environ:
+            answer_shell(app(()))
+            return
         _obey(sys.argv[1:], signals)
 
 
@@ -49,7 +57,8 @@ def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
     """Run a command; what is wrong with its arguments is one line, or one object."""
     output = wanted(arguments)
     try:
-        sys.exit(app(arguments)(obj=signals, standalone_mode=False) or 0)
+        said = with_shell(arguments, os.environ)
+        sys.exit(app(said)(said, obj=signals, standalone_mode=False) or 0)
     except typer.TyperException as error:
         message = error.format_message().rstrip(".")
         if output is Output.TABLE:
