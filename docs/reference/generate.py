@@ -326,6 +326,11 @@ def commands_page() -> Iterator[str]:
     yield "object, also when something failed, or one after the other where records stream; what"
     yield "is for people is on stderr. `NO_COLOR` turns colours off; `OTTLA_TRACEBACK=1` shows"
     yield "where an error comes from that nobody foresaw."
+    yield ""
+    yield "`ottla --install-completion bash` (or `zsh`, `fish`, `powershell`, `pwsh`; else it is"
+    yield "the shell that runs it) lets Tab complete commands, options, and the names of topics,"
+    yield "groups and profiles, for which it asks the cluster that the line names. The script alone"
+    yield "is shown by `ottla --show-completion bash`."
     for words, command in leaves:
         yield from command_section(words, command)
     yield ""

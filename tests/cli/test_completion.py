@@ -1,14 +1,17 @@
 """Completion as a shell asks for it: by the environment of the installed script."""
 
 import socket
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import shellingham
 
-from cli.scripts import ottla
+from cli.scripts import BIN, environment, ottla
 from cli.test_every_command import LEAVES
 from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.cli.shells import with_shell
 from ottla.sync import Admin
 
 
@@ -110,3 +113,41 @@ def test_where_nobody_answers_nothing_is_offered_and_nothing_said() -> None:
 def test_options_and_commands_are_offered_without_a_broker() -> None:
     assert completed("ottla topic cr") == ["create"]
     assert "--if-exists" in completed("ottla topic delete --if")
+
+
+def test_the_script_is_that_of_the_shell_that_is_named(tmp_path: Path) -> None:
+    for shell, word in (("zsh", "#compdef ottla"), ("fish", "complete --command"), ("bash", "-F")):
+        for words in ((f"--show-completion={shell}",), ("--show-completion", shell)):
+            done = ottla(*words)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert word in done.stdout, words
+        done = ottla("--install-completion", shell, env={"HOME": str(tmp_path)})
+        assert done.returncode == 0
+        assert shell in done.stdout
+    assert "#compdef" in (tmp_path / ".zfunc" / "_ottla").read_text()
+    done = ottla("--show-completion", "nu")
+    assert done.returncode == 2
+    assert "'nu' is not one of 'bash', 'zsh', 'fish'" in done.stderr
+
+
+def test_without_a_name_it_is_the_shell_that_runs_it_or_else_the_users_own() -> None:
+    shells = {"bash": "complete -o default", "fish": "complete --command"}
+    # The pipe keeps bash there: it would become the last command of `-c` itself.
+    done = subprocess.run(
+        ["bash", "-c", f"{BIN}/ottla --show-completion | cat"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment({"SHELL": "/usr/bin/fish"}),
+    )
+    assert shells["bash"] in done.stdout, done.stderr
+
+    def nowhere() -> tuple[str, str]:
+        raise shellingham.ShellDetectionFailure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shellingham, "detect_shell", nowhere)
+        asked = ["--show-completion"]
+        assert with_shell(asked, {"SHELL": "/usr/bin/fish"}) == [*asked, "fish"]
+        assert with_shell(asked, {}) == asked
+        assert with_shell(["topic", "list"], {"SHELL": "fish"}) == ["topic", "list"]
