@@ -4,6 +4,7 @@ Or while its event loop is made, of which half would be left behind.
 """
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from cli.console import PATIENCE_S, surroundings
+from cli.scripts import BIN
 
 PROGRAM = """
 import os, signal, sys
@@ -25,6 +27,20 @@ sys.meta_path.insert(0, Interrupting())
 sys.argv = {arguments!r}
 script()
 raise SystemExit("it was not interrupted")
+"""
+SCRIPT = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {when!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+if {ignoring}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = {arguments!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 IGNORING = """
 import signal
@@ -114,3 +130,22 @@ def test_where_interrupts_are_ignored_they_stay_so() -> None:
         [sys.executable, "-c", IGNORING], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("when", ["ottla.cli.garbage", "ottla.cli.early_interrupt"])
+@pytest.mark.parametrize(("script", "word"), [("ottla", "version"), ("kafka-topics", "--version")])
+def test_before_anything_can_tell_of_it_the_signal_ends_it_silently(
+    script: str, word: str, when: str
+) -> None:
+    arguments = [str(BIN / script), word]
+    done = done_by(SCRIPT.format(when=when, arguments=arguments, ignoring=False))
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+    done = done_by(SCRIPT.format(when=when, arguments=arguments, ignoring=True))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_who_imports_a_script_is_interrupted_as_before() -> None:
+    program = "import signal, ottla.cli.entry, ottla.cli.kafka.scripts; "
+    program += "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    assert done_by(program).returncode == 0

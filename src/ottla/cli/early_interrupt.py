@@ -27,7 +27,8 @@ class EarlyInterrupt:
 
     def heed(self) -> None:
         """Hear of it from now on, until the command begins."""
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Python's own, or that of the first moment.
+        if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
             signal.signal(signal.SIGINT, self)
 
     def __call__(self, number: int, frame: "FrameType | None") -> None:

@@ -5,11 +5,15 @@ second; a broker that is asked to stop meanwhile ends with 0, and a command that
 130, as they do later.
 """
 
-import sys
+from ottla.cli.first_moment import end_silently
 
-from ottla.cli import garbage
-from ottla.cli.early_interrupt import early_interrupt
-from ottla.cli.output import wanted
+end_silently()
+
+import sys  # noqa: E402 - an interrupt may come while any of these is imported
+
+from ottla.cli import garbage  # noqa: E402
+from ottla.cli.early_interrupt import early_interrupt  # noqa: E402
+from ottla.cli.output import wanted  # noqa: E402
 
 
 def run() -> None:

@@ -3,11 +3,15 @@
 Invariant: a tool is imported when its script runs, and Ctrl-C is heard from then on.
 """
 
-from importlib import import_module
-from typing import Final, NamedTuple
+from ottla.cli.first_moment import end_silently
 
-from ottla.cli import garbage
-from ottla.cli.early_interrupt import EarlyInterrupt
+end_silently()
+
+from importlib import import_module  # noqa: E402 - an interrupt may come while any is imported
+from typing import Final, NamedTuple  # noqa: E402
+
+from ottla.cli import garbage  # noqa: E402
+from ottla.cli.early_interrupt import EarlyInterrupt  # noqa: E402
 
 
 class Script(NamedTuple):
