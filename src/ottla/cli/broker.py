@@ -1,5 +1,8 @@
 """`ottla broker` and `ottla dev`: a broker in the foreground.
 
+With `-o json` and `-o yaml` stdout carries one object when it listens, and one when it fails; for
+people `dev` explains itself. What happens is on stderr in every case.
+
 What does the work is imported when it is used: other commands start without it.
 """
 
@@ -14,6 +17,9 @@ import typer
 
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import garbage
+from ottla.cli.answer import Failure, write_object
+from ottla.cli.declaration import OutputOption
+from ottla.cli.output import Json, Output
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -43,13 +49,19 @@ def broker(
     override: OverrideOption = None,
     log_format: FormatOption = "text",
     log_level: LevelOption = "info",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a broker in the foreground until it is asked to stop."""
     text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
-    code = served(
-        text, str(config), override or [], lambda node: None, log_format, log_level, context.obj
+    settings = override or []
+
+    def explain(node: "Node") -> None:
+        if output is not Output.TABLE:
+            _show(_facts(node), output)
+
+    raise typer.Exit(
+        served(text, str(config), settings, explain, log_format, log_level, context.obj, output)
     )
-    raise typer.Exit(code)
 
 
 def dev(
@@ -63,12 +75,14 @@ def dev(
     override: OverrideOption = None,
     log_format: FormatOption = "text",
     log_level: LevelOption = "info",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a broker for development, with its data in ./.ottla."""
     try:
         files = (data / "data").absolute()
     except FileNotFoundError:
-        typer.echo("the current folder was deleted: go to another, or say --data /DIR", err=True)
+        why = "the current folder was deleted: go to another, or say --data /DIR"
+        _complain(Failure(why), output)
         raise typer.Exit(1) from None
     settings = [
         f"listeners=PLAINTEXT://127.0.0.1:{port}",
@@ -83,6 +97,10 @@ def dev(
 
     def explain(node: "Node") -> None:
         where, ottla = next(iter(node.addresses.values())), _command()
+        if output is not Output.TABLE:
+            own: dict[str, Json] = {"bootstrap_server": str(where), "data": str(data.absolute())}
+            _show({**own, **_facts(node)}, output)
+            return
         typer.echo(
             f"Ottla listens on {where}. Its data are in {data.absolute()}. Ctrl-C stops it.\n"
             f"\n"
@@ -99,7 +117,32 @@ def dev(
             f"There is no authentication yet: use it on trusted networks only."
         )
 
-    raise typer.Exit(served(None, "", settings, explain, log_format, log_level, context.obj))
+    raise typer.Exit(
+        served(None, "", settings, explain, log_format, log_level, context.obj, output)
+    )
+
+
+def _facts(node: "Node") -> dict[str, Json]:
+    """What programs get to know of a broker that listens."""
+    found: dict[str, Json] = {
+        "broker": node.id,
+        "listeners": {name: str(one) for name, one in node.addresses.items()},
+        "metrics": None if node.metrics is None else f"http://{node.metrics}/metrics",
+    }
+    return found if node.no_metrics is None else {**found, "no_metrics": node.no_metrics}
+
+
+def _show(value: dict[str, Json], output: Output) -> None:
+    """Write it at once: who reads it waits for a broker that does not end."""
+    write_object(value, output)
+    sys.stdout.flush()
+
+
+def _complain(failure: Failure, output: Output) -> None:
+    if output is Output.TABLE:
+        typer.echo(failure.message, err=True)
+    else:
+        _show({"error": failure.object()}, output)
 
 
 def _metrics(node: "Node") -> str:
@@ -127,8 +170,9 @@ def served(
     log_format: str,
     log_level: str,
     signals: StopSignals,
+    output: Output = Output.TABLE,
 ) -> int:
-    """Serve until asked to stop; the exit code, with the reason on stderr when it is not 0."""
+    """Serve until asked to stop; the exit code, and the reason is told when it is not 0."""
     from ottla.broker.event_lines import LineFormat
     from ottla.broker.service import log_to_stderr, run
     from ottla.coordination.errors import StoreInUse
@@ -143,20 +187,22 @@ def served(
             None if text is None else read_properties(text, source), overrides
         )
     except InvalidSettings as error:
-        typer.echo(str(error), err=True)
+        apart = "\n" if output is Output.TABLE else "; "
+        _complain(Failure(apart.join(map(str, error.problems)), "USAGE"), output)
         return 2
     log_to_stderr(LineFormat(log_format), log_level)
     garbage.release()
     try:
         run(config, started, signals)
     except AddressTaken as error:
-        typer.echo(f"{error}: {_whose(error.port)}", err=True)
+        _complain(Failure(f"{error}: {_whose(error.port)}", "ADDRESS_TAKEN"), output)
         return 1
     except StoreInUse as error:
-        typer.echo(f"{error}: `ottla dev --data DIR --port N`, `--override log.dirs=DIR`", err=True)
+        other = "`ottla dev --data DIR --port N`, `--override log.dirs=DIR`"
+        _complain(Failure(f"{error}: {other}", "DATA_IN_USE"), output)
         return 1
     except OttlaError as error:
-        typer.echo(str(error), err=True)
+        _complain(Failure(str(error)), output)
         return 1
     return 0
 
