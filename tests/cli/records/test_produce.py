@@ -157,6 +157,17 @@ def test_a_line_that_is_no_record_ends_it(broker: OttlaBroker) -> None:
     assert json.loads(told.stdout)["error"]["code"] == "BAD_RECORD"
 
 
+def test_a_line_with_a_partition_that_is_not_there_is_named(broker: OttlaBroker) -> None:
+    lines = b'{"value": "a", "partition": 1}\n{"value": "b", "partition": 7}\n'
+    done = produce(broker, "plain", "--json", stdin=lines)
+    assert done.returncode == 1
+    why = "line 2: plain has partitions 0 to 1, not 7; 1 record was written to plain"
+    assert done.stderr.decode() == f"ottla: {why}\n"
+    told = produce(broker, "plain", "--json", "-o", "json", stdin=lines)
+    error = json.loads(told.stdout)["error"]
+    assert error == {"code": "UNKNOWN_TOPIC_OR_PARTITION", "message": why}
+
+
 def test_a_record_that_is_refused_ends_it(broker: OttlaBroker) -> None:
     done = produce(broker, "small", stdin=b"a\nb\n" + b"x" * 1000 + b"\n")
     assert done.returncode == 1

@@ -15,13 +15,14 @@ from ottla.cli.records.input import BadLine, Draft
 from ottla.cli.stop_request import StopRequest
 from ottla.client.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.client.producing.pending_batch import Ack, PendingBatch
-from ottla.errors import OttlaError, RequestError
+from ottla.errors import ErrorCode, OttlaError, RequestError
 
 BLOCK_BYTES: Final = 1 << 18
 LINE_BYTES_MAX: Final = 64 << 20
 """Longer than any record that a broker takes by default; what has no lines is no text."""
 
 MEET_S: Final = 20.0
+_NO_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Lines(Protocol):
@@ -109,7 +110,14 @@ async def send_lines(
                 continue
             for one in lines:
                 line += 1
-                await send_draft(producer, topic, form.draft(one))
+                draft = form.draft(one)
+                try:
+                    await send_draft(producer, topic, draft)
+                except RequestError as error:
+                    if draft.partition == form.partition or error.code is not _NO_PARTITION:
+                        raise
+                    # That partition is the line's own, so what is wrong is the line.
+                    raise BadLine(_bare(error)) from error
         await producer.flush()
     except (BadLine, RequestError, OSError) as error:  # a file that cannot be read any more, too
         line += isinstance(error, LineTooLong)  # the one that was never ended
@@ -125,10 +133,17 @@ async def send_lines(
 def _reason(error: BadLine | RequestError | OSError, line: int) -> tuple[str, str]:
     """Why not all was sent, and its code."""
     if isinstance(error, BadLine):
-        return f"line {line}: {error}", "BAD_RECORD"
+        refused = error.__cause__
+        code = refused.code.name if isinstance(refused, RequestError) else "BAD_RECORD"
+        return f"line {line}: {error}", code
     if isinstance(error, RequestError):
         return error.message or error.code.text, error.code.name
     return f"{error.filename or 'the input'}: {error.strerror}", "FAILED"
+
+
+def _bare(error: RequestError) -> str:
+    """What is wrong, for who tells himself how much was written."""
+    return (error.message or error.code.text).removeprefix("nothing was sent: ")
 
 
 async def send_draft(producer: Producer[bytes, bytes], topic: str, draft: Draft) -> Ack:
