@@ -53,6 +53,8 @@ def test_a_line_of_json_is_a_record(line: bytes, draft: Draft) -> None:
     [
         (b"{", "no JSON"),
         (b"[]", "no object"),
+        (rb'{"value": "\ud800"}', "half of a pair of surrogates"),
+        (rb'{"value": "\\ud800 \ud83d\ude00', "no JSON"),
         (b'{"valeu": "v"}', "a record has no valeu"),
         (b'{"partition": -1}', "-1 is no partition"),
         (b'{"partition": "0"}', "is no partition"),

@@ -233,6 +233,12 @@ def test_nothing_is_deleted_where_nobody_can_be_asked(clean: OttlaBroker) -> Non
     assert listed(clean) == {"a": 1}
 
 
+def test_a_name_that_is_refused_gets_no_warning(clean: OttlaBroker) -> None:
+    said = topic(clean, "create", ".")
+    assert said.returncode == 1
+    assert "warning" not in said.stderr
+
+
 def test_somebody_at_a_terminal_is_asked(clean: OttlaBroker) -> None:
     topic(clean, "create", "a")
     for keys, code in (("n\r", 1), ("y\r", 0)):

@@ -129,7 +129,9 @@ async def consume(
         if offset == "-0":  # none before the end
             position = END
         if session.output is Output.TABLE:
-            show = text_shown(format_ or DEFAULT, key, value, *schemas, null=null)
+            show = text_shown(
+                DEFAULT if format_ is None else format_, key, value, *schemas, null=null
+            )
         else:
             show = objects_shown(session.output, key, value, *schemas)
     except (BadPosition, BadFormat, ValueError, ModuleNotFoundError) as error:

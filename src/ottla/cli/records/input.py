@@ -4,6 +4,7 @@ Invariant: a line becomes one record or BadLine, which says what is wrong with i
 consume -o json` prints is taken as the records that it tells of.
 """
 
+import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ HeaderPairs: TypeAlias = tuple[tuple[str, bytes | None], ...]
 TIMESTAMP_MAX: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KNOWN: Final = frozenset({"key", "value", "headers", "partition", "timestamp", "topic", "offset"})
+_PAIR: Final = re.compile(rb"(?i:\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})")
+_HALF: Final = re.compile(rb"(?i:\\ud[89a-f][0-9a-f]{2})")
 
 
 class BadLine(OttlaError):
@@ -75,6 +78,9 @@ class LineForm:
         try:
             said = msgspec.json.decode(line)
         except msgspec.DecodeError as error:
+            if _HALF.search(_PAIR.sub(b"", line)):
+                half = "half of a pair of surrogates (\\ud800 to \\udfff) is no text"
+                raise BadLine(half) from None
             raise BadLine(f"this is no JSON: {error}") from None
         if not isinstance(said, dict):
             raise BadLine("this is no object with key, value, headers, partition and timestamp")

@@ -19,6 +19,7 @@ from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.topics import CreatedTopic, NewTopic
 from ottla.errors import ErrorCode, RequestError
 
+_OFFSETS_TOPIC = "__consumer_offsets"
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -26,10 +27,15 @@ async def created(
     admin: TopicAdmin, wanted: Sequence[NewTopic], *, if_not_exists: bool, dry_run: bool
 ) -> Answer:
     """Make topics."""
-    warnings = [warning for one in wanted if (warning := name_warning(one.name))]
-    _warn(warnings)
     told = await admin.create_topics(wanted, validate_only=dry_run)
     failed = told.failed
+    refused = {
+        name for name, error in failed.items() if error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    }
+    warnings = [
+        warning for one in wanted if one.name not in refused and (warning := name_warning(one.name))
+    ]
+    _warn(warnings)
     there = [
         name
         for name, error in failed.items()
@@ -156,8 +162,12 @@ async def deleted(
 
 def _question(names: Sequence[str]) -> str:
     if len(names) == 1:
-        return f"Delete topic {escaped(names[0])} with all its records?"
-    return f"Delete {len(names)} topics with all their records: {escaped(', '.join(names))}?"
+        asked = f"Delete topic {escaped(names[0])} with all its records?"
+    else:
+        asked = f"Delete {len(names)} topics with all their records: {escaped(', '.join(names))}?"
+    if _OFFSETS_TOPIC in names:
+        asked = f"{_OFFSETS_TOPIC} holds what groups have committed. {asked}"
+    return asked
 
 
 def _warn(warnings: Sequence[str]) -> None:
