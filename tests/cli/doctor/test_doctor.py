@@ -94,6 +94,12 @@ def test_disk() -> None:
     grade(judgements.room(replace(DISK, free_bytes=200 * 1024**2)), PROBLEM, "200.0 MiB")
 
 
+def test_where_files_have_no_room_at_all_none_is_missing() -> None:
+    of_proc = replace(DISK, free_bytes=0, total_bytes=0, why_not_writable="Permission denied")
+    told = [one.about for one in judgements.judged(replace(GOOD, disk=of_proc)) if one.advice]
+    assert told == [judgements.writable(of_proc).about]
+
+
 def test_open_files() -> None:
     grade(judgements.open_files(LimitFacts(None, None)), OK, "no limit")
     grade(judgements.open_files(LimitFacts(256, 65_536)), OK)  # a broker takes the upper one

@@ -94,6 +94,11 @@ def test_it_begins_where_it_is_told(broker: OttlaBroker, where: str, shown: list
     assert lines(consume(broker, "fruit", f"--offset={where}", "-f", "%p:%o\\n")) == shown
 
 
+def test_a_format_of_nothing_shows_nothing(broker: OttlaBroker) -> None:
+    said = consume(broker, "fruit", "-f", "")
+    assert (said.returncode, said.stdout) == (0, b"")
+
+
 def test_so_many_and_no_more(broker: OttlaBroker) -> None:
     assert len(lines(consume(broker, "fruit", "-n", "2", "-f", "%o\\n"))) == 2
     assert len(lines(consume(broker, "fruit", "-n", "3", "-o", "json"))) == 3

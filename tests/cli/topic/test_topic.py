@@ -251,6 +251,15 @@ def test_somebody_at_a_terminal_is_asked(clean: OttlaBroker) -> None:
     assert listed(clean) == {}
 
 
+def test_who_deletes_the_topic_of_the_groups_is_told_what_it_holds(clean: OttlaBroker) -> None:
+    name = "__consumer_offsets"
+    topic(clean, "create", name, "-p", "1")
+    with Terminal("ottla", "topic", "delete", name, "-b", clean.bootstrap) as terminal:
+        terminal.read_until("holds what groups have committed")
+        terminal.type("y\r")
+        assert terminal.end() == 0
+
+
 def test_ctrl_c_at_the_question_deletes_nothing(clean: OttlaBroker) -> None:
     topic(clean, "create", "a")
     with Terminal("ottla", "topic", "delete", "a", "-b", clean.bootstrap) as terminal:
