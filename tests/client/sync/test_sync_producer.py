@@ -1,5 +1,6 @@
 """The sync producer: threads that share it, errors nobody asks about, ends that do not hang."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -13,7 +14,10 @@ import pytest
 
 from client.consuming import FROM_START
 from client.scenarios import FAST
+from ottla.client.admin.administrator import Admin as AsyncAdmin
+from ottla.client.producer import Producer as AsyncProducer
 from ottla.client.serializers import LONG, STRING, SerializationFailed
+from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.handover import Ack
 from ottla.client.sync.producer import Producer
@@ -254,6 +258,37 @@ def test_a_closed_producer_says_so(cluster: ClusterThread, topic: str) -> None:
             late()
     with pytest.raises(Disconnected, match="use `with`"):
         ours.send_many(topic, [])
+
+
+@pytest.mark.parametrize(("front", "behind"), [(Producer, AsyncProducer), (Admin, AsyncAdmin)])
+def test_two_threads_may_close_it_at_once(
+    cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch, front: Any, behind: Any
+) -> None:
+    """The loop ends with the second one, while the first one is closing in it."""
+    first, real, errors = threading.Event(), behind.close, list[Exception]()
+
+    async def close(self: Any) -> None:
+        await real(self)
+        if not first.is_set():
+            first.set()
+            await asyncio.Event().wait()  # until the loop ends
+
+    monkeypatch.setattr(behind, "close", close)
+    ours = front({"bootstrap.servers": cluster.bootstrap_servers}).__enter__()
+
+    def closed() -> None:
+        try:
+            ours.close()
+        except Exception as error:
+            errors.append(error)
+
+    other = threading.Thread(target=closed)
+    other.start()
+    assert first.wait(20)
+    closed()
+    other.join(20)
+    assert not other.is_alive()
+    assert errors == []
 
 
 def test_transactions_need_their_setting(cluster: ClusterThread) -> None:

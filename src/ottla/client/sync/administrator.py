@@ -5,11 +5,13 @@ compares them.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from ottla.client.admin.administrator import Admin as AsyncAdmin
 from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.sync.front import Front, waits
 from ottla.clock import Clock
+from ottla.transport.failures import NotRunning
 from ottla.transport.network import Connector
 
 
@@ -48,7 +50,8 @@ class Admin(Front[AsyncAdmin]):
 
     def close(self) -> None:
         """End: calls that are under way fail."""
-        self._shut(self._behind.close)
+        with suppress(NotRunning):  # another thread ended it meanwhile, which is all that is asked
+            self._shut(self._behind.close)
 
     # Topics.
 

@@ -9,6 +9,7 @@ it goes as with the asynchronous producer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Generic, Self
 
 from ottla.client.connecting.tokens import TokenFunction
@@ -27,6 +28,7 @@ from ottla.client.sync.transaction import Transaction
 from ottla.clock import Clock, SystemClock
 from ottla.settings import producer
 from ottla.transport.channel import Disconnected
+from ottla.transport.failures import NotRunning
 from ottla.transport.network import Connector
 
 HANDOVER_BYTES_MAX: Final = 4 << 20
@@ -159,7 +161,8 @@ class Producer(Front[_Behind], Generic[K, V]):
             finally:
                 await self._behind.close()
 
-        self._end(ended)
+        with suppress(NotRunning):  # another thread ended it meanwhile, which is all that is asked
+            self._end(ended)
 
     def send(
         self,
