@@ -1,6 +1,5 @@
 """`kafka-console-producer` tells of each record that a broker refuses, when it does."""
 
-import asyncio
 import select
 import subprocess
 from collections.abc import Generator
@@ -8,28 +7,22 @@ from typing import IO
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, environment, run
-from judges.ottla_broker import OttlaBroker, ottla_broker
-from ottla.client.admin import Admin, NewTopic
+from cli.records.scene import BIN, PATIENCE_S, broker_with, environment, run
+from judges.ottla_broker import OttlaBroker
+from ottla.client.admin import NewTopic
 
 TOO_LARGE = b"x" * 500 + b"\n"
 
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[OttlaBroker]:
-    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
-        asyncio.run(_create(running.bootstrap))
-        yield running
-
-
-async def _create(servers: str) -> None:
     topics = [
         NewTopic("small", partitions=1, config={"max.message.bytes": "200"}),
         NewTopic("synced", partitions=1, config={"max.message.bytes": "200"}),
         NewTopic("keyed", partitions=1, config={"cleanup.policy": "compact"}),
     ]
-    async with Admin({"bootstrap.servers": servers}) as admin:
-        (await admin.create_topics(topics)).or_raise()
+    with broker_with(*topics) as running:
+        yield running
 
 
 def words(broker: OttlaBroker, topic: str, *more: str) -> list[str]:

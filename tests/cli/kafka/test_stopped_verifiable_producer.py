@@ -3,12 +3,9 @@
 The last of them would linger for an hour: what is written then, the signal has written.
 """
 
-import asyncio
 import json
-import os
 import signal
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,38 +13,27 @@ from typing import Any
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, environment
-from judges.ottla_broker import OttlaBroker, ottla_broker
-from ottla.client.admin import Admin, NewTopic
+from cli.records.scene import BIN, PATIENCE_S, broker_with, environment
+from cli.stopping import SIGNALS, hears_sigterm, silent, unignored, wait_until
+from judges.ottla_broker import OttlaBroker
+from ottla.client.admin import NewTopic
 
 HOUR_MS = 3_600_000
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SENT = 5
 ENDLESS = ("--throughput", "500")
 
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[OttlaBroker]:
-    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
-        asyncio.run(_create(running.bootstrap))
+    names = ["ended", "stuck", *(f"sending-{int(one)}" for one in SIGNALS)]
+    with broker_with(*(NewTopic(one, partitions=1) for one in names)) as running:
         yield running
 
 
-async def _create(servers: str) -> None:
-    async with Admin({"bootstrap.servers": servers}) as admin:
-        names = ["ended", "stuck", *(f"sending-{int(one)}" for one in SIGNALS)]
-        (await admin.create_topics([NewTopic(one, partitions=1) for one in names])).or_raise()
-
-
 @pytest.fixture(scope="module", autouse=True)
-def unignored() -> Generator[None]:
-    """Lets the tool hear the signals also where this process ignores one, as under `nohup`."""
-    ignored = [one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN]
-    for one in ignored:
-        signal.signal(one, lambda number, frame: None)  # which the tool does not inherit
-    yield
-    for one in ignored:
-        signal.signal(one, signal.SIG_IGN)
+def heard() -> Generator[None]:
+    with unignored():
+        yield
 
 
 @contextmanager
@@ -78,13 +64,6 @@ def a_line(process: "subprocess.Popen[bytes]") -> dict[str, Any]:
     """The next event."""
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
-
-
-def hears_sigterm(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a process has a handler for it, as it has until the first signal."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    caught = [line.split()[1] for line in text.splitlines() if line.startswith("SigCgt")]
-    return bool(caught) and bool(int(caught[0], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def told(process: "subprocess.Popen[bytes]") -> tuple[list[dict[str, Any]], bytes]:
@@ -120,17 +99,11 @@ def test_nothing_lingers_when_all_is_sent(broker: OttlaBroker, tmp_path: Path) -
 def test_a_second_signal_ends_it_while_it_waits(broker: OttlaBroker, tmp_path: Path) -> None:
     with started(broker, "stuck", tmp_path, *ENDLESS) as process:
         a_line(process)
-        os.kill(broker.process_id, signal.SIGSTOP)
-        try:
+        with silent(broker):
             process.send_signal(signal.SIGINT)
-            deadline_s = time.monotonic() + PATIENCE_S
-            while hears_sigterm(process):
-                assert time.monotonic() < deadline_s
-                time.sleep(0.01)
+            wait_until(process, lambda: not hears_sigterm(process))
             process.send_signal(signal.SIGINT)
             events, said = told(process)
-        finally:
-            os.kill(broker.process_id, signal.SIGCONT)
     assert process.returncode == 128 + signal.SIGINT
     assert [one["name"] for one in events][-2:] == ["shutdown_complete", "tool_data"]
     assert b"Traceback" not in said

@@ -1,33 +1,24 @@
 """What the tools that measure say when a broker refuses records."""
 
-import asyncio
 import json
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from cli.records.scene import run
-from judges.ottla_broker import OttlaBroker, ottla_broker
-from ottla.client.admin import Admin, NewTopic
+from cli.records.scene import broker_with, run
+from judges.ottla_broker import OttlaBroker
+from ottla.client.admin import NewTopic
 
 SIZE = 400
 
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[OttlaBroker]:
-    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
-        asyncio.run(_create(running.bootstrap))
+    small = {"max.message.bytes": str(SIZE)}
+    topics = [NewTopic(one, partitions=1, config=small) for one in ("small", "mixed")]
+    with broker_with(*topics) as running:
         yield running
-
-
-async def _create(servers: str) -> None:
-    async with Admin({"bootstrap.servers": servers}) as admin:
-        new = [
-            NewTopic(name, partitions=1, config={"max.message.bytes": str(SIZE)})
-            for name in ("small", "mixed")
-        ]
-        (await admin.create_topics(new)).or_raise()
 
 
 @pytest.mark.parametrize("rate", [(), ("--rate", "100")], ids=["fast", "rate"])

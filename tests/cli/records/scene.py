@@ -1,12 +1,16 @@
 """Records as a consumer takes them, without a broker; and commands as users run them."""
 
+import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.cli.records.cells import Taken
+from ottla.client.admin import Admin, NewTopic
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.records import BatchBuilder, Compression, batches, decode
 
@@ -46,3 +50,16 @@ def run(
         timeout=PATIENCE_S,
         env={**environment(), **(more or {})},
     )
+
+
+@contextmanager
+def broker_with(*topics: NewTopic) -> Generator[OttlaBroker]:
+    """A broker that has these topics, and makes none by itself."""
+
+    async def create(servers: str) -> None:
+        async with Admin({"bootstrap.servers": servers}) as admin:
+            (await admin.create_topics(topics)).or_raise()
+
+    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
+        asyncio.run(create(running.bootstrap))
+        yield running

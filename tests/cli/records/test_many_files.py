@@ -1,49 +1,29 @@
 """`ottla produce` of more files than a process may have open, and of such as come but once."""
 
-import array
-import asyncio
-import fcntl
 import os
 import subprocess
-import termios
-import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, environment, run
-from judges.ottla_broker import OttlaBroker, ottla_broker
-from ottla.client.admin import Admin, NewTopic
+from cli.records.scene import BIN, PATIENCE_S, broker_with, environment, run
+from cli.stopping import unread, wait_until
+from judges.ottla_broker import OttlaBroker
+from ottla.client.admin import NewTopic
 
 OPEN_MAX = 64
 
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[OttlaBroker]:
-    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
-        asyncio.run(_create(running.bootstrap))
+    topics = [NewTopic(one, partitions=1) for one in ("many", "once", "gone")]
+    with broker_with(*topics) as running:
         yield running
-
-
-async def _create(servers: str) -> None:
-    async with Admin({"bootstrap.servers": servers}) as admin:
-        new = [NewTopic(one, partitions=1) for one in ("many", "once", "gone")]
-        (await admin.create_topics(new)).or_raise()
 
 
 def values(broker: OttlaBroker, topic: str) -> list[bytes]:
     return run("ottla", "consume", topic, "-b", broker.bootstrap).stdout.splitlines()
-
-
-def wait_read(pipe: int) -> None:
-    """Wait until all that is in a pipe was read."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    count = array.array("i", [1])
-    while count[0]:
-        assert time.monotonic() < deadline_s
-        fcntl.ioctl(pipe, termios.FIONREAD, count)
-        time.sleep(0.01)
 
 
 def test_more_files_are_read_than_may_be_open(broker: OttlaBroker, tmp_path: Path) -> None:
@@ -97,7 +77,8 @@ def test_a_file_that_is_gone_is_told_with_what_was_written(
         try:
             with open(tmp_path / "pipe", "wb", buffering=0) as pipe:
                 pipe.write(b"first\n")
-                wait_read(pipe.fileno())
+                written = pipe.fileno()
+                wait_until(process, lambda: unread(written) == 0)
                 (tmp_path / "file").unlink()
             _, said = process.communicate(timeout=PATIENCE_S)
         finally:

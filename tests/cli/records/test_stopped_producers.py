@@ -3,26 +3,19 @@
 They would linger for an hour: what is written after a signal, the signal has written.
 """
 
-import array
-import asyncio
-import fcntl
 import json
-import os
 import signal
 import subprocess
-import termios
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, environment, run
-from judges.ottla_broker import OttlaBroker, ottla_broker
-from ottla.client.admin import Admin, NewTopic
+from cli.records.scene import BIN, PATIENCE_S, broker_with, environment, run
+from cli.stopping import SIGNALS, hears_sigterm, silent, unignored, unread, wait_until
+from judges.ottla_broker import OttlaBroker
+from ottla.client.admin import NewTopic
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOOLS = ("ottla", "console")
 LINGER_MS = "3600000"
 CODES = {
@@ -34,17 +27,11 @@ CODES = {
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[OttlaBroker]:
-    with ottla_broker({"auto.create.topics.enable": "false"}) as running:
-        asyncio.run(_create(running.bootstrap))
-        yield running
-
-
-async def _create(servers: str) -> None:
     names = [
         f"{tool}-{number}" for tool in (*TOOLS, "json", "stuck") for number in map(int, SIGNALS)
     ] + ["nohup"]
-    async with Admin({"bootstrap.servers": servers}) as admin:
-        (await admin.create_topics([NewTopic(one, partitions=1) for one in names])).or_raise()
+    with broker_with(*(NewTopic(one, partitions=1) for one in names)) as running:
+        yield running
 
 
 def words(tool: str, broker: OttlaBroker, topic: str) -> list[str]:
@@ -60,14 +47,9 @@ def words(tool: str, broker: OttlaBroker, topic: str) -> list[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def unignored() -> Generator[None]:
-    """Lets commands hear the signals also where this process ignores one, as under `nohup`."""
-    ignored = [one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN]
-    for one in ignored:
-        signal.signal(one, lambda number, frame: None)  # which a command does not inherit
-    yield
-    for one in ignored:
-        signal.signal(one, signal.SIG_IGN)
+def heard() -> Generator[None]:
+    with unignored():
+        yield
 
 
 @contextmanager
@@ -85,42 +67,10 @@ def having_read(said: list[str], data: bytes) -> Generator["subprocess.Popen[byt
             process.stdin.write(data)
             process.stdin.flush()
             pipe = process.stdin.fileno()
-            _wait_until(process, lambda: _unread(pipe) == 0)
+            wait_until(process, lambda: unread(pipe) == 0)
             yield process
         finally:
             process.kill()
-
-
-@contextmanager
-def silent(broker: OttlaBroker) -> Generator[None]:
-    """Let a broker answer nobody for a while."""
-    os.kill(broker.process_id, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(broker.process_id, signal.SIGCONT)
-
-
-def _unread(pipe: int) -> int:
-    """How many bytes of a pipe nobody has read."""
-    count = array.array("i", [0])
-    fcntl.ioctl(pipe, termios.FIONREAD, count)
-    return count[0]
-
-
-def _hears_sigterm(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a process has a handler for it."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    [caught] = [line.split()[1] for line in text.splitlines() if line.startswith("SigCgt")]
-    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
-
-
-def _wait_until(process: "subprocess.Popen[bytes]", is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -158,10 +108,10 @@ def test_a_second_signal_ends_it_at_once(
     broker: OttlaBroker, tool: str, number: signal.Signals
 ) -> None:
     with having_read(words(tool, broker, f"stuck-{int(number)}"), b"one\n") as process:
-        assert _hears_sigterm(process)
+        assert hears_sigterm(process)
         with silent(broker):
             process.send_signal(number)
-            _wait_until(process, lambda: not _hears_sigterm(process))
+            wait_until(process, lambda: not hears_sigterm(process))
             process.send_signal(number)
             code = process.wait(PATIENCE_S)
         said = process.communicate()[1].decode()
