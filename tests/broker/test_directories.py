@@ -1,6 +1,9 @@
 """In which data directories new partitions go."""
 
 from pathlib import Path
+from shutil import rmtree
+
+import pytest
 
 from broker.handlers.test_delete_topics import delete
 from broker.members import find_coordinator
@@ -66,6 +69,29 @@ def test_a_partition_in_a_directory_that_cannot_be_used_does_not_begin_anew(
         away.rename(one)
         async with broker(tmp_path, settings) as running:
             assert await fetch(await running.client(), topic_id) == [b"x"]
+
+    run(scenario)
+
+
+def test_a_partition_whose_folder_is_gone_begins_empty_and_that_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = "folder was gone, partition begins empty"
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "a", 2)
+            assert await produce(client, "a", batch(b"x")) == (0, 0)
+        async with broker(tmp_path):
+            pass
+        assert told not in caplog.messages
+        rmtree(tmp_path / "data" / "a-0")
+        async with broker(tmp_path) as running:
+            assert await fetch(await running.client(), topic_id) == []
+        (line,) = [record for record in caplog.records if record.message == told]
+        assert isinstance(line.args, dict)
+        assert line.args["partition"] == "a-0"
 
     run(scenario)
 

@@ -12,7 +12,7 @@ from ottla.log.reading import NotCached, read_now, read_waiting
 from ottla.log.rolling import roll_due
 from ottla.log.rules import LogRules
 from ottla.log.segment import RECENT_BATCHES_MAX, Extent, Head, Segment
-from ottla.log.timestamps import from_time
+from ottla.log.timestamps import TimeSearch, from_time
 from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import SimulatedDisk
 
@@ -112,7 +112,7 @@ def test_batches_are_found_by_time(count: int) -> None:
     for one in (segment, reopened(segment)):
         for timestamp in range(-1, 1010, 7):
             expected = [h for h in heads if h.max_timestamp >= timestamp]
-            found = list(from_time(one, timestamp, 0, read_waiting))
+            found = list(from_time(one, timestamp, 0, read_waiting, TimeSearch(0)))
             assert found[:1] == expected[:1]
 
 

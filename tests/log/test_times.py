@@ -11,6 +11,7 @@ from log.logs import append, new_log, raw
 from ottla.broker.settings_in_force import SettingsInForce
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset
+from ottla.log import timestamps
 from ottla.log.cleaner import LocalCleaner
 from ottla.log.cleaning import CleaningLimits
 from ottla.log.partition_log import PartitionLog
@@ -118,8 +119,9 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_times_are_found_as_in_a_list(seed: int) -> None:
+def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
+    monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", random.choice([0, 1, 5, 500]))
     segment_bytes = random.choice([400, 1000, 3000])
     log = new_log(rules=LogRules(segment_bytes=segment_bytes, index_interval_bytes=100))
     times: list[int] = []
@@ -183,13 +185,21 @@ def test_what_a_broker_takes_its_logs_can_read(setting: int, expected: int) -> N
 
 
 class WatchedDisk(SimulatedDisk):
-    """Counts what is done in threads for those who work."""
+    """Counts what is read for those who wait, and what is done in threads for those who work."""
 
-    worked = 0
+    worked = waited = 0
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        self.waited += 1
+        return await super().blocking(call)
 
     async def working(self, call: Callable[[], T]) -> T:
         self.worked += 1
-        return await super().working(call)
+        self.before_work()
+        return call()
+
+    def before_work(self) -> None:
+        """What comes in between."""
 
 
 @pytest.mark.parametrize(
@@ -214,3 +224,43 @@ def test_what_may_take_long_to_decode_is_decoded_beside_the_event_loop(
     log.advance_log_start(Offset(count + 1))
     assert finish(log.find_latest_time()) == (count + 1, count - 1, 0)
     assert disk.worked == in_thread
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
+    """One record from the future was the latest and is deleted: the index tells of nothing else."""
+    disk = WatchedDisk()
+    log = new_log(disk, LogRules(index_interval_bytes=1))
+    for timestamp in (9_000, *[10] * 3000, 500, *[20] * 3000):
+        append_times(log, [timestamp])
+    log.advance_log_start(Offset(1))
+    disk.cold = cold
+    for search, steps in ((lambda: log.find_time(400), 1), (log.find_latest_time, 3)):
+        disk.worked = disk.waited = 0
+        assert finish(search()) == (3001, 500, 0)
+        assert 0 < disk.worked <= steps
+        assert disk.waited < 10 * steps  # one for every 16 KiB of the way would be far more
+    assert finish(log.find_time(501)) is None
+
+
+def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", 0)
+    disk = WatchedDisk()
+    log = new_log(disk, LogRules())
+
+    def write(*times: int) -> None:
+        for timestamp in times:
+            append_times(log, [timestamp])
+
+    write(9_000, 10, 10, 500, 20)
+    log.advance_log_start(Offset(1))
+
+    def cut_once() -> None:
+        disk.before_work = lambda: None
+        finish(log.truncate_to(2))
+        write(30, 10, 10, 400)
+
+    disk.before_work = cut_once
+    assert finish(log.find_time(300)) == (5, 400, 0)
+    disk.before_work = cut_once
+    assert finish(log.find_latest_time()) == (5, 400, 0)

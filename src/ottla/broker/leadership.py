@@ -157,6 +157,9 @@ class Leadership:
                 epoch=led.leader_epoch,
                 avoid=self.cordoned(),
             )
+            if before.leader_epoch >= 0:
+                folder = {"partition": str(key), "folder": hosted.log.folder}
+                _LOG.warning("folder was gone, partition begins empty", folder)
         await hosted.log.begin_epoch(led.leader_epoch)
         partition = Partition(
             state.logs,

@@ -25,7 +25,7 @@ from ottla.cluster.creation import (
     assignment_of,
     check_name,
 )
-from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
 from ottla.cluster.naming import check_policy
 from ottla.cluster.nodes import TopicNode
 from ottla.controller.store import ClusterStore
@@ -185,9 +185,14 @@ class Topics:
         return self._state.image.topics[made.name]
 
     async def create_missing(self, name: str) -> None:
-        """Make a topic that somebody asked for, with the defaults; that of the groups as it is."""
+        """Make a topic that somebody asked for, with the defaults; that of the groups as it is.
+
+        No other internal topic: with the defaults it would lose what is to be kept in it.
+        """
         if name == OFFSETS_TOPIC:
             await self.create_offsets_topic()
+        elif name in INTERNAL_TOPICS:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             await self._create_once(AskedTopic(name), {})
 

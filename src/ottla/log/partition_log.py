@@ -39,9 +39,9 @@ from ottla.log.scrubbing import ScrubbedLog
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import (
-    DecodedBatches,
     FoundOffset,
-    Undecoded,
+    TimeSearch,
+    Unfinished,
     check_latest,
     first_from_time,
     latest_time,
@@ -92,27 +92,34 @@ class PartitionLog(ScrubbedLog):
     async def find_time(self, timestamp: int) -> FoundOffset | None:
         """The first record of a time or later."""
         return await self._searched(
-            lambda read, decoded: first_from_time(
-                self.segments, timestamp, self.log_start_offset, read, decoded
+            lambda read, search: first_from_time(
+                self.segments, timestamp, self.log_start_offset, read, search
             )
         )
 
     async def find_latest_time(self) -> FoundOffset | None:
         """The first record with the largest timestamp."""
         return await self._searched(
-            lambda read, decoded: latest_time(self.segments, self.log_start_offset, read, decoded)
+            lambda read, search: latest_time(self.segments, self.log_start_offset, read, search)
         )
 
     async def _searched(
-        self, look_up: Callable[[Read, DecodedBatches], FoundOffset | None]
+        self, look_up: Callable[[Read, TimeSearch], FoundOffset | None]
     ) -> FoundOffset | None:
-        """The outcome of a look-up by time, repeated until all that it asks of is decoded."""
-        decoded = DecodedBatches(self.rules.decompressed_bytes_max)
+        """The outcome of a look-up by time, repeated until all that takes long is done."""
+        search, cuts = TimeSearch(self.rules.decompressed_bytes_max), self._cuts
+
+        def look(read: Read) -> FoundOffset | None:
+            nonlocal search, cuts
+            if cuts != self._cuts:
+                search, cuts = TimeSearch(self.rules.decompressed_bytes_max), self._cuts
+            return look_up(read, search)
+
         while True:
             try:
-                return await self._settled(lambda read: look_up(read, decoded))
-            except Undecoded as batch:
-                await self.disk.working(batch.decode)
+                return await self._settled(look)
+            except Unfinished as unfinished:
+                await self.disk.working(unfinished.work)
 
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int

@@ -1,25 +1,27 @@
 """Finding offsets by the time of their records.
 
 Invariant: of the records that a log holds from its start on, the first one answers that is as late
-as asked for; only the batch that has it is decoded, in a thread unless it is small. An entry of a
-time index is believed where the batch that it names agrees, and no batch on the way there is later.
+as asked for; only the batch that has it is decoded, in a thread unless it is small, and a long way
+to it is gone in a thread too. An entry of a time index is believed where the batch that it names
+agrees, and no batch on the way there is later.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.heads import BrokenSegment, Head
 from ottla.log.index import TimestampOffset
-from ottla.log.reading import Read
+from ottla.log.reading import Read, read_waiting
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.records.batch import HEADER_SIZE, NO_TIMESTAMP, Batch
 from ottla.records.compression import Compression
 
 AT_ONCE_BYTES: Final = 4096  # so small a batch has a few hundred records at most
+AT_ONCE_BATCHES: Final = 500  # so many are passed in a few milliseconds
 
 
 class FoundOffset(NamedTuple):
@@ -33,58 +35,98 @@ class FoundOffset(NamedTuple):
 class _Question(NamedTuple):
     """Which batch of which segment, from which time on (None: the latest) and which offset on."""
 
-    base_offset: Offset
+    segment: Segment
     head: Head
     timestamp: int | None
     log_start: int
 
 
-class Undecoded(Exception):
-    """A batch has to be decoded before a look-up can go on; whoever may wait has to ask again."""
+class _Way(NamedTuple):
+    """From where on in a segment to go to the next batch of a time, or (None) along all of them."""
 
-    def __init__(self, decode: Callable[[], None]) -> None:
-        super().__init__(decode)
-        self.decode = decode
+    segment: Segment
+    position: int
+    timestamp: int | None
+    log_start: int = 0
 
 
-class DecodedBatches:
-    """What the records of batches answer to one search, each asked once."""
+class Unfinished(Exception):
+    """A search goes on when something was done that takes long; who may wait then asks again."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(work)
+        self.work = work
+
+
+_Answer = FoundOffset | Head | int | None
+
+
+class TimeSearch:
+    """What one search has found out so far, so that it goes on where it was when it is repeated.
+
+    It is worth nothing any more after the log was cut.
+    """
 
     __slots__ = ("_answers", "_bytes_max")
 
     def __init__(self, decompressed_bytes_max: int) -> None:
         self._bytes_max = decompressed_bytes_max
-        self._answers: dict[_Question, FoundOffset | OttlaError | None] = {}
+        self._answers: dict[_Question | _Way, _Answer | OttlaError] = {}
 
-    def first(
+    def first_record(
         self, segment: Segment, head: Head, timestamp: int | None, log_start: int, read: Read
     ) -> FoundOffset | None:
         """The first record from the log's start on that is as late, or (None) the latest.
 
-        Undecoded when that may take long and was not done.
+        Unfinished when that may take long and was not done.
         """
-        question = _Question(segment.base_offset, head, timestamp, log_start)
+        question = _Question(segment, head, timestamp, log_start)
         if question not in self._answers:
             batch = Batch(read(segment.file, head.position, head.size))
-            decode = partial(self._ask, question, batch, segment.file.path)
+            work = partial(self._note, question, partial(self._decoded, question, batch))
             if head.size > AT_ONCE_BYTES or batch.header.compression is not Compression.NONE:
-                raise Undecoded(decode)
-            decode()
-        answer = self._answers[question]
-        if isinstance(answer, OttlaError):
-            raise answer
-        return answer
+                raise Unfinished(work)
+            work()
+        return cast("FoundOffset | None", self._answer(question))
 
-    def _ask(self, question: _Question, batch: Batch, path: str) -> None:
+    def first_batch(self, segment: Segment, position: int, timestamp: int) -> Head | None:
+        """The first batch from a position on that is as late and has records."""
+        heads = segment.heads(position, segment.size, read_waiting)
+        late = (one for one in heads if one.max_timestamp >= timestamp and _has_records(one))
+        way = _Way(segment, position, timestamp)
+        return cast("Head | None", self._gone(way, lambda: next(late, None)))
+
+    def latest_batch(self, segment: Segment, position: int, log_start: int) -> int:
+        """The largest timestamp of the batches from a position on that begin in the log."""
+        heads = segment.heads(position, segment.size, read_waiting)
+        times = (
+            one.max_timestamp for one in heads if one.base_offset >= log_start and _has_records(one)
+        )
+        way = _Way(segment, position, None, log_start)
+        return cast("int", self._gone(way, lambda: max(times, default=NO_TIMESTAMP)))
+
+    def _gone(self, way: _Way, go: Callable[[], _Answer]) -> _Answer:
+        if way not in self._answers:
+            raise Unfinished(partial(self._note, way, go))
+        return self._answer(way)
+
+    def _note(self, question: _Question | _Way, find: Callable[[], _Answer]) -> None:
         try:
-            self._answers[question] = self._answer(question, batch, path)
+            self._answers[question] = find()
         except OttlaError as error:
             self._answers[question] = error
 
-    def _answer(self, question: _Question, batch: Batch, path: str) -> FoundOffset | None:
-        base_offset, head, timestamp, log_start = question
+    def _answer(self, question: _Question | _Way) -> _Answer:
+        answer = self._answers[question]
+        if isinstance(answer, OttlaError):
+            del self._answers[question]  # it may be mended when this is asked again
+            raise answer
+        return answer
+
+    def _decoded(self, question: _Question, batch: Batch) -> FoundOffset | None:
+        segment, head, timestamp, log_start = question
         if not batch.crc_ok:
-            raise BrokenSegment(base_offset, f"{path}: a CRC is wrong")
+            raise BrokenSegment(segment.base_offset, f"{segment.file.path}: a CRC is wrong")
         records = batch.records(from_offset=log_start, decompressed_bytes_max=self._bytes_max)
         if timestamp is None:
             found = max(records, key=lambda record: record.timestamp, default=None)
@@ -95,51 +137,75 @@ class DecodedBatches:
         return FoundOffset(Offset(found.offset), found.timestamp, head.leader_epoch)
 
 
+def _has_records(head: Head) -> bool:
+    """Compaction leaves some batches without any, with the times that they had."""
+    return head.size > HEADER_SIZE
+
+
 def first_from_time(
-    segments: Segments, timestamp: int, log_start: int, read: Read, decoded: DecodedBatches
+    segments: Segments, timestamp: int, log_start: int, read: Read, search: TimeSearch
 ) -> FoundOffset | None:
     """The first record of a time or later; None when all are earlier."""
     for segment in segments.from_offset(log_start):
-        for head in from_time(segment, timestamp, log_start, read):
-            if head.last_offset >= log_start:
-                found = decoded.first(segment, head, timestamp, log_start, read)
-                if found is not None:
-                    return found
+        found = _first_of(segment, timestamp, log_start, read, search)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of(
+    segment: Segment, timestamp: int, log_start: int, read: Read, search: TimeSearch
+) -> FoundOffset | None:
+    for head in from_time(segment, timestamp, log_start, read, search):
+        if head.last_offset >= log_start:
+            found = search.first_record(segment, head, timestamp, log_start, read)
+            if found is not None:
+                return found
     return None
 
 
 def latest_time(
-    segments: Segments, log_start: int, read: Read, decoded: DecodedBatches
+    segments: Segments, log_start: int, read: Read, search: TimeSearch
 ) -> FoundOffset | None:
     """The first record with the largest timestamp; None in a log without timestamps."""
     candidates = segments.from_offset(log_start)
     for segment in candidates:
         check_latest(segment, read)
-    largest = max(segment.latest.timestamp for segment in candidates)
+    largest = NO_TIMESTAMP
+    for segment in sorted(candidates, key=lambda one: one.latest.timestamp, reverse=True):
+        if segment.latest.timestamp <= largest:
+            break
+        largest = max(largest, _latest_of(segment, log_start, read, search))
     if largest == NO_TIMESTAMP:
         return None
-    found = first_from_time(segments, largest, log_start, read, decoded)
+    return first_from_time(segments, largest, log_start, read, search)
+
+
+def _latest_of(segment: Segment, log_start: int, read: Read, search: TimeSearch) -> int:
+    """The largest timestamp of the records that a segment has in the log.
+
+    What was its latest may be below the log's start by now, or compaction has emptied the batch
+    that had it and still says so: then every batch that is left is looked at.
+    """
+    found = _first_of(segment, segment.latest.timestamp, log_start, read, search)
     if found is not None:
-        return found
-    # What was latest is below the log's start by now, or compaction has emptied the batch that had
-    # it and still says so: look at every batch that is left.
-    largest = max(
-        (
-            _latest_in_batch(segment, head, log_start, read, decoded)
-            for segment in candidates
-            for head in _heads_from(segment, log_start, read)
-            if head.last_offset >= log_start
-            and head.max_timestamp != NO_TIMESTAMP
-            and head.size > HEADER_SIZE
-        ),
-        default=NO_TIMESTAMP,
+        return found.timestamp
+    first = next(
+        (one for one in _heads_from(segment, log_start, read) if one.last_offset >= log_start), None
     )
-    if largest == NO_TIMESTAMP:
-        return None
-    return first_from_time(segments, largest, log_start, read, decoded)
+    if first is None:
+        return NO_TIMESTAMP
+    largest = search.latest_batch(segment, first.position, log_start)
+    if first.base_offset < log_start and first.max_timestamp > largest and _has_records(first):
+        within = search.first_record(segment, first, None, log_start, read)
+        if within is not None:
+            largest = max(largest, within.timestamp)
+    return largest
 
 
-def from_time(segment: Segment, timestamp: int, log_start: int, read: Read) -> Iterator[Head]:
+def from_time(
+    segment: Segment, timestamp: int, log_start: int, read: Read, search: TimeSearch
+) -> Iterator[Head]:
     """The batches of a segment that have a record of a time or later, from the first one on.
 
     Those below the log's start are passed over, but for a few: there may be a segment full of them.
@@ -153,9 +219,20 @@ def from_time(segment: Segment, timestamp: int, log_start: int, read: Read) -> I
         found = _heads_from(segment, log_start, read)  # whatever the entry says of those before
     else:
         found = _behind(segment, entry, read, log_start)
-    for batch in found:
+    for passed, batch in enumerate(found):
         if batch.max_timestamp >= timestamp:
             yield batch
+        elif passed >= AT_ONCE_BATCHES:
+            yield from _behind_long_way(segment, batch, timestamp, search)
+            return
+
+
+def _behind_long_way(
+    segment: Segment, batch: Head, timestamp: int, search: TimeSearch
+) -> Iterator[Head]:
+    found: Head | None = batch
+    while found := search.first_batch(segment, found.position + found.size, timestamp):
+        yield found
 
 
 def check_latest(segment: Segment, read: Read) -> None:
@@ -208,13 +285,3 @@ def _behind(
 def _wrong(segment: Segment, entry: TimestampOffset) -> BrokenSegment:
     problem = f"its time index is wrong about {entry.timestamp}"
     return BrokenSegment(segment.base_offset, f"{segment.file.path}: {problem}")
-
-
-def _latest_in_batch(
-    segment: Segment, head: Head, log_start: int, read: Read, decoded: DecodedBatches
-) -> int:
-    """The largest timestamp from the log's start on, which may lie within the batch."""
-    if head.base_offset >= log_start:
-        return head.max_timestamp
-    found = decoded.first(segment, head, None, log_start, read)
-    return NO_TIMESTAMP if found is None else found.timestamp
