@@ -11,6 +11,7 @@ from hypothesis import given
 
 from ottla.errors import ErrorCode
 from ottla.protocol.primitives import Buffer
+from ottla.records import validation
 from ottla.records.batch import (
     CONTROL,
     HEADER_SIZE,
@@ -88,6 +89,67 @@ def test_a_sound_batch_passes_as_it_is() -> None:
 def test_every_batch_of_ours_passes(compression: Compression, drawn: list[Drawn]) -> None:
     anytime = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert produce(build(drawn, compression), anytime).record_count == len(drawn)
+
+
+# One step and many.
+
+TOPICS = {
+    "any": RULES,
+    "compacted": replace(RULES, compacted=True),
+    "small": replace(RULES, max_message_bytes=len(PRODUCED)),
+    "smaller": replace(RULES, max_message_bytes=len(PRODUCED) - 1),
+    "before": replace(RULES, timestamp_before_max_ms=0),
+    "after": replace(RULES, timestamp_after_max_ms=1),
+    "ever": replace(RULES, timestamp_after_max_ms=2**63 - 1),
+    "append time": replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME),
+    "gzip": replace(RULES, compression=Compression.GZIP),
+}
+
+# Where they are in a header, all but the CRC.
+FIELDS = (
+    *((0, ">q"), (8, ">i"), (12, ">i"), (16, ">b"), (21, ">h"), (23, ">i")),
+    *((27, ">q"), (35, ">q"), (43, ">q"), (51, ">h"), (53, ">i"), (57, ">i")),
+)
+
+
+def variants(data: bytes) -> list[bytes]:
+    """Batches that differ from one in a field of the header, or in a byte of the records."""
+    found = [data, data[:-1], data + b"x", data[:60], b""]
+    for at, layout in FIELDS:
+        top = 2 ** (8 * struct.calcsize(layout) - 1)
+        (value,) = struct.unpack_from(layout, data, at)
+        others = {-top, -1, 0, 1, 2, 7, value - 1, value + 1, top - 1} - {value, top}
+        found += [bytes(patched(at, layout, other, data=data)) for other in others]
+    places = range(HEADER_SIZE, len(data))
+    found += [bytes(patched(at, ">B", data[at] ^ 1, data=data)) for at in places]
+    flipped = bytearray(data)
+    flipped[-1] ^= 1
+    return [*found, bytes(flipped)]
+
+
+def outcome(data: bytes, rules: TopicRules) -> object:
+    try:
+        valid = produce(data, rules)
+    except InvalidRecords as error:
+        return error.code, str(error), error.record_errors
+    return valid._replace(section=bytes(valid.section))
+
+
+@pytest.mark.parametrize("rules", TOPICS.values(), ids=list(TOPICS))
+def test_one_step_finds_what_the_many_steps_find(
+    rules: TopicRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyless = build([Drawn(NOW, None, b"v", ()), Drawn(-1, b"k", None, (("h", b"x"),))])
+    owned = bytes(patched(43, ">qhi", 7, 0, 5))
+    given = [one for batch in (PRODUCED, keyless, owned) for one in variants(batch)]
+    at_once = [outcome(one, rules) for one in given]
+
+    def none_is_plain(data: Buffer, rules: TopicRules, now_ms: int) -> None:
+        pass
+
+    monkeypatch.setattr(validation, "_plain", none_is_plain)
+    assert at_once == [outcome(one, rules) for one in given]
+    assert any(isinstance(one, ValidBatch) for one in at_once) or rules is TOPICS["smaller"]
 
 
 # one

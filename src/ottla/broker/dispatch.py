@@ -123,7 +123,13 @@ def dispatcher(state: BrokerState) -> Dispatch:
         key = request.api.key
         handler, counts = handlers[key]
         began_s = elapsed_s()
-        if is_held_back(request, connection):
+        if key in _COUNT_THEIR_ERRORS and type(request) is Request:
+            # Most requests are these, and nothing below is for them.
+            answer = handler(state, request, connection)
+            if type(answer) is not Later:
+                counts.note(elapsed_s() - began_s)
+                return answer
+        elif is_held_back(request, connection):
             make = partial(made, handler, request, connection)
             answer = Later(held_back(state, request, connection, make))
         else:

@@ -119,10 +119,6 @@ class Index:
         if self._file is not None:
             self._file.close()
 
-    def can_hold(self, offset: int) -> bool:
-        """Whether an offset can be stored: as a distance from the base offset in 31 bits."""
-        return 0 <= offset - self.base_offset <= _RELATIVE_MAX
-
     def clear(self) -> None:
         """Forget every entry."""
         self._cut(0)
@@ -216,10 +212,11 @@ class OffsetIndex(Index):
 
     def append(self, offset: Offset, position: Position) -> None:
         """Point to a batch by its last offset; both must be above those of the last entry."""
-        assert self.can_hold(offset), "the segment should have been rolled"
+        relative, last = offset - self.base_offset, self.last
+        assert 0 <= relative <= _RELATIVE_MAX, "the segment should have been rolled"
         assert 0 < position <= _POSITION_MAX, "the first batch of a segment needs no entry"
-        assert not self._entries or (offset > self.last.offset and position > self.last.position)
-        self._add(self.ENTRY.pack(offset - self.base_offset, position))
+        assert not self._entries or (offset > last.offset and position > last.position)
+        self._add(self.ENTRY.pack(relative, position))
         self.last = OffsetPosition(offset, position)
 
     def lookup(self, offset: int, read: Read) -> OffsetPosition:
@@ -291,12 +288,12 @@ class TimeIndex(Index):
 
         Segments that are rolled or closed note their last timestamp once more, hence no error.
         """
-        assert self.can_hold(offset), "the segment should have been rolled"
-        last = self.last
+        relative, last = offset - self.base_offset, self.last
+        assert 0 <= relative <= _RELATIVE_MAX, "the segment should have been rolled"
         assert not self._entries or (timestamp >= last.timestamp and offset >= last.offset)
-        if timestamp <= self.last.timestamp:
+        if timestamp <= last.timestamp:
             return False
-        self._add(self.ENTRY.pack(timestamp, offset - self.base_offset))
+        self._add(self.ENTRY.pack(timestamp, relative))
         self.last = TimestampOffset(timestamp, offset)
         return True
 

@@ -142,7 +142,8 @@ class WideRequest(Request):
 
     def read(self) -> None:
         """Let `message` be what was sent; ProtocolViolation when it is none."""
-        self.message = _message(self.api, self.frame, self.version, self.position, self.objects_max)
+        read = _reader(self.api)
+        self.message = read(self.frame, self.version, self.position, self.objects_max)
 
 
 class ServerConversation(_Conversation):
@@ -163,6 +164,7 @@ class ServerConversation(_Conversation):
         self._versions = versions
         self._objects_max = objects_max
         self._objects_at_once = objects_at_once
+        self._known: dict[tuple[int, int], _Known] = {}  # by API and version, once it was asked
         self._received = 0
         self._answered = 0  # how many answers have left
         self._held: dict[int, list[Buffer]] = {}  # answers that wait for an earlier one
@@ -198,25 +200,20 @@ class ServerConversation(_Conversation):
 
     def _request(self, frame: memoryview) -> Request:
         header, position = read_request_header(frame)
-        api = API_OF_KEY.get(header.api_key)
-        supported = self._versions.get(header.api_key)
-        if api is None or supported is None:
-            raise ProtocolViolation(f"unknown API key {header.api_key}")
-        version = header.api_version
-        sequence = self._received
-        if version not in supported or version not in api.versions:
-            if api is not API_VERSIONS:
-                raise ProtocolViolation(f"{api.name} version {version} is not supported")
+        version, sequence = header.api_version, self._received
+        known = self._known.get((header.api_key, version)) or self._look_up(header)
+        if known is None:
             # The body of a version from the future cannot be read; the answer in version 0
             # tells the client which versions it may use.
-            nothing = api.request.decode(b"", 0)
+            nothing = API_VERSIONS.request.decode(b"", 0)
             self._received += 1
-            return Request(api, header, nothing, 0, sequence, ErrorCode.UNSUPPORTED_VERSION)
-        if api.request_header_version(version) >= 2:
+            refused = ErrorCode.UNSUPPORTED_VERSION
+            return Request(API_VERSIONS, header, nothing, 0, sequence, refused)
+        api, has_tags, at_once, read = known
+        if has_tags:
             position = header_tags_end(frame, position)
-        at_once = min(self._objects_at_once(api), self._objects_max)
         try:
-            message = _message(api, frame, version, position, at_once)
+            message = read(frame, version, position, at_once)
         except TooManyObjects:
             if at_once == self._objects_max:
                 raise
@@ -234,6 +231,34 @@ class ServerConversation(_Conversation):
         self._received += 1
         return Request(api, header, message, version, sequence)
 
+    def _look_up(self, header: RequestHeader) -> "_Known | None":
+        """How to read what has not come before; None for an ApiVersions that is too new."""
+        key, version = header.api_key, header.api_version
+        api, supported = API_OF_KEY.get(key), self._versions.get(key)
+        if api is None or supported is None:
+            raise ProtocolViolation(f"unknown API key {key}")
+        if version not in supported or version not in api.versions:
+            if api is not API_VERSIONS:
+                raise ProtocolViolation(f"{api.name} version {version} is not supported")
+            return None
+        at_once = min(self._objects_at_once(api), self._objects_max)
+        has_tags = api.request_header_version(version) >= 2
+        known = self._known[key, version] = _Known(api, has_tags, at_once, _reader(api))
+        return known
+
+
+class _Known(NamedTuple):
+    """How requests of an API and version are read."""
+
+    api: Api
+    has_tags: bool
+    objects_at_once: int
+    read: "_Read"
+
+
+_Read: TypeAlias = Callable[[memoryview, int, int, int], Message]
+"""Of a frame, a version, a position in it, and how many objects it may be."""
+
 
 class _Unread(Message):
     """What stands for the message of a wide request until it is read."""
@@ -242,12 +267,11 @@ class _Unread(Message):
 _UNREAD: Final = _Unread()
 
 
-def _message(api: Api, frame: memoryview, version: int, position: int, objects_max: int) -> Message:
-    read = _leniently if api is METADATA else api.request.decode
-    return read(frame, version, position=position, objects_max=objects_max)
+def _reader(api: Api) -> _Read:
+    return _leniently if api is METADATA else api.request.decode
 
 
-def _leniently(frame: memoryview, version: int, *, position: int, objects_max: int) -> Message:
+def _leniently(frame: memoryview, version: int, position: int, objects_max: int) -> Message:
     """A Metadata request with bytes behind it that mean nothing.
 
     librdkafka 2.16 has three of them when it asks for all topics in a flexible version: it writes

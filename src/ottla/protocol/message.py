@@ -67,7 +67,7 @@ class Message(Struct):
 
     @classmethod
     def decode(
-        cls, data: Buffer, version: int, *, position: int = 0, objects_max: int = OBJECTS_MAX
+        cls, data: Buffer, version: int, position: int = 0, objects_max: int = OBJECTS_MAX
     ) -> Self:
         """The message that fills `data` from `position` to the end."""
         message, end = cls.decode_prefix(data, version, position, objects_max)

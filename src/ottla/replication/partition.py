@@ -22,6 +22,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import RecordSlice
 from ottla.log.timestamps import FoundOffset
 from ottla.metrics import TopicCounts
+from ottla.records.batch import TRANSACTIONAL
 from ottla.records.recompression import recompressed
 from ottla.records.validation import TopicRules, ValidBatch, validate
 from ottla.replication.waiting import BytesAwaited
@@ -92,7 +93,8 @@ class Partition:
 
         TakesLong is for `append_beside`; nothing was done then.
         """
-        self._check_taken(acks)
+        if self.internal or self.in_sync_min > 1:
+            self._check_taken(acks)
         valid, records = _stored(
             records, self.rules, produce_version=produce_version, now_ms=now_ms, at_once=True
         )
@@ -146,14 +148,11 @@ class Partition:
             traffic = self.traffic
             traffic.bytes_in += len(records)
             traffic.records_in += appended.last_offset - appended.base_offset + 1
-            self._advance(len(records))
+            self.high_watermark = self.log.next_offset
+            if self.waiting:
+                for one in [*self.waiting]:
+                    one.note(len(records))
         return appended
-
-    def _advance(self, count: int) -> None:
-        self.high_watermark = self.log.next_offset
-        if self.waiting:
-            for one in [*self.waiting]:
-                one.note(count)
 
     @property
     def must_flush(self) -> bool:
@@ -254,7 +253,7 @@ def _stored(
     valid = validate(
         records, rules, now_ms=now_ms, produce_version=produce_version, at_once=at_once
     )
-    if valid.header.is_transactional:
+    if valid.header.attributes & TRANSACTIONAL:
         # Nobody would ever end the transaction, so read_committed would read no further.
         raise RequestError(ErrorCode.INVALID_TXN_STATE, NO_TRANSACTIONS)
     if rules.compression is None:
