@@ -122,6 +122,7 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
 def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", random.choice([0, 1, 5, 500]))
+    monkeypatch.setattr(timestamps, "STRETCH_BATCHES", random.choice([1, 3, 500]))
     segment_bytes = random.choice([400, 1000, 3000])
     log = new_log(rules=LogRules(segment_bytes=segment_bytes, index_interval_bytes=100))
     times: list[int] = []
@@ -264,3 +265,18 @@ def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.M
     assert finish(log.find_time(300)) == (5, 400, 0)
     disk.before_work = cut_once
     assert finish(log.find_latest_time()) == (5, 400, 0)
+
+
+def test_a_long_way_is_gone_in_stretches_and_not_after_what_is_written_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", 0)
+    monkeypatch.setattr(timestamps, "STRETCH_BATCHES", 10)
+    disk = WatchedDisk()
+    log = new_log(disk, LogRules())
+    for timestamp in (9_000, *[10] * 100):
+        append_times(log, [timestamp])
+    log.advance_log_start(Offset(1))
+    disk.before_work = lambda: append_times(log, [20] * 5)
+    assert finish(log.find_time(30)) is None
+    assert disk.worked == 10

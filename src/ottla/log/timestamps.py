@@ -8,6 +8,7 @@ agrees, and no batch on the way there is later.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from ottla.errors import OttlaError
@@ -21,7 +22,8 @@ from ottla.records.batch import HEADER_SIZE, NO_TIMESTAMP, Batch
 from ottla.records.compression import Compression
 
 AT_ONCE_BYTES: Final = 4096  # so small a batch has a few hundred records at most
-AT_ONCE_BATCHES: Final = 500  # so many are passed in a few milliseconds
+AT_ONCE_BATCHES: Final = 100  # so many are passed in a millisecond
+STRETCH_BATCHES: Final = 20_000  # are passed in a thread, then others have their turn
 
 
 class FoundOffset(NamedTuple):
@@ -50,6 +52,14 @@ class _Way(NamedTuple):
     log_start: int = 0
 
 
+class _Stretch(NamedTuple):
+    """What lies on a part of a way, which ends behind a batch that is as late as asked for."""
+
+    late: Head | None
+    largest: int
+    end: int
+
+
 class Unfinished(Exception):
     """A search goes on when something was done that takes long; who may wait then asks again."""
 
@@ -58,7 +68,7 @@ class Unfinished(Exception):
         self.work = work
 
 
-_Answer = FoundOffset | Head | int | None
+_Answer = FoundOffset | _Stretch | None
 
 
 class TimeSearch:
@@ -67,11 +77,12 @@ class TimeSearch:
     It is worth nothing any more after the log was cut.
     """
 
-    __slots__ = ("_answers", "_bytes_max")
+    __slots__ = ("_answers", "_bytes_max", "_ends")
 
     def __init__(self, decompressed_bytes_max: int) -> None:
         self._bytes_max = decompressed_bytes_max
         self._answers: dict[_Question | _Way, _Answer | OttlaError] = {}
+        self._ends: dict[Segment, int] = {}
 
     def first_record(
         self, segment: Segment, head: Head, timestamp: int | None, log_start: int, read: Read
@@ -91,24 +102,27 @@ class TimeSearch:
 
     def first_batch(self, segment: Segment, position: int, timestamp: int) -> Head | None:
         """The first batch from a position on that is as late and has records."""
-        heads = segment.heads(position, segment.size, read_waiting)
-        late = (one for one in heads if one.max_timestamp >= timestamp and _has_records(one))
-        way = _Way(segment, position, timestamp)
-        return cast("Head | None", self._gone(way, lambda: next(late, None)))
+        for stretch in self._stretches(_Way(segment, position, timestamp)):
+            if stretch.late is not None:
+                return stretch.late
+        return None
 
     def latest_batch(self, segment: Segment, position: int, log_start: int) -> int:
         """The largest timestamp of the batches from a position on that begin in the log."""
-        heads = segment.heads(position, segment.size, read_waiting)
-        times = (
-            one.max_timestamp for one in heads if one.base_offset >= log_start and _has_records(one)
-        )
         way = _Way(segment, position, None, log_start)
-        return cast("int", self._gone(way, lambda: max(times, default=NO_TIMESTAMP)))
+        return max((one.largest for one in self._stretches(way)), default=NO_TIMESTAMP)
 
-    def _gone(self, way: _Way, go: Callable[[], _Answer]) -> _Answer:
-        if way not in self._answers:
-            raise Unfinished(partial(self._note, way, go))
-        return self._answer(way)
+    def _stretches(self, way: _Way) -> Iterator[_Stretch]:
+        """All of a way, as far as the segment went when it was first looked at."""
+        segment = way.segment
+        end = self._ends.setdefault(segment, segment.size)
+        while way.position < end:
+            if way not in self._answers:
+                heads = segment.heads(way.position, end, read_waiting)
+                raise Unfinished(partial(self._note, way, partial(_gone, way, heads)))
+            stretch = cast("_Stretch", self._answer(way))
+            yield stretch
+            way = way._replace(position=stretch.end)
 
     def _note(self, question: _Question | _Way, find: Callable[[], _Answer]) -> None:
         try:
@@ -135,6 +149,20 @@ class TimeSearch:
         if found is None:
             return None
         return FoundOffset(Offset(found.offset), found.timestamp, head.leader_epoch)
+
+
+def _gone(way: _Way, heads: Iterator[Head]) -> _Stretch:
+    """The next part of a way."""
+    _, end, timestamp, log_start = way
+    largest = NO_TIMESTAMP
+    for head in islice(heads, STRETCH_BATCHES):
+        end = head.position + head.size
+        if _has_records(head):
+            if timestamp is not None and head.max_timestamp >= timestamp:
+                return _Stretch(head, largest, end)
+            if head.base_offset >= log_start:
+                largest = max(largest, head.max_timestamp)
+    return _Stretch(None, largest, end)
 
 
 def _has_records(head: Head) -> bool:
