@@ -144,9 +144,9 @@ class Producers:
         if producer is None or not from_client:
             return None
         if header.producer_epoch == producer.epoch:
+            if duplicate := producer.duplicate_of(header):
+                return duplicate
             if header.base_sequence != producer.next_sequence:
-                if duplicate := producer.duplicate_of(header):
-                    return duplicate
                 _refuse_sequence(header, producer)
         elif header.producer_epoch < producer.epoch:
             _refuse_epoch(producer, header.producer_epoch)
