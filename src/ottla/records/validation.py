@@ -34,10 +34,10 @@ set on a CreateTime topic (append time). What does not decompress and a number t
 a server error there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -90,12 +90,6 @@ AT_ONCE_BYTES: Final[Mapping[Compression, int]] = MappingProxyType(
 
 # The same for one that is compressed anew, for which gzip needs a millisecond.
 RECOMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
-
-# What `_make` calls; half of the time that it takes is its own.
-_new_header = cast(
-    "Callable[[type[BatchHeader], tuple[int, ...]], BatchHeader]",
-    getattr(tuple, "__new__"),  # noqa: B009
-)
 
 _INT64_MIN: Final = -0x8000000000000000
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
@@ -189,7 +183,7 @@ def _plain(data: Buffer, rules: TopicRules, now_ms: int) -> ValidBatch | None:
         or rules.timestamp_type is not TimestampType.CREATE_TIME
     ):
         return None
-    header = _new_header(BatchHeader, HEADER.unpack_from(data))
+    header = BatchHeader._make(HEADER.unpack_from(data))
     count = header.record_count
     if (
         header.magic != MAGIC
