@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import sampling
+
 KERNEL = "ottla.records.kernel"
 
 
@@ -40,6 +42,9 @@ if os.environ.get("OTTLA_TEST_KERNEL") == "python":
     assert KERNEL not in sys.modules
     sys.meta_path.insert(0, _SourceKernel())
 
+# Every process of a run takes the same samples, also when a commit is made meanwhile.
+os.environ["OTTLA_SEED"] = sampling.seed()
+
 # In CI the same examples are drawn every time, so that a run tells about the change it judges;
 # everywhere else they are new ones, and `make soak` draws ten times as many.
 # No deadlines: machines are busy, and how long an example takes is no verdict.
@@ -52,6 +57,13 @@ def pytest_configure() -> None:
     """Heed Ctrl-C, which whoever starts this in the background lets every process ignore."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Show how to take the same samples again when something failed."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.section("samples")
+        terminalreporter.line(f"repeat them with OTTLA_SEED={sampling.seed()}")
 
 
 @pytest.hookimpl(optionalhook=True)
