@@ -50,7 +50,6 @@ LENGTHS_DEEP: Final = (0, 1, 2)
 _INTEGERS: Final = {
     Kind.INT8: (-(2**7), 2**7 - 1),
     Kind.INT16: (-(2**15), 2**15 - 1),
-    Kind.UINT16: (0, 2**16 - 1),
     Kind.INT32: (-(2**31), 2**31 - 1),
     Kind.UINT32: (0, 2**32 - 1),
     Kind.INT64: (-(2**63), 2**63 - 1),

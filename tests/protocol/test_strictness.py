@@ -19,7 +19,6 @@ from ottla.protocol.schema import (
     INT32S,
     INT64S,
     STRINGS,
-    UUIDS,
     Struct,
     array,
     boolean,
@@ -111,10 +110,6 @@ class Longs(Message, versions="0-1", flexible="1+"):
     items: Sequence[int] = array(INT64S, "0+")
 
 
-class Uuids(Message, versions="0-1", flexible="1+"):
-    items: Sequence[Uuid] = array(UUIDS, "0+")
-
-
 class Texts(Message, versions="0-1", flexible="1+"):
     items: Sequence[str] = array(STRINGS, "0+")
 
@@ -142,7 +137,7 @@ class Nothings(Message, versions="0-1", flexible="1+"):
     items: Sequence[Nothing] = array(Nothing, "0+")
 
 
-ARRAYS: Final = (Bytes, Ints, NullableInts, Longs, Uuids, Texts, Pairs, NullablePairs)
+ARRAYS: Final = (Bytes, Ints, NullableInts, Longs, Texts, Pairs, NullablePairs)
 LENGTHS_OF_TWO: Final = (Text, NullableText)
 LENGTHS_OF_FOUR: Final = (Octets, NullableOctets, *ARRAYS, Nothings)
 NULLABLE: Final = (NullableText, NullableOctets, NullableInts, NullablePairs)
@@ -222,7 +217,7 @@ def test_counts_are_judged_by_the_smallest_element_not_by_the_bytes_left(left: i
     """1,000 pairs take 6,000 bytes at least in either encoding."""
     for version, claimed in ((CLASSIC, struct.pack(">i", 1_000)), (FLEXIBLE, varint(1_001))):
         refused(Pairs, claimed + bytes(left), version, match="says 1000 but")
-    for cls, size in ((Texts, 2), (Longs, 8), (Uuids, 16)):
+    for cls, size in ((Texts, 2), (Longs, 8)):
         short = bytes(1_000 * size - 1)
         refused(cls, struct.pack(">i", 1_000) + short, CLASSIC, match="says 1000 but")
 

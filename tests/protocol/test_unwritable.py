@@ -13,7 +13,6 @@ from ottla.protocol.schema import (
     INT8S,
     INT32S,
     STRINGS,
-    UUIDS,
     Kind,
     Struct,
     array,
@@ -31,7 +30,6 @@ from ottla.protocol.schema import (
     string,
     struct,
     tagged_struct,
-    uint16,
     uint32,
     uuid,
 )
@@ -47,7 +45,6 @@ class Everything(Message, versions="0-1", flexible="1+"):
     flag: Any = boolean("0+", default=False)
     tiny: Any = int8("0+", default=0)
     small: Any = int16("0+", default=0)
-    port: Any = uint16("0+", default=0)
     number: Any = int32("0+", default=0)
     crc: Any = uint32("0+", default=0)
     big: Any = int64("0+", default=0)
@@ -58,7 +55,6 @@ class Everything(Message, versions="0-1", flexible="1+"):
     bytes_: Any = array(INT8S, "0+", default=())
     ints: Any = array(INT32S, "0+", default=())
     texts: Any = array(STRINGS, "0+", default=())
-    uuids: Any = array(UUIDS, "0+", default=())
     inners: Any = array(Inner, "0+", default=())
     inner: Any = struct(Inner, "0+")
 
@@ -88,7 +84,6 @@ WRONG: dict[str, list[object]] = {
     "flag": ["yes", 1.0, [], 200],
     "tiny": [128, -129, 1.5, "1"],
     "small": [2**15, -(2**15) - 1, 2**70],
-    "port": [-1, 2**16],
     "number": [2**31, -(2**31) - 1, 0.0],
     "crc": [-1, 2**32],
     "big": [2**63, -(2**63) - 1],
@@ -99,7 +94,6 @@ WRONG: dict[str, list[object]] = {
     "bytes_": [[128], [None], 7, [0] * 20 + [128]],
     "ints": [[2**31], ["1"], 5, [0] * 20 + [2**31], [0] * 200 + [-(2**31) - 1]],
     "texts": [[None], [b"a"], ["x" * 32_768], ["a"] * 30 + ["\udfff"]],
-    "uuids": [["x"], [5] * 20],
     "inners": [[None], [5], [Inner(number=2**31)]],
     "inner": [5, Inner(number=2**31)],
 }

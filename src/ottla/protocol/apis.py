@@ -124,10 +124,6 @@ ALTER_REPLICA_LOG_DIRS = Api(34, "AlterReplicaLogDirs", RARE, "1-2", flexible="2
 DESCRIBE_LOG_DIRS = Api(35, "DescribeLogDirs", COMMON, "1-5", flexible="2+")
 SASL_AUTHENTICATE = Api(36, "SaslAuthenticate", COMMON, "0-2", flexible="2+")
 CREATE_PARTITIONS = Api(37, "CreatePartitions", COMMON, "0-3", flexible="2+")
-CREATE_DELEGATION_TOKEN = Api(38, "CreateDelegationToken", RARE, "1-3", flexible="2+")
-RENEW_DELEGATION_TOKEN = Api(39, "RenewDelegationToken", RARE, "1-2", flexible="2+")
-EXPIRE_DELEGATION_TOKEN = Api(40, "ExpireDelegationToken", RARE, "1-2", flexible="2+")
-DESCRIBE_DELEGATION_TOKEN = Api(41, "DescribeDelegationToken", RARE, "1-3", flexible="2+")
 DELETE_GROUPS = Api(42, "DeleteGroups", COMMON, "0-2", flexible="2+")
 ELECT_LEADERS = Api(43, "ElectLeaders", COMMON, "0-2", flexible="2+")
 INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", COMMON, "0-1", flexible="1+")
@@ -165,8 +161,6 @@ DELETE_SHARE_GROUP_STATE = Api(86, "DeleteShareGroupState", BROKERS, "0", flexib
 READ_SHARE_GROUP_STATE_SUMMARY = Api(
     87, "ReadShareGroupStateSummary", BROKERS, "0-1", flexible="0+"
 )
-STREAMS_GROUP_HEARTBEAT = Api(88, "StreamsGroupHeartbeat", RARE, "0", flexible="0+")
-STREAMS_GROUP_DESCRIBE = Api(89, "StreamsGroupDescribe", RARE, "0", flexible="0+")
 DESCRIBE_SHARE_GROUP_OFFSETS = Api(90, "DescribeShareGroupOffsets", SPECIAL, "0-1", flexible="0+")
 ALTER_SHARE_GROUP_OFFSETS = Api(91, "AlterShareGroupOffsets", SPECIAL, "0", flexible="0+")
 DELETE_SHARE_GROUP_OFFSETS = Api(92, "DeleteShareGroupOffsets", SPECIAL, "0", flexible="0+")

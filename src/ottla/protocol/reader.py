@@ -291,16 +291,9 @@ class _ReaderSource:
             source.line(
                 f"if {count} * {size} > end - pos: short({field.name!r}, {count}, end - pos)"
             )
-            if field.element is Kind.UUID:
-                # A layout of so many would stay in the cache of the struct module.
-                starts = f"range(pos, pos + {count} * 16, 16)"
-                source.line(f"{value} = [data[start : start + 16] for start in {starts}]")
-            else:
-                formats = f'f">{{{count}}}{field.element.value}"'
-                source.line(f"{value} = unpack_from({formats}, data, pos)")
+            formats = f'f">{{{count}}}{field.element.value}"'
+            source.line(f"{value} = unpack_from({formats}, data, pos)")
         source.line(f"pos += {count} * {size}")
-        if field.element is Kind.UUID:
-            source.line(f"{value} = tuple([new_uuid(Uuid, u) for u in {value}])")
 
     def _elements(self, field: Field, count: str, value: str) -> None:
         source = self._source

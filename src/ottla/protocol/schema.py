@@ -77,7 +77,6 @@ class Kind(Enum):
     BOOL = "?"
     INT8 = "b"
     INT16 = "h"
-    UINT16 = "H"
     INT32 = "i"
     UINT32 = "I"
     INT64 = "q"
@@ -99,7 +98,6 @@ _FIXED_SIZES: Final = {
     Kind.BOOL: 1,
     Kind.INT8: 1,
     Kind.INT16: 2,
-    Kind.UINT16: 2,
     Kind.INT32: 4,
     Kind.UINT32: 4,
     Kind.INT64: 8,
@@ -159,7 +157,6 @@ _ZEROS: Final[dict[Kind, object]] = {
     Kind.BOOL: False,
     Kind.INT8: 0,
     Kind.INT16: 0,
-    Kind.UINT16: 0,
     Kind.INT32: 0,
     Kind.UINT32: 0,
     Kind.INT64: 0,
@@ -182,11 +179,9 @@ class Element(Generic[T]):
 
 
 INT8S: Final = Element[int](Kind.INT8)
-INT16S: Final = Element[int](Kind.INT16)
 INT32S: Final = Element[int](Kind.INT32)
 INT64S: Final = Element[int](Kind.INT64)
 STRINGS: Final = Element[str](Kind.STRING)
-UUIDS: Final = Element[Uuid](Kind.UUID)
 
 
 class _Row(TypedDict, total=False):
@@ -242,11 +237,6 @@ def int8(versions: str, **row: Unpack[_Int]) -> int:
 def int16(versions: str, **row: Unpack[_Int]) -> int:
     """Two bytes, signed, big-endian like all that follow."""
     return _row(Kind.INT16, versions, row)
-
-
-def uint16(versions: str, **row: Unpack[_Int]) -> int:
-    """Two bytes, unsigned."""
-    return _row(Kind.UINT16, versions, row)
 
 
 def int32(versions: str, **row: Unpack[_Int]) -> int:
@@ -407,7 +397,6 @@ def _array_row(element: type[Any] | Element[Any], versions: str, row: Mapping[st
         boolean,
         int8,
         int16,
-        uint16,
         int32,
         uint32,
         int64,

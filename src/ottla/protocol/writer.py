@@ -236,11 +236,8 @@ class _WriterSource:
             self._flush()
             # The struct module keeps the layouts it is given: one number and one letter is little
             # to keep, a letter per element is not.
-            if element is Kind.UUID:
-                source.line(f"{self._out} += b''.join({items})")
-            else:
-                formats = f'f">{{{count}}}{element.value}"'
-                source.line(f"{self._out} += pack({formats}, *{items})")
+            formats = f'f">{{{count}}}{element.value}"'
+            source.line(f"{self._out} += pack({formats}, *{items})")
 
     def _tags(self, fields: list[Field], value: str) -> None:
         if not fields:

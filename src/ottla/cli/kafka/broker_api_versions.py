@@ -33,9 +33,15 @@ class Known(NamedTuple):
 
 
 OTHERS: Final = {
+    38: Known("CreateDelegationToken", Versions(1, 3)),
+    39: Known("RenewDelegationToken", Versions(1, 2)),
+    40: Known("ExpireDelegationToken", Versions(1, 2)),
+    41: Known("DescribeDelegationToken", Versions(1, 3)),
     55: Known("DescribeQuorum", Versions(0, 2)),
     80: Known("AddRaftVoter", Versions(0, 1)),
     81: Known("RemoveRaftVoter", Versions(0, 0)),
+    88: Known("StreamsGroupHeartbeat", Versions(0, 0)),
+    89: Known("StreamsGroupDescribe", Versions(0, 0)),
 }
 """APIs of Kafka 4.3 that Ottla has no use for."""
 
