@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 KERNEL := src/ottla/records/kernel.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run broker tour test check lint types imports references docs bench soak format lock clean
+.PHONY: help setup run broker tour test judge check lint types imports references docs bench soak format lock clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ tour: setup ## show the protocol, the records and the log without a broker
 test: setup check ## every check and every test, with the kernel compiled and as plain Python
 	$(BIN)/python -m pytest -n 2
 	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
+
+judge: setup ## check the recorded answers with a real Kafka, and run the long tests with it (ARGS=--record)
+	$(BIN)/python -m judges $(ARGS)
 
 check: lint types imports references ## ruff, pyright strict, import contracts, fresh references
 

@@ -5,11 +5,12 @@ what cannot be the same twice: addresses, throttling, the sizes of a disk. Ids t
 are replaced by what they stand for, and of a message for people only counts whether there is one.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Protocol, cast
 
+from judges.recording import Json
 from judges.wire import Wire
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.message import Message
@@ -42,6 +43,7 @@ KEYS = (
 )  # fmt: skip
 # Settings that tell where a broker was put for the test.
 PLACES = ("listeners", "log.dirs", "controller.listener.names")
+PORTS = "controller.quorum.voters"  # of Kafka only
 ORDERED = {"synonyms"}
 
 EMPTY = "an empty list"
@@ -64,6 +66,7 @@ class Answered(NamedTuple):
     api: str
     version: int
     fields: dict[str, object]
+    asked: Json
 
 
 class Asker:
@@ -72,6 +75,7 @@ class Asker:
     def __init__(self, broker: Broker, connections: ExitStack) -> None:
         self.answers: list[Answered] = []
         self.meanings: dict[object, str] = {}
+        self.producer_ids: set[int] = set()
         self._broker = broker
         self._connections = connections
         self._wire = connections.enter_context(broker.wire())
@@ -80,6 +84,7 @@ class Asker:
         """One with a connection of its own whose answers are kept with these."""
         other = Asker(self._broker, self._connections)
         other.answers, other.meanings = self.answers, self.meanings
+        other.producer_ids = self.producer_ids
         return other
 
     def __call__(self, request: Message, version: int | None = None) -> Any:
@@ -114,11 +119,13 @@ class Asker:
                 continue
             self(request, version)
 
-    def until(self, true: Callable[[Any], bool], request: Message) -> Any:
+    def until(
+        self, true: Callable[[Any], bool], request: Message, version: int | None = None
+    ) -> Any:
         """Ask until it is so: Kafka takes a moment. Only the last answer is kept."""
         end_s = monotonic() + PATIENCE_S
         while True:
-            answer = self(request)
+            answer = self(request, version)
             if true(answer):
                 return answer
             assert monotonic() < end_s, f"never came true: {answer}"
@@ -172,7 +179,12 @@ class Asker:
 
     def _keep(self, request: Message, version: int, fields: dict[str, object]) -> None:
         assert request.API is not None
-        self.answers.append(Answered(request.API.name, version, fields))
+        asked: Json = {
+            "api": request.API.name,
+            "version": version,
+            **_question(request, version, self.meanings, self.producer_ids),
+        }
+        self.answers.append(Answered(request.API.name, version, fields, asked))
 
 
 @contextmanager
@@ -246,6 +258,73 @@ def _meaning(value: Any, meanings: dict[object, str]) -> object:
         return meanings[value]
     if isinstance(value, Uuid):
         return "none" if value == ZERO_UUID else "an unknown id"
+    return value
+
+
+# What is recorded: JSON in which each structure of an answer is a row.
+
+
+def _question(
+    request: Struct, version: int, meanings: dict[object, str], producer_ids: Collection[int]
+) -> dict[str, Json]:
+    """The fields of a request that differ from their defaults."""
+
+    def plain(name: str, value: Any) -> Json:
+        if isinstance(value, Struct):
+            return _question(value, version, meanings, producer_ids)
+        if isinstance(value, (list, tuple)):
+            return [plain(name, one) for one in cast("Sequence[Any]", value)]
+        if name in CHOSEN and value >= 0:
+            return "one that the broker chose"
+        found = _meaning(value, meanings)
+        if isinstance(found, bytes):
+            return {"hex": _without_producer(found, producer_ids).hex()}
+        assert found is None or isinstance(found, (str, int, float)), found
+        return found
+
+    given = {field: getattr(request, field.name) for field in request.FIELDS}
+    return {
+        field.name: plain(field.name, value)
+        for field, value in given.items()
+        if version in field.versions and (field.required or value != field.default)
+    }
+
+
+def _without_producer(batch: bytes, producer_ids: Collection[int]) -> bytes:
+    """A batch without the id that the broker gave to its producer, and without its CRC."""
+    crc, producer = slice(17, 21), slice(43, 51)
+    if int.from_bytes(batch[producer]) not in producer_ids:
+        return batch
+    return batch[: crc.start] + bytes(4) + batch[crc.stop : producer.start] + bytes(8) + batch[51:]
+
+
+def rows(fields: dict[str, object]) -> Json:
+    """The fields of an answer as they are recorded: by the structure that they belong to."""
+    found: dict[str, dict[str, Json]] = {}
+    for path in sorted(fields):
+        structure, _, name = path.rpartition(".")
+        found.setdefault(structure, {})[name] = _recordable(path, fields[path])
+    return {structure: {**row} for structure, row in found.items()}
+
+
+def fields_of(recorded: Json) -> dict[str, object]:
+    """The fields of a recorded answer."""
+    assert isinstance(recorded, dict)
+    found: dict[str, object] = {}
+    for structure, row in recorded.items():
+        assert isinstance(row, dict)
+        for name, value in row.items():
+            path = f"{structure}.{name}" if structure else name
+            found[path] = bytes.fromhex(str(value["hex"])) if isinstance(value, dict) else value
+    return found
+
+
+def _recordable(path: str, value: object) -> Json:
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if (_is_place(path) or f".configs[{PORTS}]." in path) and path.endswith(".value"):
+        return "an address or a directory"
+    assert value is None or isinstance(value, (str, int, float)), value
     return value
 
 

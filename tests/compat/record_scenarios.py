@@ -1,7 +1,6 @@
 """What is asked about records: produced, read, looked up, deleted; and what is refused."""
 
 from collections.abc import Sequence
-from time import time
 
 from compat.asking import Asker
 from compat.topic_scenarios import STRANGER
@@ -27,9 +26,14 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 
-# Young enough for retention to leave the records alone.
-TIME_MS = int(time() * 1000) - 3_600_000
+TIME_MS = 1_700_000_000_000  # always the same, so that bytes and times can be recorded
 ALL, ONE = -1, 1
+STRANGE_PRODUCER = 100_000  # so many ids after one that the broker gave
+
+
+def kept_topic(ask: Asker, name: str, partitions: int = 1, **configs: str) -> Uuid:
+    """A new topic whose records are never too old."""
+    return ask.topic(name, partitions, retention_ms="-1", **configs)
 
 
 def batch(
@@ -72,7 +76,7 @@ def produce(
 
 
 def produce_everything(ask: Asker) -> None:
-    topic_id = ask.topic("produced")
+    topic_id = kept_topic(ask, "produced")
     for version in range(3, 14):
         ask(produce("produced", batch(b"1", b"2"), topic_id=topic_id), version)
     for compression in Compression:
@@ -91,7 +95,7 @@ def produce_everything(ask: Asker) -> None:
 
 
 def produce_damaged(ask: Asker) -> None:
-    ask.topic("damaged")
+    kept_topic(ask, "damaged")
     good = batch(b"1", b"2")
     several = [
         good[:-1] + b"?",  # the CRC does not fit
@@ -108,23 +112,25 @@ def produce_damaged(ask: Asker) -> None:
 
 
 def produce_against_the_rules(ask: Asker) -> None:
-    ask.topic("compacted", cleanup_policy="compact")
+    kept_topic(ask, "compacted", cleanup_policy="compact")
     ask(produce("compacted", batch(b"1", b"2")), 12)
     ask(produce("compacted", batch(b"1", key=b"k")), 12)
-    ask.topic("short", max_message_bytes="1000")
+    kept_topic(ask, "short", max_message_bytes="1000")
     ask(produce("short", batch(b"x" * 2000)), 12)
-    ask.topic("timely", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1")
+    kept_topic(
+        ask, "timely", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1"
+    )
     ask(produce("timely", batch(b"1", b"2")), 12)
     ask(produce("timely", batch(b"1", time_ms=2**42)), 12)
     ask(produce("timely", batch(b"1", time_ms=-1)), 12)
-    ask.topic("strict", min_insync_replicas="2")
+    kept_topic(ask, "strict", min_insync_replicas="2")
     ask(produce("strict", batch(b"1")), 12)
     ask(produce("strict", batch(b"1"), acks=ONE), 12)
     ask(produce("__consumer_offsets", batch(b"1")), 12)
 
 
 def idempotent_producer(ask: Asker) -> None:
-    ask.topic("idempotent")
+    kept_topic(ask, "idempotent")
     ask.until(
         lambda answer: answer.error_code == 0,
         InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
@@ -133,6 +139,7 @@ def idempotent_producer(ask: Asker) -> None:
         ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), version)
     given = ask.prepare(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000))
     mine = given.producer_id
+    ask.producer_ids |= {mine, mine + STRANGE_PRODUCER}
 
     def send(epoch: int, sequence: int, count: int = 1) -> None:
         records = batch(*[b"1"] * count, producer=(mine, epoch, sequence))
@@ -152,7 +159,7 @@ def idempotent_producer(ask: Asker) -> None:
     for number in range(2, 9):
         send(1, number)
     send(1, 2)
-    stranger = batch(b"1", producer=(mine + 100_000, 0, 5))
+    stranger = batch(b"1", producer=(mine + STRANGE_PRODUCER, 0, 5))
     ask(produce("idempotent", stranger), 12)
     request = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=1000, producer_id=mine, producer_epoch=0
@@ -165,7 +172,7 @@ def idempotent_producer(ask: Asker) -> None:
 
 
 def producer_without_a_number(ask: Asker) -> None:
-    ask.topic("numbers")
+    kept_topic(ask, "numbers")
     ask(produce("numbers", batch(b"1", producer=(1, 1, -1))), 12)
     ask(produce("numbers", batch(b"1", producer=(1, -1, 0))), 12)
 
@@ -214,7 +221,7 @@ def wanted(
 
 def filled(ask: Asker, name: str, partitions: int = 1) -> Uuid:
     """A topic with three batches of two records, a second apart, in each partition."""
-    topic_id = ask.topic(name, partitions)
+    topic_id = kept_topic(ask, name, partitions)
     for index in range(partitions):
         for number in range(3):
             records = batch(b"%d" % number, b"x" * 50, time_ms=TIME_MS + 1000 * number)
@@ -304,7 +311,7 @@ def fetch_sessions(ask: Asker) -> None:
 
 def list_offsets(ask: Asker) -> None:
     filled(ask, "listed")
-    ask.topic("listed-empty")
+    kept_topic(ask, "listed-empty")
 
     def listed(
         name: str, time_ms: int, index: int = 0, epoch: int = -1, isolation: int = 0
@@ -338,7 +345,7 @@ def list_offsets(ask: Asker) -> None:
 
 def leader_epochs(ask: Asker) -> None:
     filled(ask, "epochs")
-    ask.topic("epochs-empty")
+    kept_topic(ask, "epochs-empty")
 
     def end(name: str, epoch: int, index: int = 0, current: int = -1, version: int = 4) -> None:
         partition = OffsetForLeaderPartition(
@@ -379,7 +386,7 @@ def delete_records(ask: Asker) -> None:
     cut("absent", 0)
     cut("cut", 0, 7)
     cut("__consumer_offsets", 0)
-    ask.topic("kept", cleanup_policy="compact")
+    kept_topic(ask, "kept", cleanup_policy="compact")
     cut("kept", 0)
 
 

@@ -1,16 +1,34 @@
-"""The same requests to our broker and to a real Kafka 4.3, and the same answers, field by field.
+"""Our broker's answers, compared field by field with what Kafka 4.3.1 answers to the same requests.
 
-Where they are not, `known_differences` says why.
+Kafka's answers are recorded. Where ours differ, `known_differences` says why.
 """
+
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 from compat import config_scenarios, group_scenarios, record_scenarios, topic_scenarios
-from compat.asking import Difference, asker, differences
+from compat.asking import (
+    Answered,
+    Asker,
+    Broker,
+    Difference,
+    asker,
+    differences,
+    fields_of,
+    rows,
+)
 from compat.known_differences import KNOWN, Known
 from judges.ottla_broker import ottla_broker
+from judges.recording import Json, Recording, Scenario
 from kafka_java import kafka_broker
 from ottla.broker.dispatch import HANDLERS
+from recorded import recording
+
+__all__ = ["recording"]  # a fixture
+
+pytestmark = pytest.mark.recorded
 
 SCENARIOS = {
     scenario.__name__: scenario
@@ -28,15 +46,40 @@ class Judgement:
 
 
 @pytest.fixture(scope="module")
-def judgement() -> Judgement:
+def judgement(recording: Recording) -> Judgement:
     found = Judgement()
-    with ottla_broker() as ours, kafka_broker() as kafka:
-        for name, scenario in SCENARIOS.items():
-            with asker(ours) as mine, asker(kafka) as other:
-                scenario(mine)
-                scenario(other)
-            found.differences[name] = differences(name, mine.answers, other.answers)
-            found.asked |= {one.api for one in mine.answers}
+    with ExitStack() as brokers:
+        ours = brokers.enter_context(ottla_broker())
+        kafka = brokers.enter_context(kafka_broker()) if recording.asks_kafka else None
+        for name, ask_all in SCENARIOS.items():
+            mine = answers_of(ours, ask_all)
+            kafkas = None if kafka is None else answers_of(kafka, ask_all)
+            with recording.scenario(name) as scenario:
+                other = recorded_answers(scenario, mine, kafkas)
+            found.differences[name] = differences(name, mine, other)
+            found.asked |= {one.api for one in mine}
+    return found
+
+
+def answers_of(broker: Broker, ask_all: Callable[[Asker], None]) -> list[Answered]:
+    with asker(broker) as asking:
+        ask_all(asking)
+    return asking.answers
+
+
+def recorded_answers(
+    scenario: Scenario, ours: list[Answered], kafkas: list[Answered] | None
+) -> list[Answered]:
+    """Kafka's answers to the requests that our broker got."""
+    assert kafkas is None or [one.asked for one in ours] == [one.asked for one in kafkas]
+    found: list[Answered] = []
+    for number, one in enumerate(ours):
+
+        def ask(number: int = number) -> Json:
+            assert kafkas is not None
+            return rows(kafkas[number].fields)
+
+        found.append(one._replace(fields=fields_of(scenario.answer(one.asked, ask))))
     return found
 
 
