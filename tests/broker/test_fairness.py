@@ -19,8 +19,8 @@ from ottla.protocol.messages.describe_configs import (
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.records.batch import batches
-from ottla.transport import holding
-from ottla.transport.budget import KNOWN_BYTES, STRANGER_SECONDS
+from ottla.transport import memory
+from ottla.transport.memory import KNOWN_BYTES, STRANGER_SECONDS
 
 MB = 1 << 20
 BATCH_BYTES = 900_000
@@ -82,7 +82,7 @@ def test_who_is_known_to_read_is_not_held_up_by_those_who_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        monkeypatch.setattr(holding, "KNOWN_BYTES", 1 << 62)  # nobody ever is
+        monkeypatch.setattr(memory, "KNOWN_BYTES", 1 << 62)  # nobody ever is
 
     async def scenario() -> None:
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:

@@ -18,7 +18,7 @@ from ottla.broker.wide import WideRequests
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.protocol.apis import Api
-from ottla.protocol.conversation import Answer, ClientConversation, Request, ServerConversation
+from ottla.protocol.conversation import ClientConversation, Request, Response, ServerConversation
 from ottla.protocol.conversation import WideRequest as Wide
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -71,7 +71,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.transport import connection as connection_module
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 NAMES = ("t", "other", "none", "!")
 INDEXES = (0, 1, 2, 1, 99)  # one is asked for twice, one is not there
@@ -332,7 +332,7 @@ def test_one_wide_request_is_answered_at_a_time(tmp_path: Path) -> None:
             going: list[Request] = []
             most = 0
 
-            async def slow(request: Request) -> Answer:
+            async def slow(request: Request) -> Response:
                 nonlocal most
                 assert isinstance(request.message, MetadataRequest)  # it was read
                 going.append(request)
@@ -341,8 +341,8 @@ def test_one_wide_request_is_answered_at_a_time(tmp_path: Path) -> None:
                 going.remove(request)
                 return [b"answer"]
 
-            def handle(state: BrokerState, request: Request, by: Connection) -> Later:
-                return Later(slow(request))
+            def handle(state: BrokerState, request: Request, by: Connection) -> DeferredResponse:
+                return DeferredResponse(slow(request))
 
             wide = WideRequests(running.state, lambda request, answer: ())
             server = ServerConversation(objects_at_once=lambda api: 0)

@@ -25,8 +25,8 @@ from ottla.protocol.apis import (
 from ottla.protocol.conversation import (
     ALL_VERSIONS,
     ClientConversation,
+    ReceivedResponse,
     Request,
-    Response,
     Sent,
     ServerConversation,
     negotiate,
@@ -85,7 +85,7 @@ def test_every_api_in_every_version(api: Api) -> None:
         assert request.refused is ErrorCode.NONE
         assert (client.awaited, server.unanswered) == (1, 1)
         (response,) = client.receive(joined(server.send(request, answered)))
-        assert response == Response(sent, answered, version)
+        assert response == ReceivedResponse(sent, answered, version)
         assert (client.awaited, server.unanswered) == (0, 0)
 
 
@@ -115,7 +115,7 @@ def test_answers_leave_in_the_order_of_the_requests(order: list[int], size: int)
         leaving = next((n for n in range(12) if n not in finished), 12)
         assert server.unanswered == 12 - leaving
         left += joined(buffers)
-    responses: list[Response] = []
+    responses: list[ReceivedResponse] = []
     for start in range(0, len(left), size):
         responses += client.receive(left[start : start + size])
     assert [response.message for response in responses] == [answer(n) for n in range(12)]
@@ -376,7 +376,7 @@ def test_a_client_reads_the_refusal_of_its_api_versions(version: int) -> None:
         api_keys=(ApiVersion(api_key=18, min_version=0, max_version=0),),
     )
     (response,) = client.receive(joined(old.send(request, refusal)))
-    assert response == Response(sent, refusal, 0)
+    assert response == ReceivedResponse(sent, refusal, 0)
 
 
 def test_an_answer_to_api_versions_is_read_in_the_version_it_was_asked_in() -> None:
@@ -390,7 +390,7 @@ def test_an_answer_to_api_versions_is_read_in_the_version_it_was_asked_in() -> N
         message.error_code = ErrorCode.NONE
         left = joined(server.send(request, message))
         assert left[8:] == message.encode(version)
-        assert client.receive(left)[0] == Response(
+        assert client.receive(left)[0] == ReceivedResponse(
             Sent(API_VERSIONS, version, version), message, version
         )
     client.send(ApiVersionsRequest(), 4)

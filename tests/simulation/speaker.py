@@ -3,7 +3,7 @@
 import asyncio
 from typing import TypeVar
 
-from ottla.protocol.conversation import ClientConversation, Response
+from ottla.protocol.conversation import ClientConversation, ReceivedResponse
 from ottla.protocol.message import Message
 from ottla.testing.network import SimulatedTransport
 from ottla.testing.simulation import PORT, Simulation
@@ -21,7 +21,7 @@ class _Ear(asyncio.Protocol):
     def __init__(self, name: str) -> None:
         self.conversation = ClientConversation(name)
         self.transport: SimulatedTransport | None = None
-        self.awaited: asyncio.Future[Response] | None = None
+        self.awaited: asyncio.Future[ReceivedResponse] | None = None
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,7 +67,7 @@ class Speaker:
         assert isinstance(response.message, answer)
         return response.message
 
-    async def _ask(self, message: Message, version: int | None) -> Response:
+    async def _ask(self, message: Message, version: int | None) -> ReceivedResponse:
         ear = self._ear
         if ear is None or ear.lost:
             _, ear = await self.world.network.connect(lambda: _Ear(self.name), PORT)

@@ -1,11 +1,11 @@
 """Who may open a connection."""
 
 from ottla.settings.resolution import broker_config
-from ottla.transport.admission import Admission, AdmissionRules, Refusal
+from ottla.transport.admission import Admission, AdmissionConfig, Refusal
 
 
 def test_the_rules_are_those_of_the_settings() -> None:
-    assert AdmissionRules.of(broker_config()) == AdmissionRules()
+    assert AdmissionConfig.of(broker_config()) == AdmissionConfig()
     config = broker_config(
         overrides=(
             "max.connections=5",
@@ -14,11 +14,13 @@ def test_the_rules_are_those_of_the_settings() -> None:
             "max.connection.creation.rate=7",
         )
     )
-    assert AdmissionRules.of(config) == AdmissionRules(5, 3, {"10.0.0.1": 1, "::1": 2}, 7)
+    assert AdmissionConfig.of(config) == AdmissionConfig(5, 3, {"10.0.0.1": 1, "::1": 2}, 7)
 
 
 def test_an_address_has_its_limit_and_leaving_makes_room() -> None:
-    admission = Admission(lambda: AdmissionRules(per_address_max=2, per_address_overrides={"b": 0}))
+    admission = Admission(
+        lambda: AdmissionConfig(per_address_max=2, per_address_overrides={"b": 0})
+    )
     assert admission.enter("a", 0) is None
     assert admission.enter("a", 0) is None
     refused = admission.enter("a", 0)
@@ -32,7 +34,7 @@ def test_an_address_has_its_limit_and_leaving_makes_room() -> None:
 
 def test_all_connections_together_have_a_limit_that_may_change() -> None:
     limit = 1
-    admission = Admission(lambda: AdmissionRules(connections_max=limit))
+    admission = Admission(lambda: AdmissionConfig(connections_max=limit))
     assert admission.enter("a", 0) is None
     assert admission.enter("b", 0) == Refusal("max.connections=1 is reached", for_good=False)
     limit = 2
@@ -40,15 +42,15 @@ def test_all_connections_together_have_a_limit_that_may_change() -> None:
 
 
 def test_a_second_has_its_limit() -> None:
-    admission = Admission(lambda: AdmissionRules(per_second_max=2))
+    admission = Admission(lambda: AdmissionConfig(per_second_max=2))
     answers = [admission.enter("a", second) is None for second in (0.1, 0.5, 0.9, 1.0, 1.1, 1.2)]
     assert answers == [True, True, False, True, True, False]
 
 
 def test_a_listener_has_its_part_of_what_the_broker_has() -> None:
-    whole = Admission(lambda: AdmissionRules(connections_max=3))
-    own = Admission(lambda: AdmissionRules(connections_max=2), whole)
-    other = Admission(AdmissionRules, whole)
+    whole = Admission(lambda: AdmissionConfig(connections_max=3))
+    own = Admission(lambda: AdmissionConfig(connections_max=2), whole)
+    other = Admission(AdmissionConfig, whole)
     assert own.enter("a", 0) is None
     assert own.enter("a", 0) is None
     assert own.enter("a", 0) == Refusal("max.connections=2 is reached", for_good=False)
@@ -62,8 +64,8 @@ def test_a_listener_has_its_part_of_what_the_broker_has() -> None:
 
 
 def test_what_the_broker_refuses_counts_at_no_listener() -> None:
-    whole = Admission(lambda: AdmissionRules(per_address_max=1))
-    own = Admission(AdmissionRules, whole)
+    whole = Admission(lambda: AdmissionConfig(per_address_max=1))
+    own = Admission(AdmissionConfig, whole)
     assert own.enter("a", 0) is None
     refused = own.enter("a", 0)
     assert refused == Refusal("max.connections.per.ip=1 is reached for a", for_good=True)
@@ -78,24 +80,24 @@ def test_a_listeners_rules_are_its_own_or_the_brokers() -> None:
             "max.connection.creation.rate=9",
         )
     )
-    assert AdmissionRules.of_listener(config, "PLAINTEXT").connections_max == 2
-    assert AdmissionRules.of_listener(config, "PLAINTEXT").per_second_max == 9
-    assert AdmissionRules.of(config).connections_max == 5
+    assert AdmissionConfig.of_listener(config, "PLAINTEXT").connections_max == 2
+    assert AdmissionConfig.of_listener(config, "PLAINTEXT").per_second_max == 9
+    assert AdmissionConfig.of(config).connections_max == 5
 
 
 def test_an_address_is_the_same_however_it_is_written() -> None:
     config = broker_config(overrides=("max.connections.per.ip.overrides=[0:0::1]:2,web:3",))
-    assert AdmissionRules.of(config).per_address_overrides == {"::1": 2, "web": 3}
+    assert AdmissionConfig.of(config).per_address_overrides == {"::1": 2, "web": 3}
     assert [notice.what for notice in config.notices] == [
         '"web" limits nobody: give an address, for names are not looked up'
     ]
 
 
 def test_who_is_exempt_is_let_in_though_there_are_too_many() -> None:
-    rules = AdmissionRules(connections_max=1, per_address_max=2, per_second_max=1)
+    rules = AdmissionConfig(connections_max=1, per_address_max=2, per_second_max=1)
     above = Admission(lambda: rules)
-    own = Admission(AdmissionRules, above, exempt=True)
-    other = Admission(AdmissionRules, above)
+    own = Admission(AdmissionConfig, above, exempt=True)
+    other = Admission(AdmissionConfig, above)
     assert other.enter("a", 0) is None
     assert other.enter("b", 0) is not None
     assert own.enter("b", 0) is None
@@ -108,7 +110,7 @@ def test_who_is_exempt_is_let_in_though_there_are_too_many() -> None:
 
 
 def test_who_is_exempt_does_not_use_up_the_rate_of_the_others() -> None:
-    above = Admission(lambda: AdmissionRules(per_second_max=1))
-    assert Admission(AdmissionRules, above, exempt=True).enter("a", 0) is None
-    assert Admission(AdmissionRules, above).enter("a", 0) is None
-    assert Admission(AdmissionRules, above).enter("a", 0) is not None
+    above = Admission(lambda: AdmissionConfig(per_second_max=1))
+    assert Admission(AdmissionConfig, above, exempt=True).enter("a", 0) is None
+    assert Admission(AdmissionConfig, above).enter("a", 0) is None
+    assert Admission(AdmissionConfig, above).enter("a", 0) is not None

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from ottla.clock import SystemClock
-from ottla.protocol.conversation import Answer, ClientConversation, Request
+from ottla.protocol.conversation import ClientConversation, Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -20,18 +20,18 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.transport.admission import Admission, AdmissionRules
-from ottla.transport.budget import SLOW_SECONDS, Memory
+from ottla.transport.admission import Admission, AdmissionConfig
 from ottla.transport.connection import (
     WRITE_BUFFER_BYTES,
+    CloseReason,
     Connection,
-    ConnectionRules,
+    ConnectionConfig,
+    DeferredResponse,
     Dispatch,
     Entry,
-    Fault,
-    Later,
 )
 from ottla.transport.listener import AddressTaken, Listener
+from ottla.transport.memory import SLOW_SECONDS, MemoryPools
 from ottla.transport.network import TcpNetwork
 
 
@@ -53,7 +53,7 @@ def heartbeat(number: int) -> HeartbeatRequest:
     return HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
 
 
-def echo(request: Request, connection: Connection) -> Answer | Later | None:
+def echo(request: Request, connection: Connection) -> Response | DeferredResponse | None:
     """Answers a heartbeat with its generation as throttle time."""
     message = request.message
     assert isinstance(message, HeartbeatRequest)
@@ -92,19 +92,19 @@ class Service:
     def __init__(
         self,
         dispatch: Dispatch = echo,
-        rules: ConnectionRules | None = None,
-        admission: AdmissionRules | None = None,
-        memory: Memory | None = None,
+        rules: ConnectionConfig | None = None,
+        admission: AdmissionConfig | None = None,
+        memory: MemoryPools | None = None,
     ) -> None:
         self.clock = FastClock()
-        self.admission = Admission(lambda: admission or AdmissionRules())
+        self.admission = Admission(lambda: admission or AdmissionConfig())
         self.listener = Listener(
             "PLAINTEXT",
             dispatch,
             network=TcpNetwork(),
             clock=self.clock,
             admission=self.admission,
-            rules=lambda: rules or ConnectionRules(),
+            rules=lambda: rules or ConnectionConfig(),
             memory=memory,
         )
         self.port = 0
@@ -172,11 +172,11 @@ def test_a_later_answer_holds_up_those_behind_it(run: Run) -> None:
         await release.wait()
         return HeartbeatResponse(throttle_time_ms=number, error_code=0)
 
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         assert isinstance(request.message, HeartbeatRequest)
         number = request.message.generation_id
         order.append(number)
-        return Later(wait(number)) if number == 1 else echo(request, connection)
+        return DeferredResponse(wait(number)) if number == 1 else echo(request, connection)
 
     async def scenario() -> None:
         async with Service(dispatch).running() as service:
@@ -193,7 +193,7 @@ def test_a_later_answer_holds_up_those_behind_it(run: Run) -> None:
 
 
 def test_a_request_may_have_no_answer(run: Run) -> None:
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         assert isinstance(request.message, HeartbeatRequest)
         return None if request.message.generation_id == 0 else echo(request, connection)
 
@@ -221,7 +221,7 @@ def test_a_request_may_have_no_answer(run: Run) -> None:
 )
 def test_bytes_that_are_no_request_close_the_connection_and_no_other(run: Run, data: bytes) -> None:
     async def scenario() -> None:
-        async with Service(rules=ConnectionRules(frame_bytes_max=1_000_000)).running() as service:
+        async with Service(rules=ConnectionConfig(frame_bytes_max=1_000_000)).running() as service:
             good, bad = await service.client(), await service.client()
             bad.send(heartbeat(7))
             bad.writer.write(data)
@@ -234,7 +234,7 @@ def test_bytes_that_are_no_request_close_the_connection_and_no_other(run: Run, d
 
 
 def test_an_unknown_version_of_api_versions_is_told_what_is_known(run: Run) -> None:
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         assert isinstance(request.message, ApiVersionsRequest)
         return ApiVersionsResponse(error_code=int(request.refused), api_keys=[])
 
@@ -254,11 +254,15 @@ def test_a_mistake_of_ours_closes_one_connection(
     async def fail() -> HeartbeatResponse:
         raise ValueError("later")
 
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         assert isinstance(request.message, HeartbeatRequest)
         if request.message.generation_id == 1:
             raise ValueError("at once")
-        return Later(fail()) if request.message.generation_id == 2 else echo(request, connection)
+        return (
+            DeferredResponse(fail())
+            if request.message.generation_id == 2
+            else echo(request, connection)
+        )
 
     async def scenario() -> None:
         async with Service(dispatch).running() as service:
@@ -284,8 +288,8 @@ def test_an_answer_that_cannot_be_written_closes_its_connection(
     async def answer() -> HeartbeatResponse:
         return unwritable
 
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
-        return Later(answer()) if later else unwritable
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
+        return DeferredResponse(answer()) if later else unwritable
 
     async def scenario() -> None:
         async with Service(dispatch).running() as service:
@@ -301,7 +305,7 @@ def test_a_client_that_does_not_read_stops_being_served(run: Run) -> None:
     served = 0
     large = "x" * 30_000
 
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         nonlocal served
         served += 1
         return [memoryview(large.encode() * 10)]
@@ -362,7 +366,7 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
 DONE = struct.pack(">iib", 9, 0, 0) + b"done"
 
 
-def done(request: Request, connection: Connection) -> Answer | Later | None:
+def done(request: Request, connection: Connection) -> Response | DeferredResponse | None:
     return [b"done"]
 
 
@@ -381,7 +385,7 @@ async def seen(holds: Callable[[], bool]) -> None:
 
 def test_one_large_frame_at_a_time_goes_on_when_memory_is_used_up(run: Run) -> None:
     async def scenario() -> None:
-        memory = Memory(request_bytes=200_000)
+        memory = MemoryPools(request_bytes=200_000)
         async with Service(done, memory=memory).running() as service:
             first, second = await service.client(), await service.client()
             frames = large_frame(30_000_000), large_frame(31_000_000)
@@ -406,7 +410,7 @@ def test_one_large_frame_at_a_time_goes_on_when_memory_is_used_up(run: Run) -> N
 
 def test_a_large_frame_that_does_not_move_makes_room_for_who_waits(run: Run) -> None:
     async def scenario() -> None:
-        memory = Memory(request_bytes=200_000)
+        memory = MemoryPools(request_bytes=200_000)
         async with Service(done, memory=memory).running() as service:
             stuck, other = await service.client(), await service.client()
             stuck.writer.write(large_frame(30_000_000)[:15_000_000])
@@ -421,7 +425,7 @@ def test_a_large_frame_that_does_not_move_makes_room_for_who_waits(run: Run) -> 
             service.listener.sweep()
             assert await stuck.closed()
             assert await other.reader.readexactly(len(DONE))
-            assert service.listener.sent_away[Fault.OVERDUE] == 1
+            assert service.listener.sent_away[CloseReason.OVERDUE] == 1
 
     run(scenario)
 
@@ -434,7 +438,9 @@ def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> Non
         return HeartbeatResponse(throttle_time_ms=5, error_code=0)
 
     async def scenario() -> None:
-        async with Service(lambda request, connection: Later(wait())).running() as service:
+        async with Service(
+            lambda request, connection: DeferredResponse(wait())
+        ).running() as service:
             client = await service.client()
             _, buffers = client.conversation.send(heartbeat(0), 4)
             client.writer.write(b"".join(buffers) + struct.pack(">i", 100) + b"begun")
@@ -454,11 +460,11 @@ def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> Non
 def test_an_answer_that_is_not_taken_is_held_until_it_is(run: Run) -> None:
     size = 20_000_000
 
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         return [bytes(size)]
 
     async def scenario() -> None:
-        memory = Memory(answer_bytes=1_000_000)
+        memory = MemoryPools(answer_bytes=1_000_000)
         async with Service(dispatch, memory=memory).running() as service:
             client, gone = await service.client(), await service.client()
             for one in (client, gone):
@@ -504,7 +510,7 @@ def test_who_takes_an_answer_slowly_is_not_idle() -> None:
         lambda request, connection: None,
         lambda connection: Entry.IN,
         lambda connection: None,
-        ConnectionRules(idle_ms_max=60_000),
+        ConnectionConfig(idle_ms_max=60_000),
         clock,
     )
     connection.connection_made(transport)
@@ -518,16 +524,16 @@ def test_who_takes_an_answer_slowly_is_not_idle() -> None:
 
 
 def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -> None:
-    async def wait() -> Answer:
+    async def wait() -> Response:
         raise AssertionError("nobody asks any more")
 
     async def scenario() -> None:
         coming = wait()
         connection = Connection(
-            lambda request, connection: Later(coming),
+            lambda request, connection: DeferredResponse(coming),
             lambda connection: Entry.IN,
             lambda connection: None,
-            ConnectionRules(),
+            ConnectionConfig(),
             FastClock(),
         )
         connection.connection_made(_Draining())
@@ -543,7 +549,7 @@ def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -
 
 def test_more_connections_than_allowed_are_refused_and_leaving_makes_room(run: Run) -> None:
     async def scenario() -> None:
-        rules = AdmissionRules(per_address_max=2)
+        rules = AdmissionConfig(per_address_max=2)
         async with Service(admission=rules).running() as service:
             first, second = await service.client(), await service.client()
             for one in (first, second):
@@ -569,7 +575,7 @@ def test_closing_lets_what_is_being_served_end(run: Run) -> None:
         return HeartbeatResponse(throttle_time_ms=5, error_code=0)
 
     async def scenario() -> None:
-        service = Service(lambda request, connection: Later(wait()))
+        service = Service(lambda request, connection: DeferredResponse(wait()))
         service.port = await service.listener.hold("127.0.0.1", 0)
         await service.listener.start()
         client, idle = await service.client(), await service.client()
@@ -651,7 +657,7 @@ def test_an_address_that_another_listens_on_by_now_is_told(run: Run) -> None:
 
 def test_a_connection_too_many_is_served_when_another_has_left(run: Run) -> None:
     async def scenario() -> None:
-        rules = AdmissionRules(connections_max=1)
+        rules = AdmissionConfig(connections_max=1)
         async with Service(admission=rules).running() as service:
             first = await service.client()
             first.send(heartbeat(0))
@@ -677,7 +683,7 @@ def test_a_connection_too_many_is_served_when_another_has_left(run: Run) -> None
 
 def test_no_more_wait_than_the_system_lets_wait(run: Run) -> None:
     async def scenario() -> None:
-        rules = AdmissionRules(connections_max=0)
+        rules = AdmissionConfig(connections_max=0)
         async with Service(admission=rules).running() as service:
             service.listener.waiting_max = 2
             first, second = await service.client(), await service.client()

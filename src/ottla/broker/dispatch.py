@@ -45,12 +45,12 @@ from ottla.broker.wide import WideRequests
 from ottla.metrics import ApiCounts
 from ottla.protocol import apis
 from ottla.protocol.apis import Api
-from ottla.protocol.conversation import Answer, Request, WideRequest
+from ottla.protocol.conversation import Request, Response, WideRequest
 from ottla.protocol.message import Message
 from ottla.protocol.schema import Versions
-from ottla.transport.connection import Connection, Dispatch, Later
+from ottla.transport.connection import Connection, DeferredResponse, Dispatch
 
-Handler = Callable[[BrokerState, Request, Connection], Answer | Later | None]
+Handler = Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None]
 
 HANDLERS: Final[Mapping[Api, Handler]] = {
     apis.ALTER_CONFIGS: alter_configs.handle,
@@ -108,33 +108,35 @@ def dispatcher(state: BrokerState) -> Dispatch:
 
     wide = WideRequests(state, codes)
 
-    def note(key: int, counts: ApiCounts, began_s: float, answer: Answer | None) -> None:
+    def note(key: int, counts: ApiCounts, began_s: float, answer: Response | None) -> None:
         counts.note(elapsed_s() - began_s)
         if key not in _COUNT_THEIR_ERRORS and isinstance(answer, Message):
             for code in errors.of(answer):
                 counts.note_error(code)
 
-    def made(handler: Handler, request: Request, connection: Connection) -> Answer | Later | None:
+    def made(
+        handler: Handler, request: Request, connection: Connection
+    ) -> Response | DeferredResponse | None:
         if isinstance(request, WideRequest):
-            return Later(wide.answer(request, connection, handler))
+            return DeferredResponse(wide.answer(request, connection, handler))
         return handler(state, request, connection)
 
-    def dispatch(request: Request, connection: Connection) -> Answer | Later | None:
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         key = request.api.key
         handler, counts = handlers[key]
         began_s = elapsed_s()
         if key in _COUNT_THEIR_ERRORS and type(request) is Request:
             # Most requests are these, and nothing below is for them.
             answer = handler(state, request, connection)
-            if type(answer) is not Later:
+            if type(answer) is not DeferredResponse:
                 counts.note(elapsed_s() - began_s)
                 return answer
         elif is_held_back(request, connection):
             make = partial(made, handler, request, connection)
-            answer = Later(held_back(state, request, connection, make))
+            answer = DeferredResponse(held_back(state, request, connection, make))
         else:
             answer = made(handler, request, connection)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             answer.told = partial(note, key, counts, began_s)
         else:
             note(key, counts, began_s, answer)

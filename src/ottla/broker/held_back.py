@@ -11,10 +11,10 @@ from typing import Final
 
 from ottla.broker.state import BrokerState
 from ottla.protocol import apis
-from ottla.protocol.conversation import Answer, Request, WideRequest
+from ottla.protocol.conversation import Request, Response, WideRequest
 from ottla.protocol.message import Message
-from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, Later
-from ottla.transport.room import Room
+from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
+from ottla.transport.memory import MemoryWaiter
 
 REPEATABLE: Final = frozenset(
     (
@@ -48,10 +48,10 @@ async def held_back(
     state: BrokerState,
     request: Request,
     connection: Connection,
-    make: Callable[[], Answer | Later | None],
-) -> Answer | None:
+    make: Callable[[], Response | DeferredResponse | None],
+) -> Response | None:
     """The answer, when it is small or there is memory for it; it is made twice at most."""
-    room = Room(connection.holding, state.clock)
+    room = MemoryWaiter(connection.holding, state.clock)
     answer = await _made(make)
     if answer is None or room.is_there:
         return answer
@@ -72,10 +72,10 @@ async def held_back(
         room.memory.give_back(room, size)
 
 
-async def _made(make: Callable[[], Answer | Later | None]) -> Answer | None:
+async def _made(make: Callable[[], Response | DeferredResponse | None]) -> Response | None:
     answer = make()
-    return await answer.answer if isinstance(answer, Later) else answer
+    return await answer.answer if isinstance(answer, DeferredResponse) else answer
 
 
-def _size(answer: Answer, version: int) -> int:
+def _size(answer: Response, version: int) -> int:
     return sum(map(len, answer.buffers(version) if isinstance(answer, Message) else answer))

@@ -16,9 +16,9 @@ from ottla.ids import PartitionIndex, TopicPartition
 from ottla.metrics import ApiCounts, Family, TopicCounts, Value
 from ottla.protocol.apis import API_OF_KEY
 from ottla.records.kernel import COMPILED
-from ottla.transport.complaints import Fault
+from ottla.transport.http_pages import Page, Pages
 from ottla.transport.listener import Listener
-from ottla.transport.pages import Page, Pages
+from ottla.transport.log_rate_limit import CloseReason
 
 METRICS_PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"
@@ -76,7 +76,7 @@ def _of_listeners(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield metrics.REFUSED, (((one.name,), one.refused) for one in listeners)
     yield (
         metrics.SENT_AWAY,
-        (((one.name, fault), one.sent_away[fault]) for one in listeners for fault in Fault),
+        (((one.name, fault), one.sent_away[fault]) for one in listeners for fault in CloseReason),
     )
 
 

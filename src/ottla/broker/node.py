@@ -35,7 +35,7 @@ from ottla.log.compactor import Compactor, CompactorRules
 from ottla.log.disk import Disk
 from ottla.log.logs import Logs
 from ottla.log.upkeep import Upkeep, UpkeepRules
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.derived import log_dirs
@@ -46,14 +46,14 @@ from ottla.settings.endpoints import (
     protocols,
 )
 from ottla.settings.problems import InvalidSettings
-from ottla.transport.admission import Admission, AdmissionRules
-from ottla.transport.budget import Memory
-from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Later
-from ottla.transport.crowd import Crowd
+from ottla.transport.admission import Admission, AdmissionConfig
+from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse, Dispatch
+from ottla.transport.connection_eviction import ConnectionEviction
+from ottla.transport.http_pages import PageServer
 from ottla.transport.listener import Listener
+from ottla.transport.memory import MemoryPools
 from ottla.transport.network import Network
-from ottla.transport.occupant import occupant
-from ottla.transport.pages import PageServer
+from ottla.transport.port_owner import port_owner
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Node:
         self._served = served()
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
-        self._memory = Memory(
+        self._memory = MemoryPools(
             config[broker.QUEUED_MAX_REQUEST_BYTES], config[broker.OTTLA_QUEUED_MAX_RESPONSE_BYTES]
         )
         self.addresses: dict[str, Address] = {}  # as clients are told, by listener
@@ -202,8 +202,8 @@ class Node:
     async def _hold_addresses(self) -> None:
         """Take the addresses, so that what is registered is true; nobody is let in yet."""
         around, config = self._around, self._config
-        admission = Admission(lambda: AdmissionRules.of(self._current))
-        crowd = Crowd(admission)
+        admission = Admission(lambda: AdmissionConfig.of(self._current))
+        crowd = ConnectionEviction(admission)
         between = inter_broker_listener(config)
         _refuse_unprotected(config)
         told = {one.name: one for one in advertised_listeners(config)}
@@ -218,7 +218,7 @@ class Node:
                 admission=self._admission(endpoint.name, admission, exempt=exempt),
                 rules=self._connection_rules,
                 memory=self._memory,
-                crowded=crowd.thin_out,
+                crowded=crowd.evict_excess,
             )
             if not exempt:
                 crowd.listeners.append(listener)
@@ -233,7 +233,7 @@ class Node:
 
     def _admission(self, listener: str, above: Admission, *, exempt: bool) -> Admission:
         return Admission(
-            lambda: AdmissionRules.of_listener(self._current, listener), above, exempt=exempt
+            lambda: AdmissionConfig.of_listener(self._current, listener), above, exempt=exempt
         )
 
     @property
@@ -241,8 +241,8 @@ class Node:
         """The settings that count now; those of the file until the others are known."""
         return self._config if self._in_force is None else self._in_force.broker
 
-    def _connection_rules(self) -> ConnectionRules:
-        return ConnectionRules(
+    def _connection_rules(self) -> ConnectionConfig:
+        return ConnectionConfig(
             self._served,
             self._config[broker.SOCKET_REQUEST_MAX_BYTES],
             self._config[broker.CONNECTIONS_MAX_IDLE_MS],
@@ -250,7 +250,9 @@ class Node:
             self._config[broker.SOCKET_RECEIVE_BUFFER_BYTES],
         )
 
-    def _answer(self, request: Request, connection: Connection) -> Answer | Later | None:
+    def _answer(
+        self, request: Request, connection: Connection
+    ) -> Response | DeferredResponse | None:
         assert self._dispatch is not None, "nobody is let in before"
         return self._dispatch(request, connection)
 
@@ -300,7 +302,7 @@ class Node:
         try:
             opened = await server.open(self._around.network, host or None, int(port))
         except (OSError, OverflowError) as error:
-            who, where = occupant(int(port)), str(Address(host, int(port)))
+            who, where = port_owner(int(port)), str(Address(host, int(port)))
             self.no_metrics = f"{who} has {where}" if who else f"{where}: {error}"
             _LOG.warning(
                 "metrics are not shown",

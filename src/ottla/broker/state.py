@@ -23,7 +23,7 @@ from ottla.metrics import ApiCounts, TopicCounts
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.replication.partition import Partition
-from ottla.transport.budget import Memory
+from ottla.transport.memory import MemoryPools
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Makes of the settings that are there those that are to be; RequestError when it cannot."""
@@ -98,7 +98,7 @@ class BrokerState:
     partitions: dict[TopicPartition, Partition] = field(
         default_factory=dict[TopicPartition, Partition]
     )
-    memory: Memory = field(default_factory=Memory)  # for what is read and written
+    memory: MemoryPools = field(default_factory=MemoryPools)  # for what is read and written
     # One large batch is decompressed at a time: so bombs, however many, need the memory of one.
     beside: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: bool = False  # nobody is made to wait any more

@@ -15,10 +15,10 @@ from typing import Final
 from ottla.broker.state import BrokerState
 from ottla.log.completion import completed
 from ottla.protocol import apis
-from ottla.protocol.conversation import Answer, Request, WideRequest
+from ottla.protocol.conversation import Request, Response, WideRequest
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _PROMPT: Final = frozenset(
     (
@@ -48,8 +48,8 @@ class WideRequests:
         self,
         request: WideRequest,
         connection: Connection,
-        handle: Callable[[BrokerState, Request, Connection], Answer | Later | None],
-    ) -> Answer | None:
+        handle: Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None],
+    ) -> Response | None:
         """Read, answer and write; ProtocolViolation when it is no request."""
         work = self._answer(request, connection, handle)
         return await (completed(work) if request.api is apis.PRODUCE else work)
@@ -58,8 +58,8 @@ class WideRequests:
         self,
         request: WideRequest,
         connection: Connection,
-        handle: Callable[[BrokerState, Request, Connection], Answer | Later | None],
-    ) -> Answer | None:
+        handle: Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None],
+    ) -> Response | None:
         blocking = self._state.logs.disk.blocking
         async with AsyncExitStack() as place:
             await place.enter_async_context(self._turn)
@@ -67,7 +67,7 @@ class WideRequests:
             if request.api not in _PROMPT:
                 await place.aclose()
             answer = handle(self._state, request, connection)
-            if isinstance(answer, Later):
+            if isinstance(answer, DeferredResponse):
                 answer = await answer.answer
             if not isinstance(answer, Message):
                 return answer

@@ -208,9 +208,9 @@ def served(
 
 
 def _whose(port: int) -> str:
-    from ottla.transport.occupant import occupant
+    from ottla.transport.port_owner import port_owner
 
-    who = occupant(port) or "another process"
+    who = port_owner(port) or "another process"
     return (
         f"{who} has it. Stop that, or choose another port: `ottla dev --port N`, "
         f"`ottla broker --override listeners=PLAINTEXT://127.0.0.1:N`"

@@ -43,7 +43,7 @@ RESPONSE_OBJECTS_MAX: Final = 4_000_000
 
 ALL_VERSIONS: Final[Mapping[int, Versions]] = {key: api.versions for key, api in API_OF_KEY.items()}
 
-Answer: TypeAlias = Message | Sequence[Buffer]
+Response: TypeAlias = Message | Sequence[Buffer]
 """A response to be written, or its body as it was written before."""
 
 
@@ -182,7 +182,7 @@ class ServerConversation(_Conversation):
         """The requests in frames; each of them now awaits an answer."""
         return self._read(frames, self._request)
 
-    def send(self, request: Request, answer: Answer | None) -> list[Buffer]:
+    def send(self, request: Request, answer: Response | None) -> list[Buffer]:
         """What may leave now that `request` is answered; None for one without an answer."""
         assert request.sequence >= self._answered, "a request is answered once"
         assert request.sequence not in self._held, "a request is answered once"
@@ -280,7 +280,7 @@ def _leniently(frame: memoryview, version: int, position: int, objects_max: int)
     return METADATA.request.decode_prefix(frame, version, position, objects_max)[0]
 
 
-def _response_frame(request: Request, answer: Answer) -> list[Buffer]:
+def _response_frame(request: Request, answer: Response) -> list[Buffer]:
     header = write_response_header(
         request.header.correlation_id, request.api.response_header_version(request.version)
     )
@@ -301,7 +301,7 @@ class Sent(NamedTuple):
     correlation_id: int
 
 
-class Response(NamedTuple):
+class ReceivedResponse(NamedTuple):
     """An answer that a client received."""
 
     request: Sent
@@ -348,15 +348,15 @@ class ClientConversation(_Conversation):
             self._awaited.append(sent)
         return sent, _frame(raw, body)
 
-    def receive(self, data: Buffer) -> list[Response]:
+    def receive(self, data: Buffer) -> list[ReceivedResponse]:
         """The answers that these bytes complete, up to a violation."""
         return self.responses(self.framer.receive(data))
 
-    def responses(self, frames: Iterable[memoryview]) -> list[Response]:
+    def responses(self, frames: Iterable[memoryview]) -> list[ReceivedResponse]:
         """The answers in frames, each to the oldest request that awaited one."""
         return self._read(frames, self._response)
 
-    def _response(self, frame: memoryview) -> Response:
+    def _response(self, frame: memoryview) -> ReceivedResponse:
         correlation_id = read_response_header(frame)
         if not self._awaited:
             raise ProtocolViolation(f"answer {correlation_id} to no request")
@@ -372,7 +372,7 @@ class ClientConversation(_Conversation):
         message = sent.api.response.decode(
             frame, version, position=position, objects_max=RESPONSE_OBJECTS_MAX
         )
-        return Response(sent, message, version)
+        return ReceivedResponse(sent, message, version)
 
 
 def _refused(frame: memoryview, position: int) -> bool:

@@ -18,7 +18,7 @@ from ottla.settings.values import INT_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionRules:
+class AdmissionConfig:
     """How many connections there may be; the defaults are Kafka's."""
 
     connections_max: int = INT_MAX
@@ -58,7 +58,7 @@ class Admission:
 
     def __init__(
         self,
-        rules: Callable[[], AdmissionRules],
+        rules: Callable[[], AdmissionConfig],
         above: "Admission | None" = None,
         *,
         exempt: bool = False,

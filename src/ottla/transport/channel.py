@@ -35,7 +35,7 @@ from ottla.transport.failures import (
     tls_failed,
 )
 from ottla.transport.network import Connector
-from ottla.transport.recess import Hearer, Held, Recess
+from ottla.transport.throttle_queue import OnResponse, QueuedRequest, ThrottleQueue
 
 __all__ = [
     "AuthenticationFailed",
@@ -62,7 +62,7 @@ _LOGIN: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 class Awaited(NamedTuple):
     """A request without an answer, and until when it may stay so."""
 
-    tell: Hearer
+    tell: OnResponse
     deadline_s: float
     api: Api
 
@@ -89,7 +89,7 @@ class Channel(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._awaited: deque[Awaited] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._recess = Recess(self._loop, self._send_held)
+        self._recess = ThrottleQueue(self._loop, self._send_held)
         self._first: memoryview | None = None  # where the first bytes went, until they came
         self._has_served = False  # anything but the greeting
         self._reason: RequestError | None = None  # why it ended
@@ -135,7 +135,7 @@ class Channel(asyncio.BufferedProtocol):
         return answer
 
     def post(
-        self, message: Message, timeout_s: float, tell: Hearer, *, version: int | None = None
+        self, message: Message, timeout_s: float, tell: OnResponse, *, version: int | None = None
     ) -> None:
         """Send a request; `tell` hears its answer or its failure, as soon as that is here.
 
@@ -149,7 +149,7 @@ class Channel(asyncio.BufferedProtocol):
         assert api is not None
         self._writable()
         if self._recess.is_on:
-            self._recess.held.append(Held(message, self.version(api), 0, None))
+            self._recess.held.append(QueuedRequest(message, self.version(api), 0, None))
         else:
             self._send_unanswered(message, self.version(api))
 
@@ -207,7 +207,7 @@ class Channel(asyncio.BufferedProtocol):
         self,
         message: Message,
         timeout_s: float,
-        tell: Hearer,
+        tell: OnResponse,
         version: int | None,
         answer: asyncio.Future[Message] | None = None,
     ) -> None:
@@ -217,11 +217,11 @@ class Channel(asyncio.BufferedProtocol):
         if version is None:
             version = self.version(api)
         if self._recess.is_on and api not in _LOGIN:
-            self._recess.held.append(Held(message, version, timeout_s, tell, answer))
+            self._recess.held.append(QueuedRequest(message, version, timeout_s, tell, answer))
         else:
             self._send(message, version, timeout_s, tell)
 
-    def _send(self, message: Message, version: int, timeout_s: float, tell: Hearer) -> None:
+    def _send(self, message: Message, version: int, timeout_s: float, tell: OnResponse) -> None:
         sent, buffers = self._conversation.send(message, version)
         self.last_used_s = self._loop.time()
         deadline_s = self.last_used_s + timeout_s
@@ -233,7 +233,7 @@ class Channel(asyncio.BufferedProtocol):
                 timer.cancel()
             self._timer = self._loop.call_at(deadline_s, self._look_at_deadlines)
 
-    def _send_held(self, held: Iterable[Held]) -> None:
+    def _send_held(self, held: Iterable[QueuedRequest]) -> None:
         for one in held:
             if self._reason is not None:
                 break

@@ -26,8 +26,8 @@ from ottla.errors import ProtocolViolation
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import (
     ALL_VERSIONS,
-    Answer,
     Request,
+    Response,
     ServerConversation,
     WideRequest,
     objects_at_once,
@@ -36,9 +36,8 @@ from ottla.protocol.frames import FRAME_BYTES_MAX
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.protocol.writer import Unwritable
-from ottla.transport.budget import Memory
-from ottla.transport.complaints import Fault
-from ottla.transport.holding import Holding, mapped
+from ottla.transport.log_rate_limit import CloseReason
+from ottla.transport.memory import ConnectionMemory, MemoryPools, mapped
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,14 +51,14 @@ def _needs_frame(request: Request) -> bool:
 
 
 @dataclass(slots=True)
-class Later:
+class DeferredResponse:
     """An answer that takes a while, and who is told when it is there."""
 
-    answer: Coroutine[Any, Any, Answer | None]
-    told: Callable[[Answer | None], None] | None = None
+    answer: Coroutine[Any, Any, Response | None]
+    told: Callable[[Response | None], None] | None = None
 
 
-Dispatch: TypeAlias = "Callable[[Request, Connection], Answer | Later | None]"
+Dispatch: TypeAlias = "Callable[[Request, Connection], Response | DeferredResponse | None]"
 """Answers a request: at once, later, or (None) never."""
 
 
@@ -72,7 +71,7 @@ class Entry(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionRules:
+class ConnectionConfig:
     """What a connection may do."""
 
     versions: Mapping[int, Versions] = field(default_factory=lambda: ALL_VERSIONS)
@@ -116,11 +115,11 @@ class Connection(asyncio.BufferedProtocol):
         dispatch: Dispatch,
         opened: "Callable[[Connection], Entry]",
         closed: "Callable[[Connection], None]",
-        rules: ConnectionRules,
+        rules: ConnectionConfig,
         clock: Clock,
         listener: str = "",
-        complained: "Callable[[Connection, Fault, str], None] | None" = None,
-        memory: Memory | None = None,
+        complained: "Callable[[Connection, CloseReason, str], None] | None" = None,
+        memory: MemoryPools | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._opened = opened  # decides what becomes of it
@@ -131,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the name of the one it came through
         self.address = "?"
         self.software: tuple[str, str] | None = None  # name and version, if the client told
-        self.holding = Holding(memory or Memory(), self)
+        self.holding = ConnectionMemory(memory or MemoryPools(), self)
         self._conversation = ServerConversation(
             rules.versions,
             frame_bytes_max=rules.frame_bytes_max,
@@ -142,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._coming: Coroutine[Any, Any, Answer | None] | None = None
+        self._coming: Coroutine[Any, Any, Response | None] | None = None
         self._busy = False  # with a request that is answered later, or with waiting to be let in
         self._full = False  # the client does not take what was written
         self._paused = False  # reading
@@ -252,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
             except Exception:
                 self._give_up(request)
                 return
-            if type(answer) is Later:
+            if type(answer) is DeferredResponse:
                 self._busy = True
                 if self.holding.request_bytes and not _needs_frame(request):
                     self.holding.note_served()
@@ -261,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._serve_later(request, answer.answer, answer.told)
                 )
             else:
-                assert not isinstance(answer, Later)
+                assert not isinstance(answer, DeferredResponse)
                 self._send(request, answer)
         if self.holding.request_bytes and not self._busy and not waiting:
             self.holding.note_served()
@@ -270,8 +269,8 @@ class Connection(asyncio.BufferedProtocol):
     async def _serve_later(
         self,
         request: Request,
-        coming: Coroutine[Any, Any, Answer | None],
-        told: Callable[[Answer | None], None] | None,
+        coming: Coroutine[Any, Any, Response | None],
+        told: Callable[[Response | None], None] | None,
     ) -> None:
         try:
             answer = await coming
@@ -289,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(request, answer)
             self._serve()
 
-    def _send(self, request: Request, answer: Answer | None) -> None:
+    def _send(self, request: Request, answer: Response | None) -> None:
         try:
             buffers: Sequence[Buffer] = self._conversation.send(request, answer)
         except Unwritable:
@@ -326,10 +325,10 @@ class Connection(asyncio.BufferedProtocol):
     # Ending.
 
     def _send_away(self, violation: ProtocolViolation) -> None:
-        self._complain(Fault.VIOLATION, str(violation))
+        self._complain(CloseReason.VIOLATION, str(violation))
         self.close()
 
-    def _complain(self, fault: Fault, why: str) -> None:
+    def _complain(self, fault: CloseReason, why: str) -> None:
         if self._complained is not None:
             self._complained(self, fault, why)
 
@@ -344,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
                 "version": request.header.api_version,
             },
         )
-        self._complain(Fault.FAILURE, f"{request.api.name} failed")
+        self._complain(CloseReason.FAILURE, f"{request.api.name} failed")
         self.close()
 
     def overdue(self) -> str | None:

@@ -16,9 +16,9 @@ from typing import Final
 from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.transport.admission import Admission, Refusal
-from ottla.transport.budget import Memory
-from ottla.transport.complaints import Complaints, Fault
-from ottla.transport.connection import Connection, ConnectionRules, Dispatch, Entry
+from ottla.transport.connection import Connection, ConnectionConfig, Dispatch, Entry
+from ottla.transport.log_rate_limit import CloseReason, LogRateLimit
+from ottla.transport.memory import MemoryPools
 from ottla.transport.network import Network, Server
 
 _LOG = logging.getLogger(__name__)
@@ -52,8 +52,8 @@ class Listener:
         network: Network,
         clock: Clock,
         admission: Admission,
-        rules: Callable[[], ConnectionRules],
-        memory: Memory | None = None,
+        rules: Callable[[], ConnectionConfig],
+        memory: MemoryPools | None = None,
         crowded: Callable[[], None] = lambda: None,
     ) -> None:
         """A listener that calls `crowded` when there may be too many connections."""
@@ -63,17 +63,17 @@ class Listener:
         self.waiting_max = 50
         self.accepted = 0
         self.refused = 0
-        self.sent_away: Counter[Fault] = Counter()
+        self.sent_away: Counter[CloseReason] = Counter()
         self._dispatch = dispatch
         self._network = network
         self._clock = clock
         self._admission = admission
         self._rules = rules
-        self._memory = memory or Memory()
+        self._memory = memory or MemoryPools()
         self._crowded = crowded
         self._server: Server | None = None
         self._host: str | None = None
-        self._complaints = Complaints()
+        self._complaints = LogRateLimit()
 
     async def hold(self, host: str | None, port: int, backlog: int = 50) -> int:
         """Take the address; returns the port, which the system chooses when 0 is asked for."""
@@ -136,9 +136,9 @@ class Listener:
             elif not refusal.for_good:
                 return
 
-    def _complained(self, connection: Connection, fault: Fault, reason: str) -> None:
+    def _complained(self, connection: Connection, fault: CloseReason, reason: str) -> None:
         self.sent_away[fault] += 1
-        mild = fault in (Fault.OVERDUE, Fault.CROWDED)
+        mild = fault in (CloseReason.OVERDUE, CloseReason.CROWDED)
         level = logging.INFO if mild else logging.WARNING
         self._log(level, "connection closed", connection, fault, reason)
 
@@ -171,12 +171,12 @@ class Listener:
         # others who do not move would be let off, only to be in the way again.
         overdue = [(one, reason) for one in self.connections if (reason := one.overdue())]
         for connection, reason in overdue:
-            self._complained(connection, Fault.OVERDUE, reason)
+            self._complained(connection, CloseReason.OVERDUE, reason)
             connection.abort()
 
     def send_away(self, connection: Connection, reason: str) -> None:
         """Close a connection for others."""
-        self._complained(connection, Fault.CROWDED, reason)
+        self._complained(connection, CloseReason.CROWDED, reason)
         connection.abort()
 
     async def close(self, grace_s: float = 5.0) -> None:

@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
 from ottla.log.reading import RecordSlice
 from ottla.protocol.apis import FETCH
-from ottla.protocol.conversation import Answer
+from ottla.protocol.conversation import Response
 from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -24,7 +24,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.records.batch import batches
-from ottla.transport.connection import Later
+from ottla.transport.connection import DeferredResponse
 
 VERSIONS = range(4, 19)
 STRANGER = Uuid(b"0123456789abcdef")
@@ -163,18 +163,18 @@ def test_an_append_between_the_look_and_the_wait_is_not_missed(
     async def scenario() -> None:
         appended, looked = asyncio.Event(), asyncio.Event()
 
-        def held(wait: Coroutine[Any, Any, Answer | None]) -> Later:
-            async def held_wait() -> Answer | None:
+        def held(wait: Coroutine[Any, Any, Response | None]) -> DeferredResponse:
+            async def held_wait() -> Response | None:
                 looked.set()
                 await appended.wait()
                 return await wait
 
-            return Later(held_wait())
+            return DeferredResponse(held_wait())
 
         async with broker(tmp_path) as running:
             reader, writer = await running.client(), await running.client()
             topic_id = await create(writer, "t")
-            monkeypatch.setattr("ottla.broker.handlers.fetch.Later", held)
+            monkeypatch.setattr("ottla.broker.handlers.fetch.DeferredResponse", held)
             waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=120_000))
             await looked.wait()
             await produce(writer, "t", batch(b"in between"))

@@ -6,7 +6,7 @@ from typing import Final
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -17,7 +17,7 @@ from ottla.transport.connection import Connection
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # KIP-511
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
     """Answer; a version that is too new gets the versions of this API alone."""
     if request.refused is not ErrorCode.NONE:
         ours = API_VERSIONS.advertised

@@ -8,14 +8,14 @@ from typing import Final
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from ottla.transport.connection import Connection
 
 CLASSIC_ALONE: Final = "this broker has classic groups alone: set group.protocol=classic"
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
     """Refuse it, with what to do instead."""
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,

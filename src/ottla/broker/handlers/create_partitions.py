@@ -6,24 +6,26 @@ from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.cluster.creation import check_added
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Let topics grow."""
     message = request.message
     assert isinstance(message, CreatePartitionsRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Answer:
+async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Response:
     topics = state.image.topics
     try:
         check_added(

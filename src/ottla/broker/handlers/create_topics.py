@@ -7,7 +7,7 @@ from ottla.broker.turns import Turns
 from ottla.cluster.creation import UNSET, AskedTopic, check_made
 from ottla.cluster.image import Topic
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -16,17 +16,19 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.settings import broker
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Make topics, or say what would be made."""
     message = request.message
     assert isinstance(message, CreateTopicsRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Answer:
+async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Response:
     default = state.settings.broker[broker.NUM_PARTITIONS]
     names = Counter(topic.name for topic in message.topics)
     results = [

@@ -5,23 +5,25 @@ from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import GroupErrors
 from ottla.groups.events import DeleteGroups
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Delete each group for itself."""
     message = request.message
     assert isinstance(message, DeleteGroupsRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: DeleteGroupsRequest) -> Answer:
+async def _answer(state: BrokerState, message: DeleteGroupsRequest) -> Response:
     return DeleteGroupsResponse(
         throttle_time_ms=0,
         results=[

@@ -3,7 +3,7 @@
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -11,17 +11,19 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Move the log starts; stored when this is answered."""
     message = request.message
     assert isinstance(message, DeleteRecordsRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: DeleteRecordsRequest) -> Answer:
+async def _answer(state: BrokerState, message: DeleteRecordsRequest) -> Response:
     turns = Turns(state)
     return DeleteRecordsResponse(
         throttle_time_ms=0,

@@ -4,7 +4,7 @@ from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -12,10 +12,12 @@ from ottla.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ottla.settings.broker import DELETE_TOPIC_ENABLE
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Delete topics with all their records."""
     message = request.message
     assert isinstance(message, DeleteTopicsRequest)
@@ -23,10 +25,10 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         *message.topics,
         *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in message.topic_names),
     ]
-    return Later(_answer(state, asked))
+    return DeferredResponse(_answer(state, asked))
 
 
-async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Answer:
+async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Response:
     by_topic: dict[str | Uuid, list[DeleteTopicState]] = {}
     turns = Turns(state)
     async for one in turns.over(asked):

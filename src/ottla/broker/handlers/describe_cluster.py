@@ -5,7 +5,7 @@ from typing import Final
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -17,7 +17,7 @@ _BROKERS: Final = 1  # the kinds of endpoints
 _CONTROLLERS: Final = 2
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
     """Describe the cluster as it is seen through the listener that was asked."""
     message = request.message
     assert isinstance(message, DescribeClusterRequest)

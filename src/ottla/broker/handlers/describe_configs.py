@@ -9,7 +9,7 @@ from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import topic_name_problem
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -19,20 +19,22 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from ottla.settings.layers import Described, Source
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 TOPIC: Final = 2
 BROKER: Final = 4
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Describe each resource."""
     message = request.message
     assert isinstance(message, DescribeConfigsRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: DescribeConfigsRequest) -> Answer:
+async def _answer(state: BrokerState, message: DescribeConfigsRequest) -> Response:
     return DescribeConfigsResponse(
         throttle_time_ms=0,
         results=[

@@ -5,28 +5,30 @@ from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import GroupDescription
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _TELLS_MISSING = 6  # the version from which a group that is not there is an error
 # Read, delete, describe, and the group's settings: describe, alter.
 _OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Describe each group."""
     message = request.message
     assert isinstance(message, DescribeGroupsRequest)
-    return Later(_answer(state, message, request.version))
+    return DeferredResponse(_answer(state, message, request.version))
 
 
-async def _answer(state: BrokerState, message: DescribeGroupsRequest, version: int) -> Answer:
+async def _answer(state: BrokerState, message: DescribeGroupsRequest, version: int) -> Response:
     operations = _OPERATIONS if message.include_authorized_operations else NOT_ASKED
     return DescribeGroupsResponse(
         groups=[

@@ -5,7 +5,7 @@ from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.log.directory import DataDirectory
 from ottla.log.loading import HostedLog
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -14,10 +14,12 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.settings.broker import CORDONED_LOG_DIRS
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Describe every directory, with the partitions asked for or all."""
     message = request.message
     assert isinstance(message, DescribeLogDirsRequest)
@@ -30,10 +32,10 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
             for index in topic.partitions
         }
     )
-    return Later(_answer(state, wanted))
+    return DeferredResponse(_answer(state, wanted))
 
 
-async def _answer(state: BrokerState, wanted: set[TopicPartition] | None) -> Answer:
+async def _answer(state: BrokerState, wanted: set[TopicPartition] | None) -> Response:
     results = [await _directory(state, one, wanted) for one in state.logs.directories]
     results += [_failed(path) for path in state.logs.missing]
     return DescribeLogDirsResponse(throttle_time_ms=0, results=results)

@@ -9,7 +9,7 @@ from ottla.broker.turns import Turns
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode
 from ottla.ids import NO_BROKER, ZERO_UUID, topic_name_problem
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -18,19 +18,21 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.settings.broker import MAX_REQUEST_PARTITION_SIZE_LIMIT
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _FIRST: Final = 0
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Describe topics in the order of their names, from where the last page ended."""
     message = request.message
     assert isinstance(message, DescribeTopicPartitionsRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -> Answer:
+async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -> Response:
     image, cursor = state.image, message.cursor
     names = sorted({one.name for one in message.topics} or set(image.topics))
     begin = _FIRST
@@ -67,7 +69,7 @@ async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=following)
 
 
-def _refused(names: Iterable[str]) -> Answer:
+def _refused(names: Iterable[str]) -> Response:
     """A cursor that no page of this request can have given."""
     topics = [
         DescribeTopicPartitionsResponseTopic(

@@ -10,7 +10,7 @@ from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.apis import FETCH
-from ottla.protocol.conversation import OBJECTS_AT_ONCE, Answer, Request, WideRequest
+from ottla.protocol.conversation import OBJECTS_AT_ONCE, Request, Response, WideRequest
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -22,9 +22,8 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.replication.waiting import BytesAwaited
 from ottla.settings.broker import FETCH_MAX_BYTES
-from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, Later
-from ottla.transport.holding import Holding
-from ottla.transport.room import Room
+from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
+from ottla.transport.memory import ConnectionMemory, MemoryWaiter
 
 SHARE: Final = 4
 """A fetch gets at most one part in so many of the memory that is left."""
@@ -39,26 +38,30 @@ _WITH_EPOCHS: Final = 12  # the version from which a reader is told of diverging
 _BY_ID: Final = 13  # the version from which topics are named by their ids
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Answer with what there is, or wait for it."""
     message = request.message
     assert isinstance(message, FetchRequest)
     by_id = request.version >= _BY_ID
     if isinstance(request, WideRequest):
-        return Later(_handle_wide(state, request, connection.holding, _asked(message, by_id)))
+        return DeferredResponse(
+            _handle_wide(state, request, connection.holding, _asked(message, by_id))
+        )
     return _begun(state, request, connection.holding, [*_asked(message, by_id)])
 
 
 async def _handle_wide(
-    state: BrokerState, request: Request, client: Holding, asked: Iterable[Wanted]
-) -> Answer | None:
+    state: BrokerState, request: Request, client: ConnectionMemory, asked: Iterable[Wanted]
+) -> Response | None:
     begun = _begun(state, request, client, [one async for one in Turns(state).over(asked)])
-    return await begun.answer if isinstance(begun, Later) else begun
+    return await begun.answer if isinstance(begun, DeferredResponse) else begun
 
 
 def _begun(
-    state: BrokerState, request: Request, client: Holding, asked: Sequence[Wanted]
-) -> FetchResponse | Later:
+    state: BrokerState, request: Request, client: ConnectionMemory, asked: Sequence[Wanted]
+) -> FetchResponse | DeferredResponse:
     message = request.message
     assert isinstance(message, FetchRequest)
     by_id = request.version >= _BY_ID
@@ -78,10 +81,10 @@ def _begun(
         )
     fetch = _Fetch(state, request, message, session, asked, client)
     if fetch.is_wide:
-        return Later(fetch.wait(None))
+        return DeferredResponse(fetch.wait(None))
     gathering = fetch.gather()
     if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_room(gathering):
-        return Later(fetch.wait(gathering))
+        return DeferredResponse(fetch.wait(gathering))
     return fetch.answer(gathering)
 
 
@@ -95,7 +98,7 @@ class _Fetch:
         message: FetchRequest,
         session: FetchSession | None,
         asked: Sequence[Wanted],
-        client: Holding,
+        client: ConnectionMemory,
     ) -> None:
         self.state = state
         self.version = request.version
@@ -106,7 +109,7 @@ class _Fetch:
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
         self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
-        self.room = Room(client, state.clock)
+        self.room = MemoryWaiter(client, state.clock)
         self.memory = client.answers
         self.held = 0
 
@@ -162,7 +165,7 @@ class _Fetch:
             return self.room.is_there
         return gathering.size <= WRITE_BUFFER_BYTES or self.room.is_there
 
-    async def wait(self, gathering: Gathering | None) -> Answer:
+    async def wait(self, gathering: Gathering | None) -> Response:
         """Answer when there is enough; None: nobody has looked yet."""
         try:
             found = await self._wait(gathering)
@@ -230,7 +233,7 @@ class _Fetch:
                 by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
         return self._response(by_topic)
 
-    async def _answer_in_turns(self, gathering: Gathering) -> Answer:
+    async def _answer_in_turns(self, gathering: Gathering) -> Response:
         by_topic: _ByTopic = {}
         async for one in Turns(self.state).over(gathering.found):
             gathering.count(one)

@@ -8,30 +8,32 @@ from ottla.cluster.image import Address
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.coordinator import partition_for
 from ottla.ids import NO_BROKER
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from ottla.replication.partition import NO_TRANSACTIONS
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _GROUP = 0
 _TRANSACTION = 1
 _BATCHED = 4  # the version from which several are asked for at once
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Tell who coordinates; the topic of the offsets is made for the first group."""
     message = request.message
     assert isinstance(message, FindCoordinatorRequest)
-    return Later(_answer(state, message, request.version, connection.listener))
+    return DeferredResponse(_answer(state, message, request.version, connection.listener))
 
 
 async def _answer(
     state: BrokerState, message: FindCoordinatorRequest, version: int, listener: str
-) -> Answer:
+) -> Response:
     keys = message.coordinator_keys if version >= _BATCHED else (message.key,)
     found = [
         await _find(state, message.key_type, key, listener) async for key in Turns(state).over(keys)

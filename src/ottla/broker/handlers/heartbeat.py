@@ -4,19 +4,21 @@ from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
 from ottla.groups.answers import HeartbeatAnswer
 from ottla.groups.events import Heartbeat
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Answer whether all is well."""
     message = request.message
     assert isinstance(message, HeartbeatRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: HeartbeatRequest) -> Answer:
+async def _answer(state: BrokerState, message: HeartbeatRequest) -> Response:
     try:
         answer = await state.coordinator(message.group_id).ask(
             lambda token: Heartbeat(

@@ -4,24 +4,26 @@ from ottla.broker.configs import TWICE, given_twice, outcome
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Change each resource for itself."""
     message = request.message
     assert isinstance(message, IncrementalAlterConfigsRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: IncrementalAlterConfigsRequest) -> Answer:
+async def _answer(state: BrokerState, message: IncrementalAlterConfigsRequest) -> Response:
     twice = given_twice((one.resource_type, one.resource_name) for one in message.resources)
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0,

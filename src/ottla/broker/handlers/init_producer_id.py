@@ -9,17 +9,19 @@ import logging
 from ottla.broker.state import BrokerState
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, StorageFailure
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _LOG = logging.getLogger(__name__)
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Give an id with epoch 0; transactions are not served."""
     message = request.message
     assert isinstance(message, InitProducerIdRequest)
@@ -27,10 +29,10 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         return _failed(ErrorCode.INVALID_REQUEST)
     if message.transactional_id is not None:
         return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return Later(_give(state))
+    return DeferredResponse(_give(state))
 
 
-async def _give(state: BrokerState) -> Answer:
+async def _give(state: BrokerState) -> Response:
     try:
         given = await state.producer_ids.take()
     except (CoordinationError, StorageFailure) as error:
@@ -41,5 +43,5 @@ async def _give(state: BrokerState) -> Answer:
     )
 
 
-def _failed(code: ErrorCode) -> Answer:
+def _failed(code: ErrorCode) -> Response:
     return InitProducerIdResponse(throttle_time_ms=0, error_code=int(code), producer_epoch=-1)

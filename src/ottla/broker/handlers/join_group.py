@@ -5,25 +5,27 @@ from ottla.errors import RequestError
 from ottla.groups.answers import JoinAnswer
 from ottla.groups.effects import RequestToken
 from ottla.groups.events import Join, Protocol
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Join; the answer waits until the group is complete."""
     message = request.message
     assert isinstance(message, JoinGroupRequest)
-    return Later(_answer(state, request, message, connection.address))
+    return DeferredResponse(_answer(state, request, message, connection.address))
 
 
 async def _answer(
     state: BrokerState, request: Request, message: JoinGroupRequest, host: str
-) -> Answer:
+) -> Response:
     version, client_id = request.version, request.header.client_id or ""
     stem = message.group_instance_id or client_id
     new_member_id = f"{stem}-{_dashed(state.new_id().hex())}"

@@ -4,25 +4,27 @@ from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
 from ottla.groups.answers import LeaveAnswer
 from ottla.groups.events import Leave, Leaver
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberResponse,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _BATCHED = 3  # the version from which several may leave at once
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Let members leave."""
     message = request.message
     assert isinstance(message, LeaveGroupRequest)
-    return Later(_answer(state, message, request.version))
+    return DeferredResponse(_answer(state, message, request.version))
 
 
-async def _answer(state: BrokerState, message: LeaveGroupRequest, version: int) -> Answer:
+async def _answer(state: BrokerState, message: LeaveGroupRequest, version: int) -> Response:
     leavers = (
         tuple(Leaver(one.member_id, one.group_instance_id) for one in message.members)
         if version >= _BATCHED

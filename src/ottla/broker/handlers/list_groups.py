@@ -2,7 +2,7 @@
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -11,7 +11,7 @@ from ottla.protocol.messages.list_groups import (
 from ottla.transport.connection import Connection
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer:
+def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
     """List the groups that pass the filters."""
     message = request.message
     assert isinstance(message, ListGroupsRequest)

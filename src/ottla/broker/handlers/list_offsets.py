@@ -6,7 +6,7 @@ from ottla.broker.reading import READ_COMMITTED
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -20,7 +20,7 @@ from ottla.replication.partition import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 # What stands for a moment, and from which version on.
 _SINCE: Final = {
@@ -31,14 +31,16 @@ _SINCE: Final = {
 }
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Answer partition by partition; a time may have to be looked up on the device."""
     message = request.message
     assert isinstance(message, ListOffsetsRequest)
-    return Later(_answer(state, message, request.version))
+    return DeferredResponse(_answer(state, message, request.version))
 
 
-async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int) -> Answer:
+async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int) -> Response:
     committed = message.isolation_level == READ_COMMITTED
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     turns = Turns(state)

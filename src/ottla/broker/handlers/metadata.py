@@ -13,7 +13,7 @@ from ottla.broker.turns import Turns
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
-from ottla.protocol.conversation import Answer, Request, WideRequest
+from ottla.protocol.conversation import Request, Response, WideRequest
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -23,7 +23,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.settings.broker import AUTO_CREATE_TOPICS_ENABLE
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,7 +34,9 @@ NOT_ASKED: Final = -(2**31)
 _BY_ID_SINCE: Final = 12  # versions 10 and 11 have the field, but ids did not work then
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Describe the topics asked for, or all; missing ones are made where that is allowed."""
     message = request.message
     assert isinstance(message, MetadataRequest)
@@ -47,11 +49,11 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         return _refused(asked)
     # A topic is described once, however often it is asked for.
     if isinstance(request, WideRequest):
-        return Later(_handle_wide(state, message, asked, connection.listener))
+        return DeferredResponse(_handle_wide(state, message, asked, connection.listener))
     asked = list({(one.name, one.topic_id): one for one in asked}.values())
     missing = [one.name for one in asked if _is_to_be_made(state, message, one)]
     if missing:
-        return Later(_made_first(state, message, asked, missing, connection.listener))
+        return DeferredResponse(_made_first(state, message, asked, missing, connection.listener))
     topics = [_described(state, message, one) for one in asked]
     return _response(state, message, topics, connection.listener)
 
@@ -61,7 +63,7 @@ async def _handle_wide(
     message: MetadataRequest,
     asked: Iterable[MetadataRequestTopic],
     listener: str,
-) -> Answer:
+) -> Response:
     turns = Turns(state)
     once = {(one.name, one.topic_id): one async for one in turns.over(asked)}.values()
     missing = [one.name async for one in turns.over(once) if _is_to_be_made(state, message, one)]
@@ -70,7 +72,7 @@ async def _handle_wide(
 
 def _all_topics(
     state: BrokerState, request: Request, message: MetadataRequest, listener: str
-) -> Answer:
+) -> Response:
     key = (
         request.version,
         listener,
@@ -109,7 +111,7 @@ async def _made_first(
     asked: Iterable[MetadataRequestTopic],
     missing: Iterable[str | None],
     listener: str,
-) -> Answer:
+) -> Response:
     failed: dict[str | None, ErrorCode] = {}
     turns = Turns(state)
     async for name in turns.over(missing):

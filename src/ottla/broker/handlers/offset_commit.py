@@ -9,14 +9,14 @@ from ottla.groups.answers import PartitionErrors
 from ottla.groups.effects import RequestToken
 from ottla.groups.events import Commit, OffsetToCommit
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _BY_ID: Final = 10  # the version from which topics are named by their ids
 
@@ -24,14 +24,16 @@ PIECE: Final = 500
 """So many offsets are one batch of the offsets topic, and one step of the group."""
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Store offsets, each partition that exists."""
     message = request.message
     assert isinstance(message, OffsetCommitRequest)
-    return Later(_answer(state, message, request.version))
+    return DeferredResponse(_answer(state, message, request.version))
 
 
-async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int) -> Answer:
+async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int) -> Response:
     answered: list[OffsetCommitResponseTopic] = []
     committed: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
     turns = Turns(state)

@@ -8,27 +8,29 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import PartitionErrors
 from ottla.groups.events import DeleteOffsets
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 PIECE: Final = 500
 """So many offsets are deleted in one step of the group."""
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Delete what a group has committed for partitions that it does not read."""
     message = request.message
     assert isinstance(message, OffsetDeleteRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Answer:
+async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Response:
     turns = Turns(state)
     asked = [
         TopicPartition(topic.name, PartitionIndex(one.partition_index))

@@ -8,7 +8,7 @@ from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import FetchAnswer, FetchedOffset
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -19,7 +19,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _BATCHED = 8  # the version from which several groups are asked for at once
 _BY_ID = 10  # the version from which topics are named by their ids
@@ -28,16 +28,18 @@ Asked = list[tuple[str, Uuid, int]]
 """Names, ids and numbers of partitions."""
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Answer what is committed; -1 where nothing is."""
     message = request.message
     assert isinstance(message, OffsetFetchRequest)
     if request.version >= _BATCHED:
-        return Later(_groups(state, message, request.version))
-    return Later(_one_group(state, message, request.version))
+        return DeferredResponse(_groups(state, message, request.version))
+    return DeferredResponse(_one_group(state, message, request.version))
 
 
-async def _groups(state: BrokerState, message: OffsetFetchRequest, version: int) -> Answer:
+async def _groups(state: BrokerState, message: OffsetFetchRequest, version: int) -> Response:
     turns = Turns(state)
     return OffsetFetchResponse(
         groups=[
@@ -47,7 +49,7 @@ async def _groups(state: BrokerState, message: OffsetFetchRequest, version: int)
     )
 
 
-async def _one_group(state: BrokerState, message: OffsetFetchRequest, version: int) -> Answer:
+async def _one_group(state: BrokerState, message: OffsetFetchRequest, version: int) -> Response:
     asked = (
         None
         if message.topics is None

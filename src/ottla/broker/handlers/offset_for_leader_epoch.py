@@ -3,7 +3,7 @@
 from ottla.broker.state import BrokerState
 from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -11,17 +11,19 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Answer each partition; -1 where the epoch is not known."""
     message = request.message
     assert isinstance(message, OffsetForLeaderEpochRequest)
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: OffsetForLeaderEpochRequest) -> Answer:
+async def _answer(state: BrokerState, message: OffsetForLeaderEpochRequest) -> Response:
     turns = Turns(state)
     return OffsetForLeaderEpochResponse(
         throttle_time_ms=0,

@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.log.appending import Appended
 from ottla.protocol.apis import PRODUCE
-from ottla.protocol.conversation import Answer, Request, WideRequest
+from ottla.protocol.conversation import Request, Response, WideRequest
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -27,7 +27,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.errors import InvalidRecords, TakesLong
 from ottla.replication.partition import Partition
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _WITH_HINTS: Final = 10  # the version from which a client is told of the leader (KIP-951)
 _BY_ID: Final = 13  # the version from which topics are named by their ids
@@ -47,7 +47,9 @@ _WITHOUT_START: Final = frozenset(
 )
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later | None:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse | None:
     """Append; the answer waits for the device where flush.messages says so."""
     message = request.message
     assert isinstance(message, ProduceRequest)
@@ -59,7 +61,7 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
             responses=[_refused(state, topic, refused) for topic in message.topic_data]
         )
     if isinstance(request, WideRequest):
-        return Later(_handle_wide(state, request, message, connection))
+        return DeferredResponse(_handle_wide(state, request, message, connection))
     unsafe: Unsafe = []
     slow: Slow = {}
     responses = [
@@ -68,10 +70,10 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
     answer = ProduceResponse(responses=responses)
     if message.acks == 0:
         if slow:
-            return Later(_finish_unheard(state, request, answer, slow, connection))
+            return DeferredResponse(_finish_unheard(state, request, answer, slow, connection))
         return _unheard(answer, connection)
     if slow or unsafe:
-        return Later(_finish(state, request, answer, slow, unsafe))
+        return DeferredResponse(_finish(state, request, answer, slow, unsafe))
     return answer
 
 
@@ -86,7 +88,7 @@ PIECE: Final = 50
 
 async def _handle_wide(
     state: BrokerState, request: Request, message: ProduceRequest, connection: Connection
-) -> Answer | None:
+) -> Response | None:
     """The same in turns, some partitions in each."""
     unsafe: Unsafe = []
     slow: Slow = {}
@@ -207,7 +209,7 @@ async def _finish(
     answer: ProduceResponse,
     slow: Slow,
     unsafe: Unsafe,
-) -> Answer:
+) -> Response:
     await _append_all_slow(state, request, slow, unsafe)
     return await _when_durable(state, answer, unsafe)
 
@@ -258,7 +260,7 @@ async def _append_slow(
     return _appended(one.data, partition, appended, unsafe)
 
 
-async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Answer:
+async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Response:
     async for partition, response in Turns(state).over(unsafe):
         try:
             await partition.durable(partition.log.next_offset)

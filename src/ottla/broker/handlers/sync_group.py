@@ -7,14 +7,16 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import SyncAnswer
 from ottla.groups.effects import RequestToken
 from ottla.groups.events import Sync
-from ottla.protocol.conversation import Answer, Request
+from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.transport.connection import Connection, Later
+from ottla.transport.connection import Connection, DeferredResponse
 
 _NAMES_PROTOCOL: Final = 5  # the version from which a member has to say what it follows
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Answer | Later:
+def handle(
+    state: BrokerState, request: Request, connection: Connection
+) -> Response | DeferredResponse:
     """Answer when the assignment is known and stored."""
     message = request.message
     assert isinstance(message, SyncGroupRequest)
@@ -25,10 +27,10 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Answ
         return SyncGroupResponse(
             error_code=int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), assignment=b""
         )
-    return Later(_answer(state, message))
+    return DeferredResponse(_answer(state, message))
 
 
-async def _answer(state: BrokerState, message: SyncGroupRequest) -> Answer:
+async def _answer(state: BrokerState, message: SyncGroupRequest) -> Response:
     def event(token: RequestToken) -> Sync:
         return Sync(
             token,

@@ -59,11 +59,11 @@ def java(environment: Mapping[str, str]) -> JavaFacts:
 
 def port(number: int, use: str, *, is_ours: bool) -> PortFacts:
     """Who has a port of this machine."""
-    from ottla.transport.occupant import occupant
+    from ottla.transport.port_owner import port_owner
 
     if is_free(number):
         return PortFacts(number, use, is_free=True)
-    return PortFacts(number, use, is_free=False, occupant=occupant(number), is_ours=is_ours)
+    return PortFacts(number, use, is_free=False, occupant=port_owner(number), is_ours=is_ours)
 
 
 def is_free(number: int) -> bool:

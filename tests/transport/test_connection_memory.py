@@ -1,14 +1,14 @@
 """What a connection holds, and what its client earns by taking its answers."""
 
-from ottla.transport.budget import (
+from ottla.transport.memory import (
     BYTES_PER_SECOND_MIN,
     KNOWN_BYTES,
     SLOW_SECONDS,
     STRANGER_SECONDS,
-    Budget,
-    Memory,
+    ConnectionMemory,
+    MemoryPool,
+    MemoryPools,
 )
-from ottla.transport.holding import Holding
 
 
 class Owner:
@@ -28,24 +28,24 @@ class Waiting:
 LIMIT = 1000
 
 
-def fill(budget: Budget) -> None:
+def fill(budget: MemoryPool) -> None:
     """No memory is left, also not for one that may have too much, and somebody waits."""
     budget.hold(Owner(), budget.limit)
     budget.hold(Owner(), 1)
     budget.wait(Waiting())
 
 
-def full() -> Memory:
+def full() -> MemoryPools:
     """None is left for anybody, be it known or not."""
-    memory = Memory(answer_bytes=LIMIT)
+    memory = MemoryPools(answer_bytes=LIMIT)
     fill(memory.answers)
     fill(memory.first_answers)
     return memory
 
 
 def test_who_took_enough_is_known() -> None:
-    memory = Memory(answer_bytes=LIMIT)
-    client = Holding(memory, Owner())
+    memory = MemoryPools(answer_bytes=LIMIT)
+    client = ConnectionMemory(memory, Owner())
     client.note_answer(KNOWN_BYTES - 1, None)
     assert (client.is_known, client.answers) == (False, memory.first_answers)
     # What is not taken yet does not count, and is given back where it was held.
@@ -62,7 +62,7 @@ def test_who_took_enough_is_known() -> None:
 
 
 def test_the_known_are_given_more_time() -> None:
-    stranger, known = Holding(full(), Owner()), Holding(full(), Owner())
+    stranger, known = ConnectionMemory(full(), Owner()), ConnectionMemory(full(), Owner())
     known.note_answer(KNOWN_BYTES, None)
     for one in (stranger, known):
         one.note_answer(100_000, 0.0)
@@ -73,7 +73,7 @@ def test_the_known_are_given_more_time() -> None:
 
 
 def test_who_moves_is_given_time_whoever_it_is() -> None:
-    stranger = Holding(full(), Owner())
+    stranger = ConnectionMemory(full(), Owner())
     unsent = 100 * BYTES_PER_SECOND_MIN
     stranger.note_answer(unsent, 0.0)
     for second in range(1, 60):
@@ -82,8 +82,8 @@ def test_who_moves_is_given_time_whoever_it_is() -> None:
 
 
 def test_nobody_is_in_a_hurry_for_memory_of_others() -> None:
-    memory = Memory(answer_bytes=LIMIT)
+    memory = MemoryPools(answer_bytes=LIMIT)
     fill(memory.answers)
-    stranger = Holding(memory, Owner())
+    stranger = ConnectionMemory(memory, Owner())
     stranger.note_answer(100, 0.0)
     assert stranger.stuck(None, 100, 1e6) is None

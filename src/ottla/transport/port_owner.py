@@ -11,7 +11,7 @@ from typing import Final
 _LISTENING: Final = "0A"
 
 
-def occupant(port: int) -> str | None:
+def port_owner(port: int) -> str | None:
     """The process that listens on a port, as "name (pid 123)"."""
     sockets = {inode for table in ("tcp", "tcp6") for inode in _inodes(table, port)}
     if not sockets:

@@ -10,9 +10,9 @@ from http.client import HTTPConnection
 import pytest
 
 from broker.nodes import closed, run
-from ottla.transport import pages
+from ottla.transport import http_pages
+from ottla.transport.http_pages import REQUEST_BYTES_MAX, VISITORS_MAX, Page, PageServer
 from ottla.transport.network import TcpNetwork
-from ottla.transport.pages import REQUEST_BYTES_MAX, VISITORS_MAX, Page, PageServer
 
 
 def broken() -> Page:
@@ -103,7 +103,7 @@ def test_a_request_in_pieces_is_answered_once() -> None:
 
 
 def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "VISIT_SECONDS", 0.3)
+    monkeypatch.setattr(http_pages, "VISIT_SECONDS", 0.3)
 
     async def scenario() -> None:
         async with served() as (server, port):

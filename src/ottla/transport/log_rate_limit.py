@@ -12,7 +12,7 @@ SECONDS: Final = 60.0
 LINES_MAX: Final = 200
 
 
-class Fault(StrEnum):
+class CloseReason(StrEnum):
     """Why the broker closes a connection."""
 
     VIOLATION = "violation"  # the client's bytes are no request
@@ -21,7 +21,7 @@ class Fault(StrEnum):
     FAILURE = "failure"  # our mistake
 
 
-class Complaints:
+class LogRateLimit:
     """Remembers who was complained about lately, and why."""
 
     __slots__ = ("_left_out", "_said_s")

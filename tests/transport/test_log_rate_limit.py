@@ -1,10 +1,10 @@
-"""Complaints about peers: said once, counted always."""
+"""LogRateLimit about peers: said once, counted always."""
 
-from ottla.transport.complaints import LINES_MAX, SECONDS, Complaints
+from ottla.transport.log_rate_limit import LINES_MAX, SECONDS, LogRateLimit
 
 
 def test_a_peer_is_complained_about_once_a_minute_for_a_reason() -> None:
-    complaints = Complaints()
+    complaints = LogRateLimit()
     assert complaints.left_out("a", "refused", 0) == 0
     assert complaints.left_out("a", "refused", 1) is None
     assert complaints.left_out("a", "refused", SECONDS - 0.1) is None
@@ -16,7 +16,7 @@ def test_a_peer_is_complained_about_once_a_minute_for_a_reason() -> None:
 
 
 def test_many_peers_together_do_not_fill_the_log() -> None:
-    complaints = Complaints()
+    complaints = LogRateLimit()
     said = [complaints.left_out(f"10.0.{n >> 8}.{n & 255}", "refused", 0) for n in range(5000)]
     assert said == [0] * LINES_MAX + [None] * (5000 - LINES_MAX)
     assert complaints.left_out("late", "refused", SECONDS) == 5000 - LINES_MAX

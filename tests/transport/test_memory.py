@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from ottla.transport.budget import BYTES_PER_SECOND_MIN, SLOW_SECONDS, Budget, Memory, Pace
+from ottla.transport.memory import BYTES_PER_SECOND_MIN, SLOW_SECONDS, MemoryPool, MemoryPools, Pace
 
 
 class Frame:
     """One that wants so much, piece by piece, and then gives all of it back."""
 
-    def __init__(self, budget: Budget, wanted: int, *, ordinary: bool = True) -> None:
+    def __init__(self, budget: MemoryPool, wanted: int, *, ordinary: bool = True) -> None:
         self.budget = budget
         self.wanted = wanted
         self.ordinary = ordinary
@@ -35,7 +35,7 @@ class Frame:
 
 
 def test_what_fits_is_given_and_one_may_go_beyond() -> None:
-    budget = Budget(100)
+    budget = MemoryPool(100)
     first, second, third = (Frame(budget, 100) for _ in range(3))
     assert first.grow(60)
     assert second.grow(40)
@@ -55,7 +55,7 @@ def test_what_fits_is_given_and_one_may_go_beyond() -> None:
 class EagerFrame(Frame):
     """Takes what it waits for as soon as it is told."""
 
-    def __init__(self, budget: Budget, claimed: int, told: list[Frame]) -> None:
+    def __init__(self, budget: MemoryPool, claimed: int, told: list[Frame]) -> None:
         super().__init__(budget, claimed)
         self._order = told
 
@@ -65,7 +65,7 @@ class EagerFrame(Frame):
 
 
 def test_who_needs_least_goes_on_first() -> None:
-    budget = Budget(100)
+    budget = MemoryPool(100)
     told: list[Frame] = []
     large = Frame(budget, 150)
     second, first = EagerFrame(budget, 160, told), EagerFrame(budget, 150, told)
@@ -81,7 +81,7 @@ def test_who_needs_least_goes_on_first() -> None:
 
 
 def test_what_is_huge_leaves_room_for_what_is_ordinary() -> None:
-    budget = Budget(100, kept=25)
+    budget = MemoryPool(100, kept=25)
     huge, other = Frame(budget, 0, ordinary=False), Frame(budget, 0, ordinary=False)
     small = Frame(budget, 0)
     assert huge.grow(75)
@@ -95,7 +95,7 @@ def test_what_is_huge_leaves_room_for_what_is_ordinary() -> None:
 
 
 def test_what_cannot_end_within_the_limit_is_given_nothing_until_it_is_its_turn() -> None:
-    budget = Budget(100, kept=25)
+    budget = MemoryPool(100, kept=25)
     first, second = (Frame(budget, 300, ordinary=False) for _ in range(2))
     other, small = Frame(budget, 60, ordinary=False), Frame(budget, 5)
     assert first.grow(10)
@@ -116,7 +116,7 @@ def test_what_cannot_end_within_the_limit_is_given_nothing_until_it_is_its_turn(
 
 
 def test_who_leaves_is_not_told() -> None:
-    budget = Budget(10)
+    budget = MemoryPool(10)
     large, gone = Frame(budget, 0), Frame(budget, 0)
     assert large.grow(5)
     assert large.grow(20)
@@ -128,7 +128,7 @@ def test_who_leaves_is_not_told() -> None:
 
 
 def test_who_gives_back_twice_is_found_out() -> None:
-    budget = Budget(10)
+    budget = MemoryPool(10)
     one = Frame(budget, 0)
     assert one.grow(5)
     one.finish()
@@ -138,7 +138,7 @@ def test_who_gives_back_twice_is_found_out() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_no_limit(limit: int) -> None:
-    memory = Memory(limit, limit)
+    memory = MemoryPools(limit, limit)
     for budget in (memory.requests, memory.answers, memory.first_answers):
         for _ in range(3):
             assert Frame(budget, 0, ordinary=False).grow(1 << 40)
@@ -147,7 +147,7 @@ def test_no_limit(limit: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_frame_ends_and_the_memory_is_bounded(seed: int) -> None:
     random = Random(seed)
-    budget = Budget(1000, kept=250)
+    budget = MemoryPool(1000, kept=250)
     frames = [
         Frame(budget, size, ordinary=size <= 100)
         for size in (random.choice((5, 60, 100, 400, 900, 3000)) for _ in range(60))
@@ -195,9 +195,9 @@ def test_a_pace_that_is_kept_and_one_that_is_not() -> None:
 
 def test_answers_of_the_known_and_of_strangers_share_the_memory_in_halves() -> None:
     for limit in (1, 2, 7, 1000):
-        memory = Memory(answer_bytes=limit)
+        memory = MemoryPools(answer_bytes=limit)
         assert limit <= memory.answers.limit + memory.first_answers.limit <= limit + 1
-    memory = Memory(answer_bytes=1000)
+    memory = MemoryPools(answer_bytes=1000)
     strangers = [Frame(memory.first_answers, 0) for _ in range(3)]
     assert [one.grow(500) for one in strangers] == [True, True, False]  # one is let beyond
     assert Frame(memory.answers, 0).grow(500)

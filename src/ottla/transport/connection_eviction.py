@@ -11,14 +11,14 @@ from ottla.transport.admission import Admission
 from ottla.transport.listener import Listener
 
 
-class Crowd:
+class ConnectionEviction:
     """Who has to go when there are too many."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self.listeners: list[Listener] = []  # whose connections may be closed
 
-    def thin_out(self) -> None:
+    def evict_excess(self) -> None:
         """Close as many as there are too many."""
         excess = self._admission.excess
         if not excess:

@@ -14,28 +14,28 @@ from ottla.protocol.message import Message
 # No quota of a broker asks for more, and who waits for an answer has a bound.
 PAUSE_MAX_S: Final = 60.0
 
-Hearer: TypeAlias = Callable[[Message | RequestError], None]
+OnResponse: TypeAlias = Callable[[Message | RequestError], None]
 """Is told what became of a request: its answer, or why there is none."""
 
 
-class Held(NamedTuple):
+class QueuedRequest(NamedTuple):
     """A request that waits its turn, and who hears its answer; None for one without."""
 
     message: Message
     version: int
     timeout_s: float
-    tell: Hearer | None
+    tell: OnResponse | None
     answer: asyncio.Future[Message] | None = None
     """Where somebody waits for it, who may give up."""
 
 
-class Recess:
+class ThrottleQueue:
     """Of one connection; `over` takes what waited."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, over: Callable[[Sequence[Held]], None]
+        self, loop: asyncio.AbstractEventLoop, over: Callable[[Sequence[QueuedRequest]], None]
     ) -> None:
-        self.held: list[Held] = []
+        self.held: list[QueuedRequest] = []
         self.is_on = False
         self._loop = loop
         self._over = over
@@ -65,7 +65,7 @@ class Recess:
             self._pause.cancel()
         self._pause, self.is_on = self._loop.call_at(end_s, self._rested), True
 
-    def end(self) -> Sequence[Held]:
+    def end(self) -> Sequence[QueuedRequest]:
         """The connection is lost: what waited goes nowhere."""
         if self._pause is not None:
             self._pause.cancel()
