@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from ottla.broker.node import Node, Surroundings
+from ottla.broker.node import Environment, Node
 from ottla.broker.state import BrokerState
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
@@ -119,7 +119,7 @@ async def broker(
         f"log.dirs={folder}/data",
         *overrides,
     )
-    around = Surroundings(
+    around = Environment(
         clock,
         disk,
         TcpNetwork(),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.event_log import read_json, read_text
+from ottla.broker.effective_config import described_changes
 from ottla.broker.event_lines import EventLines, LineFormat
-from ottla.broker.settings_in_force import described_changes
 from ottla.settings.broker import BROKER
 from ottla.settings.topic import TOPIC
 

@@ -4,16 +4,16 @@ import pytest
 
 from ottla.broker.fetch_sessions import (
     EVICTION_SECONDS,
+    FetchPartition,
     FetchSession,
     FetchSessions,
     Told,
-    Wanted,
 )
 from ottla.errors import ErrorCode, RequestError
 
 
-def wanted(partition: int, offset: int = 0) -> Wanted:
-    return Wanted(("t", partition), offset, 1000)
+def wanted(partition: int, offset: int = 0) -> FetchPartition:
+    return FetchPartition(("t", partition), offset, 1000)
 
 
 def sessions(slots: int = 10) -> FetchSessions:
@@ -25,7 +25,7 @@ def begun(
     all_of_them: FetchSessions,
     session_id: int,
     epoch: int,
-    *changed: Wanted,
+    *changed: FetchPartition,
     forgotten: tuple[tuple[str, int], ...] = (),
     by_id: bool = False,
     now_s: float = 0,

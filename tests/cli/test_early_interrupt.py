@@ -132,7 +132,7 @@ def test_where_interrupts_are_ignored_they_stay_so() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("when", ["ottla.cli.garbage", "ottla.cli.early_interrupt"])
+@pytest.mark.parametrize("when", ["ottla.cli.gc_freeze", "ottla.cli.early_interrupt"])
 @pytest.mark.parametrize(("script", "word"), [("ottla", "version"), ("kafka-topics", "--version")])
 def test_before_anything_can_tell_of_it_the_signal_ends_it_silently(
     script: str, word: str, when: str

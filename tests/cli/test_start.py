@@ -22,7 +22,7 @@ script()
 """
 COLLECTOR = """
 import asyncio, gc
-from ottla.cli import garbage
+from ottla.cli import gc_freeze
 from ottla.cli.event_loop import run_asking
 
 usual = gc.get_threshold()

@@ -156,7 +156,7 @@ class Asker:
         self.led(name)
         return made.topic_id
 
-    def led(self, name: str) -> None:
+    def leader_partition(self, name: str) -> None:
         """Wait until a topic is there for everybody."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=name),))
         described = self.until(lambda answer: answer.topics[0].error_code == 0, request)

@@ -8,7 +8,7 @@ import pytest
 from fastcrc.crc32 import iscsi as crc32c
 
 from log.logs import append, new_log, raw
-from ottla.broker.settings_in_force import SettingsInForce
+from ottla.broker.effective_config import EffectiveConfig
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset
 from ottla.log import timestamps
@@ -182,7 +182,7 @@ def test_what_a_broker_takes_its_logs_can_read(setting: int, expected: int) -> N
     config = broker_config(overrides=[f"max.decompressed.message.bytes={setting}"])
     assert readable_bytes_max(config) == expected
     assert CleaningLimits.of(config).decompressed_bytes_max == expected
-    assert SettingsInForce(config).log_rules("t").decompressed_bytes_max == expected
+    assert EffectiveConfig(config).log_rules("t").decompressed_bytes_max == expected
 
 
 class WatchedDisk(SimulatedDisk):

@@ -39,9 +39,9 @@ from ottla.broker.handlers import (
     produce,
     sync_group,
 )
-from ottla.broker.held_back import held_back, is_held_back
+from ottla.broker.large_requests import LargeRequests
+from ottla.broker.response_backpressure import may_need_backpressure, response_with_backpressure
 from ottla.broker.state import BrokerState
-from ottla.broker.wide import WideRequests
 from ottla.metrics import ApiCounts
 from ottla.protocol import apis
 from ottla.protocol.apis import Api
@@ -106,7 +106,7 @@ def dispatcher(state: BrokerState) -> Dispatch:
     def codes(request: Request, answer: Message) -> Iterable[int]:
         return () if request.api.key in _COUNT_THEIR_ERRORS else errors.of(answer)
 
-    wide = WideRequests(state, codes)
+    wide = LargeRequests(state, codes)
 
     def note(key: int, counts: ApiCounts, began_s: float, answer: Response | None) -> None:
         counts.note(elapsed_s() - began_s)
@@ -131,9 +131,9 @@ def dispatcher(state: BrokerState) -> Dispatch:
             if type(answer) is not DeferredResponse:
                 counts.note(elapsed_s() - began_s)
                 return answer
-        elif is_held_back(request, connection):
+        elif may_need_backpressure(request, connection):
             make = partial(made, handler, request, connection)
-            answer = DeferredResponse(held_back(state, request, connection, make))
+            answer = DeferredResponse(response_with_backpressure(state, request, connection, make))
         else:
             answer = made(handler, request, connection)
         if isinstance(answer, DeferredResponse):

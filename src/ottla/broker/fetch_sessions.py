@@ -22,7 +22,7 @@ SessionKey = tuple[Uuid | str, int]
 """A topic, by its id or (before version 13) its name, and a partition."""
 
 
-class Wanted(NamedTuple):
+class FetchPartition(NamedTuple):
     """What a consumer wants of a partition."""
 
     key: SessionKey
@@ -49,10 +49,12 @@ class FetchSession:
     by_id: bool  # topics by their ids
     used_s: float
     epoch: int = FIRST_EPOCH
-    wanted: dict[SessionKey, Wanted] = field(default_factory=dict[SessionKey, Wanted])
+    wanted: dict[SessionKey, FetchPartition] = field(
+        default_factory=dict[SessionKey, FetchPartition]
+    )
     told: dict[SessionKey, Told] = field(default_factory=dict[SessionKey, Told])
 
-    def update(self, changed: Iterable[Wanted], forgotten: Iterable[SessionKey]) -> None:
+    def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
         """Take over what the client changed."""
         for key in forgotten:
             self.wanted.pop(key, None)
@@ -87,7 +89,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        changed: Sequence[Wanted],
+        changed: Sequence[FetchPartition],
         forgotten: Iterable[SessionKey],
         *,
         by_id: bool,
@@ -115,7 +117,9 @@ class FetchSessions:
             return None
         return session
 
-    def _opened(self, wanted: Sequence[Wanted], by_id: bool, now_s: float) -> FetchSession | None:
+    def _opened(
+        self, wanted: Sequence[FetchPartition], by_id: bool, now_s: float
+    ) -> FetchSession | None:
         if not wanted or not self._has_room(now_s):
             return None
         session_id = self._new_id()

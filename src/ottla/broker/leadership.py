@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.cluster.image import PartitionState, Topic
 from ottla.controller.store import ClusterStore, Elected, led_by
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
@@ -199,7 +199,7 @@ class Leadership:
         for key in keys:
             if key.topic == OFFSETS_TOPIC:
                 state.groups.resign(PartitionIndex(key.partition))
-        async for partition in Turns(state).over(dropped):
+        async for partition in CooperativeLoop(state).over(dropped):
             if partition is not None:
                 partition.wake_all()
         state.groups.forget(keys)

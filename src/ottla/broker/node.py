@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ottla.broker.dispatch import dispatcher, served
+from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.metrics_page import pages
-from ottla.broker.settings_in_force import SettingsInForce
 from ottla.broker.state import BrokerState
 from ottla.broker.topics import Topics
 from ottla.clock import Clock
@@ -59,7 +59,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """Everything that a broker takes from outside."""
 
     clock: Clock
@@ -78,7 +78,7 @@ class Node:
         self,
         config: Config,
         node_id: BrokerId,
-        around: Surroundings,
+        around: Environment,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
         """A broker that calls `give_up` when it cannot go on, for whoever runs it to stop it."""
@@ -86,7 +86,7 @@ class Node:
         self._give_up = give_up
         self._config = config
         self._around = around
-        self._in_force: SettingsInForce | None = None
+        self._effective_config: EffectiveConfig | None = None
         self._dispatch: Dispatch | None = None
         self._served = served()
         self._exit = AsyncExitStack()
@@ -125,7 +125,7 @@ class Node:
             office, epoch = await self._join(session)
             store = ClusterStore(office)
             stored = await store.load_topics()
-        settings = self._in_force = await self._settings(store)
+        settings = self._effective_config = await self._settings(store)
         settings.know((one.topic.name, one.config) for one in stored)
         logs = await Logs.open(
             around.disk,
@@ -182,10 +182,10 @@ class Node:
             raise OttlaError("another broker is the controller: there can be one broker as yet")
         return office, epoch
 
-    async def _settings(self, store: ClusterStore) -> SettingsInForce:
+    async def _settings(self, store: ClusterStore) -> EffectiveConfig:
         dynamic = await store.load_broker_configs()
         try:
-            return SettingsInForce(
+            return EffectiveConfig(
                 self._config, cluster=dynamic.get(None), own=dynamic.get(self.id)
             )
         except InvalidSettings as error:
@@ -193,7 +193,7 @@ class Node:
                 f"what was set while the broker ran does not go with its file: {error}"
             ) from error
 
-    def _sessions(self, settings: SettingsInForce) -> FetchSessions:
+    def _sessions(self, settings: EffectiveConfig) -> FetchSessions:
         return FetchSessions(
             lambda: settings.broker[broker.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
             lambda: 1 + int(self._around.chance() * (2**31 - 2)),
@@ -239,7 +239,7 @@ class Node:
     @property
     def _current(self) -> Config:
         """The settings that count now; those of the file until the others are known."""
-        return self._config if self._in_force is None else self._in_force.broker
+        return self._config if self._effective_config is None else self._effective_config.broker
 
     def _connection_rules(self) -> ConnectionConfig:
         return ConnectionConfig(

@@ -18,8 +18,8 @@ from typing import Final
 
 from ottla import __version__
 from ottla.broker.event_lines import EventLines, LineFormat
-from ottla.broker.garbage import SparedSurvivors
-from ottla.broker.node import Node, Surroundings
+from ottla.broker.gc_freeze import GcFreeze
+from ottla.broker.node import Environment, Node
 from ottla.broker.stop_signals import StopSignals
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
@@ -64,7 +64,7 @@ def run(config: Config, started: Callable[[Node], None], signals: StopSignals) -
     """Serve until a signal says to stop; OttlaError when that cannot be."""
     _keep_freed_memory()
     _allow_open_files()
-    with SparedSurvivors(), asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with GcFreeze(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config, started, signals))
 
 
@@ -124,7 +124,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
         store = await disk.blocking(
             lambda: EmbeddedStore.open(disk, f"{first}/{COORDINATION_FILE}", clock)
         )
-        around = Surroundings(
+        around = Environment(
             clock,
             disk,
             TcpNetwork(),

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators, PartitionCoordinator
-from ottla.broker.settings_in_force import SettingsInForce
 from ottla.clock import Clock
 from ottla.cluster.creation import AskedTopic
 from ottla.cluster.image import ClusterImage, PartitionState, Topic
@@ -82,7 +82,7 @@ class BrokerState:
 
     id: BrokerId
     clock: Clock
-    settings: SettingsInForce
+    settings: EffectiveConfig
     image: ClusterImage
     logs: Logs
     sessions: FetchSessions
@@ -119,7 +119,7 @@ class BrokerState:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
-    def led(self, topic: str, index: int) -> Partition:
+    def leader_partition(self, topic: str, index: int) -> Partition:
         """A partition that this broker leads."""
         partition = self.partitions.get(TopicPartition(topic, PartitionIndex(index)))
         if partition is not None:

@@ -14,9 +14,9 @@ from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from ottla.broker.effective_config import described_changes
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.leadership import Leadership
-from ottla.broker.settings_in_force import described_changes
 from ottla.broker.state import BrokerState, ConfigChange
 from ottla.cluster.creation import (
     AskedTopic,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ottla.broker.stop_signals import StopSignals
-from ottla.cli import garbage
+from ottla.cli import gc_freeze
 from ottla.cli.answer import Failure, write_object
 from ottla.cli.declaration import OutputOption
 from ottla.cli.output import Json, Output
@@ -191,7 +191,7 @@ def served(
         _complain(Failure(apart.join(map(str, error.problems)), "USAGE"), output)
         return 2
     log_to_stderr(LineFormat(log_format), log_level)
-    garbage.release()
+    gc_freeze.release()
     try:
         run(config, started, signals)
     except AddressTaken as error:

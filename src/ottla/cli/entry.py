@@ -11,7 +11,7 @@ end_silently()
 
 import sys  # noqa: E402 - an interrupt may come while any of these is imported
 
-from ottla.cli import garbage  # noqa: E402
+from ottla.cli import gc_freeze  # noqa: E402
 from ottla.cli.early_interrupt import early_interrupt  # noqa: E402
 from ottla.cli.output import wanted  # noqa: E402
 
@@ -20,7 +20,7 @@ def run() -> None:
     """The console script."""
     arguments = sys.argv[1:]
     early_interrupt(wanted(arguments)).heed()
-    garbage.hold()
+    gc_freeze.hold()
     if arguments[:1] == ["version"]:
         from ottla.cli.version import answered
 

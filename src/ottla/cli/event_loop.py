@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ottla.cli import garbage
+from ottla.cli import gc_freeze
 from ottla.cli.early_interrupt import begin
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def run_asking(asked: Callable[[], Coroutine[Any, Any, T]], *, is_fast: bool = F
             factory = uvloop.new_event_loop
 
     async def begun() -> T:
-        asyncio.get_running_loop().call_soon(garbage.release)
+        asyncio.get_running_loop().call_soon(gc_freeze.release)
         return await asked()
 
     with asyncio.Runner(loop_factory=factory) as runner:

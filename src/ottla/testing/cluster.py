@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final, Self
 
-from ottla.broker.node import Node, Surroundings
+from ottla.broker.node import Environment, Node
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import OttlaError, StorageFailure
@@ -162,7 +162,7 @@ class _Running:
             path = f"{self._data}/coordination/journal"
             store = await disk.blocking(lambda: EmbeddedStore.open(disk, path, clock))
             stack.push_async_callback(store.close)
-            around = Surroundings(
+            around = Environment(
                 clock,
                 disk,
                 self._network,

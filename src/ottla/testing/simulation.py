@@ -1,6 +1,6 @@
 """A broker in a world made of one seed: simulated time, network, disk and chance.
 
-Invariant: the broker is the one that ships; only its Surroundings are simulated. The same seed and
+Invariant: the broker is the one that ships; only its Environment are simulated. The same seed and
 the same program give the same trace, in every process. A broker that died does nothing any more
 that anybody could see: its disk takes nothing, its network carries nothing.
 """
@@ -13,7 +13,7 @@ from contextvars import ContextVar, copy_context
 from random import Random
 from typing import Any, Final, TypeVar
 
-from ottla.broker.node import Node, Surroundings
+from ottla.broker.node import Environment, Node
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import StorageFailure
 from ottla.ids import BrokerId, Uuid
@@ -124,7 +124,7 @@ class SimulatedBroker:
         random = Random(f"{world.seed} broker {self.lives}")
         path = f"{log_dirs(self._config)[0]}/{JOURNAL}"
         store = await device.blocking(lambda: EmbeddedStore.open(device, path, world.clock))
-        around = Surroundings(
+        around = Environment(
             world.clock,
             device,
             life.host,

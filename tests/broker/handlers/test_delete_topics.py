@@ -149,6 +149,6 @@ def test_a_deletion_that_is_decided_holds_though_it_cannot_be_finished(
         async with broker(tmp_path) as running:
             assert [*running.state.image.topics] == (["t"] if is_made_again else [])
             if is_made_again:
-                assert running.state.led("t", 0).high_watermark == 1
+                assert running.state.leader_partition("t", 0).high_watermark == 1
 
     run(scenario)

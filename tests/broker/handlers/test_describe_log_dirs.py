@@ -92,7 +92,7 @@ def test_a_partition_that_is_behind_is_told_by_how_much(tmp_path: Path) -> None:
                 (topic,) = (await describe(client, ("t", [0])))["data"].topics
                 return topic.partitions[0].offset_lag
 
-            partition = running.state.led("t", 0)
+            partition = running.state.leader_partition("t", 0)
             assert await lag() == 0
             partition.high_watermark = Offset(5)
             assert await lag() == 3

@@ -116,7 +116,7 @@ def test_records_come_in_every_version(tmp_path: Path) -> None:
             known = await create(client, "t", 2)
             for value in (b"a", b"b", b"c"):
                 await produce(client, "t", batch(value), index=1)
-            await running.state.led("t", 1).delete_records(1)
+            await running.state.leader_partition("t", 1).delete_records(1)
             for version in VERSIONS:
                 topic = known if version >= 13 else "t"
                 asked = request(Wanted(topic, 1, 1), Wanted(topic, 0))

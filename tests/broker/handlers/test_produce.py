@@ -91,7 +91,7 @@ def test_where_the_log_begins_and_when_it_was_appended_is_told(tmp_path: Path) -
             for version in VERSIONS[:-1]:
                 one = await send(client, "t", batch(b"a"), version)
                 assert before_ms <= one.log_append_time_ms <= running.state.clock.now_ms()
-            await running.state.led("t", 0).delete_records(4)
+            await running.state.leader_partition("t", 0).delete_records(4)
             assert (await send(client, "t", batch(b"a"), 12)).log_start_offset == 4
             first = await send(client, "t", batch(b"a", producer_id=5, sequence=7), 12)
             assert first.error_code == 0, "nothing is known of the producer, so all is well"
@@ -313,7 +313,7 @@ def test_too_few_in_sync_count_for_those_who_want_all(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
-            running.state.led("t", 0).in_sync_min = 2
+            running.state.leader_partition("t", 0).in_sync_min = 2
             for version in VERSIONS[:-1]:
                 one = await send(client, "t", batch(b"x"), version)
                 assert one.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -339,7 +339,7 @@ def test_an_acknowledgement_waits_for_the_device_where_it_has_to(tmp_path: Path)
                 assert not waiting.done()
                 disk.free.set()
                 assert (await waiting).error_code == 0
-            assert running.state.led("t", 0).log.recovery_point == 2
+            assert running.state.leader_partition("t", 0).log.recovery_point == 2
             assert await fetch(client, known) == [b"x", b"x"]
 
     run(scenario)

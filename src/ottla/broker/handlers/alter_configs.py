@@ -1,8 +1,8 @@
 """AlterConfigs: the settings of a resource are replaced by others."""
 
 from ottla.broker.configs import TWICE, given_twice, outcome
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.alter_configs import (
@@ -31,7 +31,7 @@ async def _answer(state: BrokerState, message: AlterConfigsRequest) -> Response:
             _response(one, *TWICE)
             if (one.resource_type, one.resource_name) in twice
             else await _alter(state, one, validate_only=message.validate_only)
-            async for one in Turns(state).over(message.resources)
+            async for one in CooperativeLoop(state).over(message.resources)
         ],
     )
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.cluster.creation import check_added
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
@@ -42,7 +42,7 @@ async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Respo
         for name, count in names.items()
         if count > 1
     ]
-    async for topic in Turns(state).over(message.topics):
+    async for topic in CooperativeLoop(state).over(message.topics):
         if names[topic.name] > 1:
             continue
         try:

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.cluster.creation import UNSET, AskedTopic, check_made
 from ottla.cluster.image import Topic
 from ottla.errors import ErrorCode, RequestError
@@ -45,7 +45,7 @@ async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Response:
     except RequestError as error:
         results += [_failed(one.name, error) for one in topics]
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
-    async for topic in Turns(state).over(topics):
+    async for topic in CooperativeLoop(state).over(topics):
         try:
             results.append(await _create(state, topic, validate_only=message.validate_only))
         except RequestError as error:

@@ -1,7 +1,7 @@
 """DeleteGroups: groups without members go, with all that they committed."""
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import GroupErrors
 from ottla.groups.events import DeleteGroups
@@ -28,7 +28,7 @@ async def _answer(state: BrokerState, message: DeleteGroupsRequest) -> Response:
         throttle_time_ms=0,
         results=[
             DeletableGroupResult(group_id=name, error_code=int(await _delete(state, name)))
-            async for name in Turns(state).over(dict.fromkeys(message.groups_names))
+            async for name in CooperativeLoop(state).over(dict.fromkeys(message.groups_names))
         ],
     )
 

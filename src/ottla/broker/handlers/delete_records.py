@@ -1,7 +1,7 @@
 """DeleteRecords: what lies below an offset is hidden, and removed by and by."""
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.delete_records import (
@@ -24,7 +24,7 @@ def handle(
 
 
 async def _answer(state: BrokerState, message: DeleteRecordsRequest) -> Response:
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
@@ -44,7 +44,9 @@ async def _delete(
     state: BrokerState, topic: str, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     try:
-        start = await state.led(topic, asked.partition_index).delete_records(asked.offset)
+        start = await state.leader_partition(topic, asked.partition_index).delete_records(
+            asked.offset
+        )
     except RequestError as error:
         return _result(asked, -1, error.code)
     return _result(asked, start, ErrorCode.NONE)

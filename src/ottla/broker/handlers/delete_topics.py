@@ -1,7 +1,7 @@
 """DeleteTopics: by name, or by id."""
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import Request, Response
@@ -30,7 +30,7 @@ def handle(
 
 async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Response:
     by_topic: dict[str | Uuid, list[DeleteTopicState]] = {}
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     async for one in turns.over(asked):
         by_topic.setdefault(_identity(state, one), []).append(one)
     return DeleteTopicsResponse(

@@ -5,8 +5,8 @@ from itertools import dropwhile
 from typing import Final
 
 from ottla.broker.configs import without_settings
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import topic_name_problem
 from ottla.protocol.conversation import Request, Response
@@ -38,7 +38,8 @@ async def _answer(state: BrokerState, message: DescribeConfigsRequest) -> Respon
     return DescribeConfigsResponse(
         throttle_time_ms=0,
         results=[
-            _resource(state, message, one) async for one in Turns(state).over(message.resources)
+            _resource(state, message, one)
+            async for one in CooperativeLoop(state).over(message.resources)
         ],
     )
 

@@ -1,8 +1,8 @@
 """DescribeGroups: groups and their members."""
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.handlers.metadata import NOT_ASKED
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import GroupDescription
 from ottla.protocol.conversation import Request, Response
@@ -33,7 +33,7 @@ async def _answer(state: BrokerState, message: DescribeGroupsRequest, version: i
     return DescribeGroupsResponse(
         groups=[
             _group(_describe(state, name), version, operations)
-            async for name in Turns(state).over(message.groups)
+            async for name in CooperativeLoop(state).over(message.groups)
         ]
     )
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode
 from ottla.ids import NO_BROKER, ZERO_UUID, topic_name_problem
@@ -51,7 +51,7 @@ async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -
     )
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     following: Cursor | None = None
-    async for name in Turns(state).over(names):
+    async for name in CooperativeLoop(state).over(names):
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_unknown(name))

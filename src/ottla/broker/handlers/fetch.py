@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from ottla.broker.fetch_sessions import NO_SESSION, FetchSession, SessionKey, Told, Wanted
-from ottla.broker.reading import READ_COMMITTED, Gathered, Gathering, Limits
+from ottla.broker.cooperative import CooperativeLoop
+from ottla.broker.fetch_read import READ_COMMITTED, FetchRead, Limits, PartitionRead
+from ottla.broker.fetch_sessions import NO_SESSION, FetchPartition, FetchSession, SessionKey, Told
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.apis import FETCH
@@ -53,14 +53,16 @@ def handle(
 
 
 async def _handle_wide(
-    state: BrokerState, request: Request, client: ConnectionMemory, asked: Iterable[Wanted]
+    state: BrokerState, request: Request, client: ConnectionMemory, asked: Iterable[FetchPartition]
 ) -> Response | None:
-    begun = _begun(state, request, client, [one async for one in Turns(state).over(asked)])
+    begun = _begun(
+        state, request, client, [one async for one in CooperativeLoop(state).over(asked)]
+    )
     return await begun.answer if isinstance(begun, DeferredResponse) else begun
 
 
 def _begun(
-    state: BrokerState, request: Request, client: ConnectionMemory, asked: Sequence[Wanted]
+    state: BrokerState, request: Request, client: ConnectionMemory, asked: Sequence[FetchPartition]
 ) -> FetchResponse | DeferredResponse:
     message = request.message
     assert isinstance(message, FetchRequest)
@@ -97,7 +99,7 @@ class _Fetch:
         request: Request,
         message: FetchRequest,
         session: FetchSession | None,
-        asked: Sequence[Wanted],
+        asked: Sequence[FetchPartition],
         client: ConnectionMemory,
     ) -> None:
         self.state = state
@@ -113,7 +115,7 @@ class _Fetch:
         self.memory = client.answers
         self.held = 0
 
-    def gather(self) -> Gathering:
+    def gather(self) -> FetchRead:
         gathering = self._gathering()
         names: Mapping[Uuid, str] = self.state.image.names
         for wanted in self.wanted:
@@ -121,10 +123,10 @@ class _Fetch:
             gathering.take(wanted, names.get(topic) if isinstance(topic, Uuid) else topic)
         return gathering
 
-    async def _gather_in_turns(self) -> Gathering:
+    async def _gather_in_turns(self) -> FetchRead:
         """The same; what was found is held, as others take memory between two turns."""
         gathering = self._gathering()
-        async for wanted in Turns(self.state).over(self.wanted):
+        async for wanted in CooperativeLoop(self.state).over(self.wanted):
             topic = wanted.key[0]
             if isinstance(topic, Uuid):
                 gathering.take(wanted, self.state.image.names.get(topic))
@@ -134,17 +136,17 @@ class _Fetch:
                 self._hold(gathering.size)
         return gathering
 
-    def _look(self) -> Gathering | None:
+    def _look(self) -> FetchRead | None:
         """What there is; None where looking takes memory for a while, so that has to come first."""
         return None if self.is_wide else self.gather()
 
-    def _gathering(self) -> Gathering:
+    def _gathering(self) -> FetchRead:
         share = self._share()
         self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
         limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
-        return Gathering(self.state, limits)
+        return FetchRead(self.state, limits)
 
-    def is_enough(self, gathering: Gathering) -> bool:
+    def is_enough(self, gathering: FetchRead) -> bool:
         return (
             self._lacking(gathering) <= 0
             or gathering.failed
@@ -153,11 +155,11 @@ class _Fetch:
             or self.state.stopping
         )
 
-    def _lacking(self, gathering: Gathering) -> int:
+    def _lacking(self, gathering: FetchRead) -> int:
         """The bytes that have to come; nobody waits for more than may be answered."""
         return min(self.bytes_min, max(gathering.limits.bytes_max, 1)) - gathering.available
 
-    def has_room(self, gathering: Gathering | None) -> bool:
+    def has_room(self, gathering: FetchRead | None) -> bool:
         """Whether what was found may be answered now; what is small takes no memory."""
         if self.held:
             return True  # it has its memory already
@@ -165,7 +167,7 @@ class _Fetch:
             return self.room.is_there
         return gathering.size <= WRITE_BUFFER_BYTES or self.room.is_there
 
-    async def wait(self, gathering: Gathering | None) -> Response:
+    async def wait(self, gathering: FetchRead | None) -> Response:
         """Answer when there is enough; None: nobody has looked yet."""
         try:
             found = await self._wait(gathering)
@@ -173,7 +175,7 @@ class _Fetch:
         finally:
             self._hold(0)
 
-    async def _wait(self, gathering: Gathering | None) -> Gathering:
+    async def _wait(self, gathering: FetchRead | None) -> FetchRead:
         clock = self.state.clock
         began_s = clock.elapsed_s()
         deadline = began_s + self.message.max_wait_ms / 1000
@@ -225,7 +227,7 @@ class _Fetch:
 
     # The answer.
 
-    def answer(self, gathering: Gathering) -> FetchResponse:
+    def answer(self, gathering: FetchRead) -> FetchResponse:
         by_topic: _ByTopic = {}
         for one in gathering.found:
             gathering.count(one)
@@ -233,16 +235,16 @@ class _Fetch:
                 by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
         return self._response(by_topic)
 
-    async def _answer_in_turns(self, gathering: Gathering) -> Response:
+    async def _answer_in_turns(self, gathering: FetchRead) -> Response:
         by_topic: _ByTopic = {}
-        async for one in Turns(self.state).over(gathering.found):
+        async for one in CooperativeLoop(self.state).over(gathering.found):
             gathering.count(one)
             if self._is_told(one):
                 by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
         response = self._response(by_topic)
         return await self.state.logs.disk.blocking(lambda: response.buffers(self.version))
 
-    def _is_told(self, one: Gathered) -> bool:
+    def _is_told(self, one: PartitionRead) -> bool:
         session = self.session
         if session is None:
             return True
@@ -268,7 +270,7 @@ class _Fetch:
             ],
         )
 
-    def _partition(self, one: Gathered) -> PartitionData:
+    def _partition(self, one: PartitionRead) -> PartitionData:
         data = PartitionData(
             partition_index=one.wanted.key[1],
             error_code=int(one.error),
@@ -304,9 +306,9 @@ _NOWHERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 _ByTopic = dict[Uuid | str, list[PartitionData]]
 
 
-def _asked(message: FetchRequest, by_id: bool) -> Iterator[Wanted]:
+def _asked(message: FetchRequest, by_id: bool) -> Iterator[FetchPartition]:
     return (
-        Wanted(
+        FetchPartition(
             (topic.topic_id if by_id else topic.topic, one.partition),
             one.fetch_offset,
             one.partition_max_bytes,

@@ -1,9 +1,9 @@
 """FindCoordinator: which broker has a group."""
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.leadership import PartlyLed
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.cluster.image import Address
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.coordinator import partition_for
@@ -36,7 +36,8 @@ async def _answer(
 ) -> Response:
     keys = message.coordinator_keys if version >= _BATCHED else (message.key,)
     found = [
-        await _find(state, message.key_type, key, listener) async for key in Turns(state).over(keys)
+        await _find(state, message.key_type, key, listener)
+        async for key in CooperativeLoop(state).over(keys)
     ]
     if version >= _BATCHED:
         return FindCoordinatorResponse(coordinators=found)

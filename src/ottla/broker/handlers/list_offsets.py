@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ottla.broker.reading import READ_COMMITTED
+from ottla.broker.cooperative import CooperativeLoop
+from ottla.broker.fetch_read import READ_COMMITTED
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.list_offsets import (
@@ -43,7 +43,7 @@ def handle(
 async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int) -> Response:
     committed = message.isolation_level == READ_COMMITTED
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     async for topic in turns.over(message.topics):
         partitions = asked.setdefault(topic.name, {})
         async for one in turns.over(topic.partitions):
@@ -71,7 +71,7 @@ async def _partition(
     try:
         if version < _SINCE.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION)
-        partition = state.led(topic, index)
+        partition = state.leader_partition(topic, index)
         partition.check_epoch(asked.current_leader_epoch)
         found = await partition.find(timestamp, committed=committed)
     except RequestError as error:

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
@@ -64,7 +64,7 @@ async def _handle_wide(
     asked: Iterable[MetadataRequestTopic],
     listener: str,
 ) -> Response:
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     once = {(one.name, one.topic_id): one async for one in turns.over(asked)}.values()
     missing = [one.name async for one in turns.over(once) if _is_to_be_made(state, message, one)]
     return await _made_first(state, message, once, missing, listener)
@@ -113,7 +113,7 @@ async def _made_first(
     listener: str,
 ) -> Response:
     failed: dict[str | None, ErrorCode] = {}
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     async for name in turns.over(missing):
         try:
             await state.topics.create_missing(name or "")

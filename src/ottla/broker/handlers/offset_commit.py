@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import PartitionErrors
 from ottla.groups.effects import RequestToken
@@ -36,7 +36,7 @@ def handle(
 async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int) -> Response:
     answered: list[OffsetCommitResponseTopic] = []
     committed: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     async for topic in turns.over(message.topics):
         partitions: list[OffsetCommitResponsePartition] = []
         answered.append(

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import PartitionErrors
 from ottla.groups.events import DeleteOffsets
@@ -31,7 +31,7 @@ def handle(
 
 
 async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Response:
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     asked = [
         TopicPartition(topic.name, PartitionIndex(one.partition_index))
         async for topic in turns.over(message.topics)

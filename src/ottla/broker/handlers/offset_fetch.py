@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.answers import FetchAnswer, FetchedOffset
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
@@ -40,7 +40,7 @@ def handle(
 
 
 async def _groups(state: BrokerState, message: OffsetFetchRequest, version: int) -> Response:
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     return OffsetFetchResponse(
         groups=[
             await _group(state, one, message.require_stable, version, turns)
@@ -59,7 +59,7 @@ async def _one_group(state: BrokerState, message: OffsetFetchRequest, version: i
             for index in topic.partition_indexes
         ]
     )
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     answer = await _fetch(state, message.group_id, asked, message.require_stable, turns)
     # Before version 2 the error of the whole is told with every partition.
     whole = answer.error if version < 2 else ErrorCode.NONE
@@ -96,7 +96,7 @@ async def _fetch(
     group_id: str,
     asked: list[TopicPartition] | None,
     require_stable: bool,
-    turns: Turns,
+    turns: CooperativeLoop,
 ) -> FetchAnswer:
     if asked is None or len(asked) <= PIECE:
         return _fetched(state, group_id, asked, require_stable)
@@ -131,7 +131,7 @@ async def _group(
     asked: OffsetFetchRequestGroup,
     require_stable: bool,
     version: int,
-    turns: Turns,
+    turns: CooperativeLoop,
 ) -> OffsetFetchResponseGroup:
     by_id = version >= _BY_ID
     unknown: list[OffsetFetchResponseTopics] = []

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch: where an epoch ends in the leader's log (rules A2 and A12)."""
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -24,7 +24,7 @@ def handle(
 
 
 async def _answer(state: BrokerState, message: OffsetForLeaderEpochRequest) -> Response:
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     return OffsetForLeaderEpochResponse(
         throttle_time_ms=0,
         topics=[
@@ -41,7 +41,7 @@ async def _answer(state: BrokerState, message: OffsetForLeaderEpochRequest) -> R
 
 def _end(state: BrokerState, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = state.led(topic, asked.partition)
+        partition = state.leader_partition(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
         end = partition.log.end_offset(asked.leader_epoch)
     except RequestError as error:

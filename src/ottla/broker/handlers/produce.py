@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.broker.turns import Turns
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.log.appending import Appended
@@ -92,7 +92,7 @@ async def _handle_wide(
     """The same in turns, some partitions in each."""
     unsafe: Unsafe = []
     slow: Slow = {}
-    turns = Turns(state)
+    turns = CooperativeLoop(state)
     responses = [
         _append_topic(state, request, message, piece, unsafe, slow)
         async for piece in turns.over(piece for one in message.topic_data for piece in _pieces(one))
@@ -158,7 +158,7 @@ def _append_topic(
     responses: list[PartitionProduceResponse] = []
     for data in topic.partition_data:
         try:
-            partition = state.led(name, data.index)
+            partition = state.leader_partition(name, data.index)
         except RequestError as error:
             responses.append(_failed(state, name, data, error, version))
             continue
@@ -244,7 +244,7 @@ async def _append_slow(
     assert records is not None
 
     def is_led() -> None:
-        if state.led(one.topic, one.data.index) is not partition:
+        if state.leader_partition(one.topic, one.data.index) is not partition:
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     try:
@@ -261,7 +261,7 @@ async def _append_slow(
 
 
 async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Response:
-    async for partition, response in Turns(state).over(unsafe):
+    async for partition, response in CooperativeLoop(state).over(unsafe):
         try:
             await partition.durable(partition.log.next_offset)
         except RequestError as error:

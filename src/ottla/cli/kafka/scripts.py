@@ -10,7 +10,7 @@ end_silently()
 from importlib import import_module  # noqa: E402 - an interrupt may come while any is imported
 from typing import Final, NamedTuple  # noqa: E402
 
-from ottla.cli import garbage  # noqa: E402
+from ottla.cli import gc_freeze  # noqa: E402
 from ottla.cli.early_interrupt import EarlyInterrupt  # noqa: E402
 
 
@@ -22,7 +22,7 @@ class Script(NamedTuple):
     def __call__(self) -> None:
         """Do so, on the arguments of this process."""
         EarlyInterrupt().heed()
-        garbage.hold()
+        gc_freeze.hold()
         import_module(self.module).run()
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import garbage
+from ottla.cli import gc_freeze
 from ottla.cli.declaration import OutputOption
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Decoder, Form
@@ -99,7 +99,7 @@ def dump(
         compacted=compacted,
         output=output,
     )
-    garbage.release()
+    gc_freeze.release()
     raise typer.Exit(run(request))
 
 

@@ -16,7 +16,7 @@ from typing import Final
 LONG_SECONDS: Final = 0.010  # what others notice
 
 
-class SparedSurvivors:
+class GcFreeze:
     """While it is entered, what survives a long search is spared the next ones."""
 
     def __init__(self, cpu_s: Callable[[], float] = time.thread_time) -> None:

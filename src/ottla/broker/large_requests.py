@@ -34,7 +34,7 @@ _PROMPT: Final = frozenset(
 """They wait neither for records or members nor, as a rule, for the device."""
 
 
-class WideRequests:
+class LargeRequests:
     """Those of a broker."""
 
     def __init__(

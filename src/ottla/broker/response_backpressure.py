@@ -36,7 +36,7 @@ PATIENCE_SECONDS: Final = 20.0
 """Whoever waits so long for memory is closed; it may come again."""
 
 
-def is_held_back(request: Request, connection: Connection) -> bool:
+def may_need_backpressure(request: Request, connection: Connection) -> bool:
     """Whether an answer may have to wait, should it be large."""
     # By the time a wide request is answered others may have taken the memory that there is now.
     return request.api in REPEATABLE and (
@@ -44,7 +44,7 @@ def is_held_back(request: Request, connection: Connection) -> bool:
     )
 
 
-async def held_back(
+async def response_with_backpressure(
     state: BrokerState,
     request: Request,
     connection: Connection,

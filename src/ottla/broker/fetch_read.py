@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ottla.broker.fetch_sessions import Wanted
+from ottla.broker.fetch_sessions import FetchPartition
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.log.aborted import AbortedTransaction
@@ -24,10 +24,10 @@ READ_COMMITTED: Final = 1
 
 
 @dataclass(slots=True)
-class Gathered:
+class PartitionRead:
     """What one partition gives."""
 
-    wanted: Wanted
+    wanted: FetchPartition
     topic: str
     partition: Partition | None = None
     error: ErrorCode = ErrorCode.NONE
@@ -47,25 +47,25 @@ class Limits(NamedTuple):
 
 
 @dataclass(slots=True)
-class Gathering:
+class FetchRead:
     """The partitions of one request, and what they give together."""
 
     state: BrokerState
     limits: Limits
-    found: list[Gathered] = field(default_factory=list[Gathered])
+    found: list[PartitionRead] = field(default_factory=list[PartitionRead])
     size: int = 0
     available: int = 0  # as `size`, but who has more than it may give counts as all that it may
     failed: bool = False
-    _cold: list[Gathered] = field(default_factory=list[Gathered])
+    _cold: list[PartitionRead] = field(default_factory=list[PartitionRead])
 
-    def take(self, wanted: Wanted, topic: str | None) -> None:
+    def take(self, wanted: FetchPartition, topic: str | None) -> None:
         """Read from a partition what is in memory; note it where the device must be asked."""
-        one = Gathered(wanted, topic or "")
+        one = PartitionRead(wanted, topic or "")
         self.found.append(one)
         try:
             if topic is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = one.partition = self.state.led(topic, wanted.key[1])
+            partition = one.partition = self.state.leader_partition(topic, wanted.key[1])
             partition.check_epoch(wanted.current_leader_epoch)
             if self._is_diverging(one, partition):
                 return
@@ -134,7 +134,7 @@ class Gathering:
             except (RequestError, StorageFailure) as error:
                 self._fail(one, error)
 
-    def count(self, one: Gathered) -> None:
+    def count(self, one: PartitionRead) -> None:
         """Note what is given away, once, when it is."""
         if one.error is not ErrorCode.NONE:
             self.state.requests[FETCH.key].note_error(one.error)
@@ -143,21 +143,21 @@ class Gathering:
             traffic.bytes_out += len(one.records)
             traffic.records_out += count_records(one.records)
 
-    def _room(self, wanted: Wanted) -> int:
+    def _room(self, wanted: FetchPartition) -> int:
         return max(0, min(wanted.bytes_max, self._left))
 
     @property
     def _left(self) -> int:
         return self.limits.bytes_max - self.size
 
-    def _is_too_much(self, wanted: Wanted, found: RecordSlice) -> bool:
+    def _is_too_much(self, wanted: FetchPartition, found: RecordSlice) -> bool:
         """Whether even the first batch is too large, and others have given something.
 
         It is known before anything is read, so that nothing is read in vain.
         """
         return self.size > 0 and found.size > self._room(wanted)
 
-    def _note_available(self, one: Gathered, partition: Partition, found: RecordSlice) -> None:
+    def _note_available(self, one: PartitionRead, partition: Partition, found: RecordSlice) -> None:
         """Whole batches seldom fill a limit: who waits for as much would wait beside records."""
         upper = partition.upper_offset(committed=self.limits.committed)
         is_given = not self._is_too_much(one.wanted, found)
@@ -165,19 +165,19 @@ class Gathering:
         has_more = not is_given or found.upper_offset < upper
         self.available += max(given, self._room(one.wanted)) if has_more else given
 
-    def _note_aborted(self, one: Gathered, partition: Partition, found: RecordSlice) -> None:
+    def _note_aborted(self, one: PartitionRead, partition: Partition, found: RecordSlice) -> None:
         """Remember which transactions a read_committed consumer has to leave out."""
         if self.limits.committed:
             one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
 
-    def _give(self, one: Gathered, partition: Partition, data: Buffer) -> None:
+    def _give(self, one: PartitionRead, partition: Partition, data: Buffer) -> None:
         self.size += len(data)
         one.records = data
         one.high_watermark = partition.high_watermark
         one.last_stable_offset = partition.last_stable_offset
         one.log_start_offset = partition.log.log_start_offset
 
-    def _is_diverging(self, one: Gathered, partition: Partition) -> bool:
+    def _is_diverging(self, one: PartitionRead, partition: Partition) -> bool:
         """Whether what the reader read last is not what this log has there (rule A12)."""
         epoch = one.wanted.last_fetched_epoch
         if epoch < 0:
@@ -194,7 +194,7 @@ class Gathering:
             return True
         return False
 
-    def _fail(self, one: Gathered, error: RequestError | StorageFailure) -> None:
+    def _fail(self, one: PartitionRead, error: RequestError | StorageFailure) -> None:
         if isinstance(error, StorageFailure):
             assert one.partition is not None
             error = one.partition.storage_error(error)

@@ -37,7 +37,7 @@ _LEVELS: Final[Mapping[Compression, Setting[int]]] = {
 }
 
 
-class SettingsInForce:
+class EffectiveConfig:
     """What a broker and its topics obey."""
 
     def __init__(

@@ -9,12 +9,12 @@ import pytest
 
 from broker.nodes import Client, RunningBroker, broker, closed, run
 from broker.test_node import batch, create, produce
-from ottla.broker import turns
+from ottla.broker import cooperative
 from ottla.broker.handlers import fetch as fetch_handler
 from ottla.broker.handlers import offset_commit, offset_delete, offset_fetch
 from ottla.broker.handlers import produce as produce_handler
+from ottla.broker.large_requests import LargeRequests
 from ottla.broker.state import BrokerState
-from ottla.broker.wide import WideRequests
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.protocol.apis import Api
@@ -169,7 +169,7 @@ def everything_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever has an element is wide, and its turns are over after each of them."""
     monkeypatch.setattr(connection_module, "objects_at_once", _none)
     monkeypatch.setattr(fetch_handler, "OBJECTS_AT_ONCE", 0)
-    monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(cooperative, "TURN_SECONDS", -1.0)
     for module in (produce_handler, offset_commit, offset_fetch, offset_delete):
         monkeypatch.setattr(module, "PIECE", 1)
 
@@ -344,7 +344,7 @@ def test_one_wide_request_is_answered_at_a_time(tmp_path: Path) -> None:
             def handle(state: BrokerState, request: Request, by: Connection) -> DeferredResponse:
                 return DeferredResponse(slow(request))
 
-            wide = WideRequests(running.state, lambda request, answer: ())
+            wide = LargeRequests(running.state, lambda request, answer: ())
             server = ServerConversation(objects_at_once=lambda api: 0)
             frame = b"".join(ClientConversation("test").send(metadata_request(2), 8)[1])
             wanted = [one for one in server.receive(frame * 5) if isinstance(one, Wide)]

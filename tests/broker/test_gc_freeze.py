@@ -10,7 +10,7 @@ import pytest
 from broker.handlers.test_delete_topics import delete
 from broker.nodes import broker, run
 from broker.test_node import batch, create, produce
-from ottla.broker.garbage import LONG_SECONDS, SparedSurvivors
+from ottla.broker.gc_freeze import LONG_SECONDS, GcFreeze
 from ottla.ids import ZERO_UUID
 from ottla.replication.partition import Partition
 from ottla.transport.connection import Connection
@@ -37,14 +37,14 @@ class Watch:
 
 def test_what_survives_a_long_search_is_set_aside() -> None:
     before = gc.get_freeze_count()
-    with SparedSurvivors(Watch(LONG_SECONDS * 2)):
+    with GcFreeze(Watch(LONG_SECONDS * 2)):
         gc.collect()
     assert gc.get_freeze_count() > before
 
 
 def test_a_short_search_may_come_again() -> None:
     before = gc.get_freeze_count()
-    with SparedSurvivors(Watch(LONG_SECONDS / 2)):
+    with GcFreeze(Watch(LONG_SECONDS / 2)):
         gc.collect()
     assert gc.get_freeze_count() == before
 
@@ -52,14 +52,14 @@ def test_a_short_search_may_come_again() -> None:
 @pytest.mark.parametrize("generation", [0, 1])
 def test_what_is_young_is_not_set_aside(generation: int) -> None:
     before = gc.get_freeze_count()
-    with SparedSurvivors(Watch(LONG_SECONDS * 2)):
+    with GcFreeze(Watch(LONG_SECONDS * 2)):
         gc.collect(generation)
     assert gc.get_freeze_count() == before
 
 
 def test_it_ends_with_its_block() -> None:
     before = [*gc.callbacks]
-    with SparedSurvivors():
+    with GcFreeze():
         assert len(gc.callbacks) == len(before) + 1
     assert gc.callbacks == before
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 TURN_SECONDS: Final = 0.004
 
 
-class Turns:
+class CooperativeLoop:
     """The turns of one request."""
 
     __slots__ = ("_state", "_until_s")
