@@ -12,16 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ottla.errors import ErrorCode
-from ottla.groups.answers import (
-    Answer,
-    FetchedOffset,
-    GroupErrors,
-    HeartbeatAnswer,
-    JoinAnswer,
-    LeaveAnswer,
-    PartitionErrors,
-    SyncAnswer,
-)
+from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator
 from ottla.groups.effects import (
     Append,
@@ -51,7 +42,16 @@ from ottla.groups.events import (
     Transaction,
 )
 from ottla.groups.group import ClassicGroup
-from ottla.groups.rules import GroupRules
+from ottla.groups.responses import (
+    FetchedOffset,
+    GroupErrors,
+    HeartbeatResponse,
+    JoinResponse,
+    LeaveResponse,
+    PartitionErrors,
+    Response,
+    SyncResponse,
+)
 from ottla.ids import (
     NO_PRODUCER_ID,
     LeaderEpoch,
@@ -63,7 +63,7 @@ from ottla.ids import (
 )
 from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_embedded
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 GROUP = "billing"
 SESSION_MS = 10_000
@@ -98,8 +98,8 @@ class Entry:
 class Stage:
     """One partition's coordinator, from its log to its clients."""
 
-    def __init__(self, rules: GroupRules | None = None, *, auto: bool = True) -> None:
-        self.rules = rules or GroupRules()
+    def __init__(self, rules: GroupConfig | None = None, *, auto: bool = True) -> None:
+        self.rules = rules or GroupConfig()
         self.auto = auto  # appends are committed at once
         self.now_ms = 1_000_000
         self.log: list[Entry] = []
@@ -107,7 +107,7 @@ class Stage:
         self.timers: dict[Timer, SetTimer] = {}
         self.due: list[tuple[int, int, SetTimer]] = []  # with timers that are void
         self.order = count()
-        self.answers: dict[RequestToken, Answer] = {}
+        self.answers: dict[RequestToken, Response] = {}
         self.tokens = count(1)
         self.names = count(1)
         self.told: list[Effect] = []
@@ -265,13 +265,13 @@ class Stage:
     ) -> ErrorCode:
         token = self.token()
         self.do(Heartbeat(token, GROUP, member_id, instance_id, generation))
-        return self.answer(token, HeartbeatAnswer).error
+        return self.answer(token, HeartbeatResponse).error
 
-    def leave(self, *leavers: Leaver | str, group_id: str = GROUP) -> LeaveAnswer:
+    def leave(self, *leavers: Leaver | str, group_id: str = GROUP) -> LeaveResponse:
         token = self.token()
         named = tuple(Leaver(who) if isinstance(who, str) else who for who in leavers)
         self.do(Leave(token, group_id, named))
-        return self.answer(token, LeaveAnswer)
+        return self.answer(token, LeaveResponse)
 
     def send_commit(
         self,
@@ -335,11 +335,11 @@ class Stage:
         assert isinstance(answer, kind)
         return answer
 
-    def joined(self, token: RequestToken) -> JoinAnswer:
-        return self.answer(token, JoinAnswer)
+    def joined(self, token: RequestToken) -> JoinResponse:
+        return self.answer(token, JoinResponse)
 
-    def synced(self, token: RequestToken) -> SyncAnswer:
-        return self.answer(token, SyncAnswer)
+    def synced(self, token: RequestToken) -> SyncResponse:
+        return self.answer(token, SyncResponse)
 
     def waits(self, token: RequestToken) -> bool:
         return token not in self.answers

@@ -4,20 +4,20 @@ import pytest
 
 from groups.stage import DELAY_MS, GROUP, ORDERS, SESSION_MS, Stage, partition, subscription
 from ottla.errors import ErrorCode, ProtocolViolation
-from ottla.groups.answers import (
+from ottla.groups.config import GroupConfig
+from ottla.groups.coordinator import Coordinator, Phase, partition_for
+from ottla.groups.effects import Respond
+from ottla.groups.events import Appended, AppendFailed, PartitionsDeleted
+from ottla.groups.responses import (
     DescribedMember,
     GroupDescription,
     GroupErrors,
     GroupList,
-    JoinAnswer,
+    JoinResponse,
     ListedGroup,
     PartitionErrors,
-    SyncAnswer,
+    SyncResponse,
 )
-from ottla.groups.coordinator import Coordinator, Phase, partition_for
-from ottla.groups.effects import Respond
-from ottla.groups.events import Appended, AppendFailed, PartitionsDeleted
-from ottla.groups.rules import GroupRules
 from ottla.ids import LeaderEpoch, Offset
 from ottla.protocol.offsets_topic import (
     TYPES,
@@ -61,7 +61,7 @@ def test_a_session_has_bounds(session_ms: int, allowed: bool) -> None:
     if allowed:
         assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
     else:
-        assert answer == JoinAnswer(ErrorCode.INVALID_SESSION_TIMEOUT, "")
+        assert answer == JoinResponse(ErrorCode.INVALID_SESSION_TIMEOUT, "")
         assert stage.coordinator.ledger.groups == {}
 
 
@@ -107,12 +107,12 @@ def test_who_waits_is_sent_to_the_next_coordinator() -> None:
     leader, follower = stage.completing(2)
     waiting = stage.sync(follower, 1)
     stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
-    assert stage.synced(waiting) == SyncAnswer(ErrorCode.NOT_COORDINATOR)
+    assert stage.synced(waiting) == SyncResponse(ErrorCode.NOT_COORDINATOR)
     stage.begin()
     member_id, rejoin = stage.join_twice()
     stage.join()
     stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
-    assert stage.joined(rejoin) == JoinAnswer(ErrorCode.NOT_COORDINATOR, member_id)
+    assert stage.joined(rejoin) == JoinResponse(ErrorCode.NOT_COORDINATOR, member_id)
     assert stage.timers == {}
     assert leader != follower
 
@@ -178,7 +178,7 @@ def test_partitions_deleted_while_it_loads_lose_their_offsets() -> None:
 
 
 def load(*records: tuple[bytes, bytes | None]) -> Coordinator:
-    coordinator = Coordinator(GroupRules())
+    coordinator = Coordinator(GroupConfig())
     coordinator.lead(LeaderEpoch(1), 0)
     for offset, (key, value) in enumerate(records):
         assert coordinator.replay(LeaderEpoch(1), Offset(offset), key, value)
@@ -261,7 +261,7 @@ def test_records_of_other_groups_and_later_releases_are_left_alone() -> None:
 
 
 def test_a_damaged_record_is_refused_and_changes_nothing() -> None:
-    coordinator = Coordinator(GroupRules())
+    coordinator = Coordinator(GroupConfig())
     coordinator.lead(LeaderEpoch(1), 0)
     for key in (GROUP_KEY, OFFSET_KEY, b"\0"):
         with pytest.raises(ProtocolViolation):

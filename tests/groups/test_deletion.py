@@ -1,6 +1,7 @@
 """Groups and offsets go: on request, and when their time has come (KIP-211)."""
 
 import pytest
+from groups.test_committing import end
 
 from groups.stage import (
     GROUP,
@@ -11,12 +12,11 @@ from groups.stage import (
     partition,
     subscription,
 )
-from groups.test_committing import end
 from ottla.errors import ErrorCode
-from ottla.groups.answers import GroupErrors
+from ottla.groups.config import GroupConfig
 from ottla.groups.effects import Timer, TimerKind
 from ottla.groups.events import Protocol
-from ottla.groups.rules import GroupRules
+from ottla.groups.responses import GroupErrors
 
 BILLS = partition("bills")
 RETENTION_MS = 7 * 86_400_000
@@ -184,7 +184,7 @@ def idle(stage: Stage, milliseconds: int) -> None:
         stage.advance(min(SESSION_MS // 2, end_ms - stage.now_ms))
 
 
-SHORT = GroupRules(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000)
+SHORT = GroupConfig(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000)
 
 
 def test_a_week_after_its_last_member_left_a_group_has_no_offsets() -> None:

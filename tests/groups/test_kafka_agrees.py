@@ -13,10 +13,10 @@ from judges.kafka_broker import KafkaBroker
 from judges.wire import Wire
 from kafka_java import kafka_broker
 from ottla.errors import ErrorCode
-from ottla.groups.answers import JoinAnswer, JoinedMember
+from ottla.groups.config import GroupConfig
 from ottla.groups.ledger import Ledger
-from ottla.groups.questions import describe
-from ottla.groups.rules import GroupRules
+from ottla.groups.queries import describe
+from ottla.groups.responses import JoinedMember, JoinResponse
 from ottla.ids import NO_PRODUCER_ID, Offset, ProducerId
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.protocol.messages.create_topics import (
@@ -314,7 +314,7 @@ def test_kafka_answers_as_the_table_says(
 
 
 def static_story(
-    join: Callable[[str, str], JoinAnswer], sync: Callable[[str], bytes]
+    join: Callable[[str, str], JoinResponse], sync: Callable[[str], bytes]
 ) -> list[object]:
     """A static member comes twice, then the first of the two comes back with its id."""
     first = join("", "a")
@@ -335,9 +335,9 @@ def static_story(
 
 
 def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
-    stage = Stage(GroupRules(initial_rebalance_delay_ms=0))
+    stage = Stage(GroupConfig(initial_rebalance_delay_ms=0))
 
-    def our_join(member_id: str, instance_id: str) -> JoinAnswer:
+    def our_join(member_id: str, instance_id: str) -> JoinResponse:
         token = stage.join(member_id, instance_id=instance_id)
         stage.advance(0)
         return stage.joined(token)
@@ -349,7 +349,7 @@ def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
     with ExitStack() as connections:
         theirs = KafkaSituation(kafka, "none", connections)
 
-        def their_join(member_id: str, instance_id: str) -> JoinAnswer:
+        def their_join(member_id: str, instance_id: str) -> JoinResponse:
             theirs.send_join(theirs.wire, member_id, instance_id)
             return join_answer(theirs.wire.receive(JoinGroupResponse))
 
@@ -369,12 +369,12 @@ def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
         assert static_story(our_join, our_sync) == static_story(their_join, their_sync)
 
 
-def join_answer(told: JoinGroupResponse) -> JoinAnswer:
+def join_answer(told: JoinGroupResponse) -> JoinResponse:
     members = tuple(
         JoinedMember(member.member_id, member.group_instance_id, member.metadata)
         for member in told.members
     )
-    return JoinAnswer(
+    return JoinResponse(
         ErrorCode(told.error_code),
         told.member_id,
         told.generation_id,

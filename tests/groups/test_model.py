@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from groups.stage import GROUP, RANGE, ROUND_ROBIN, Entry, Stage, partition
 from ottla.errors import ErrorCode
-from ottla.groups.answers import JoinAnswer, PartitionErrors, SyncAnswer
+from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator
 from ottla.groups.effects import (
     AssignmentStored,
@@ -32,7 +32,7 @@ from ottla.groups.effects import (
 )
 from ottla.groups.events import DeleteOffsets, Leaver, PartitionsDeleted, TransactionEnded
 from ottla.groups.ledger import Ledger
-from ottla.groups.rules import GroupRules
+from ottla.groups.responses import JoinResponse, PartitionErrors, SyncResponse
 from ottla.groups.states import State
 from ottla.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from ottla.protocol.offsets_topic import (
@@ -44,7 +44,7 @@ from ottla.protocol.offsets_topic import (
 )
 
 SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
-RULES = GroupRules(
+RULES = GroupConfig(
     members_max=4, offsets_retention_ms=120_000, offsets_retention_check_interval_ms=40_000
 )
 PARTITIONS = [partition("orders"), partition("bills"), partition("bills", 1)]
@@ -190,7 +190,7 @@ class GroupModel(RuleBasedStateMachine):
         for token in [token for token in self.commits if not self.stage.waits(token)]:
             del self.commits[token]
 
-    def joined(self, client: Client, answer: JoinAnswer) -> None:
+    def joined(self, client: Client, answer: JoinResponse) -> None:
         if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
             client.member_id = answer.member_id
         elif answer.error:
@@ -200,7 +200,7 @@ class GroupModel(RuleBasedStateMachine):
             client.leads = answer.leader == answer.member_id and not answer.skip_assignment
             client.others = tuple(member.member_id for member in answer.members)
 
-    def synced(self, client: Client, answer: SyncAnswer) -> None:
+    def synced(self, client: Client, answer: SyncResponse) -> None:
         if answer.error:
             self.react(client, answer.error)
             return

@@ -1,8 +1,8 @@
 """The store of offsets by itself, whatever the order of news."""
 
 from groups.stage import ORDERS, partition
-from ottla.groups.answers import FetchedOffset
 from ottla.groups.offsets import CommittedOffset, Offsets
+from ottla.groups.responses import FetchedOffset
 from ottla.ids import Offset, ProducerId
 
 BILLS = partition("bills")

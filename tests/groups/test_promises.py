@@ -13,11 +13,11 @@ from groups.stage import (
     partition,
 )
 from ottla.errors import ErrorCode
-from ottla.groups.answers import SyncAnswer
+from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Phase
 from ottla.groups.effects import Respond, SetTimer, TopicRecord
 from ottla.groups.events import TransactionEnded
-from ottla.groups.rules import GroupRules
+from ottla.groups.responses import SyncResponse
 from ottla.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId
 
 BILLS = partition("bills")
@@ -98,7 +98,7 @@ def test_f3_nobody_has_an_assignment_that_the_log_does_not_have() -> None:
     stage.crash()
     assert not any(
         isinstance(effect, Respond)
-        and isinstance(effect.answer, SyncAnswer)
+        and isinstance(effect.answer, SyncResponse)
         and effect.answer.assignment
         for effect in stage.told
     )
@@ -227,7 +227,7 @@ def compacted(log: list[Entry]) -> list[Entry]:
 
 @pytest.mark.parametrize("compact", [False, True])
 def test_f7_offsets_are_the_same_after_compaction_and_restart(compact: bool) -> None:
-    stage = Stage(GroupRules(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1))
+    stage = Stage(GroupConfig(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1))
     stage.commit(1)
     stage.commit(2)
     stage.commit(3, at=BILLS)

@@ -10,15 +10,15 @@ import pytest
 
 from groups.stage import Stage
 from ottla.errors import ErrorCode
-from ottla.groups.answers import (
-    Answer,
-    HeartbeatAnswer,
-    JoinAnswer,
-    LeaveAnswer,
-    PartitionErrors,
-    SyncAnswer,
-)
 from ottla.groups.effects import Append, CancelTimer, Effect, RequestToken, Respond, SetTimer
+from ottla.groups.responses import (
+    HeartbeatResponse,
+    JoinResponse,
+    LeaveResponse,
+    PartitionErrors,
+    Response,
+    SyncResponse,
+)
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 EFFECT = "    "
@@ -45,7 +45,7 @@ class Player:
         self.asked[token] = name
         for answered, who in self.asked.items():
             answer = self.stage.answers.get(answered)
-            if isinstance(answer, JoinAnswer) and answer.member_id:
+            if isinstance(answer, JoinResponse) and answer.member_id:
                 self.clients[who] = answer.member_id
 
     def do_join(self, name: str, instance_id: str | None = None) -> None:
@@ -109,21 +109,21 @@ class Player:
                 return f"append {len(records)} for {type(then).__name__}"
 
     @staticmethod
-    def answer(answer: Answer) -> str:
+    def answer(answer: Response) -> str:
         match answer:
-            case JoinAnswer(error=ErrorCode.NONE):
+            case JoinResponse(error=ErrorCode.NONE):
                 members = " ".join(member.member_id for member in answer.members)
                 text = (
                     f"{answer.member_id} in generation {answer.generation}, {answer.leader} leads"
                 )
                 return f"{text} {members}".rstrip() + " (skip)" * answer.skip_assignment
-            case JoinAnswer():
+            case JoinResponse():
                 return f"{answer.error.name} {answer.member_id}".rstrip()
-            case SyncAnswer(error=ErrorCode.NONE):
+            case SyncResponse(error=ErrorCode.NONE):
                 return f"has {answer.assignment.decode() or 'nothing'}"
-            case SyncAnswer() | HeartbeatAnswer():
+            case SyncResponse() | HeartbeatResponse():
                 return answer.error.name
-            case LeaveAnswer():
+            case LeaveResponse():
                 return " ".join(leaver.error.name for leaver in answer.leavers)
             case PartitionErrors():
                 return " ".join(f"{at} {error.name}" for at, error in answer.partitions)

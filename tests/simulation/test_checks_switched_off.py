@@ -18,7 +18,7 @@ from ottla.coordination.journal import Journal
 from ottla.coordination.tree import Transaction
 from ottla.errors import ErrorCode
 from ottla.groups import coordinator as groups
-from ottla.groups import joining
+from ottla.groups import join
 from ottla.groups.effects import TimerKind
 from ottla.groups.group import ClassicGroup
 from ottla.groups.rebalance import rebalance
@@ -201,14 +201,14 @@ def a_static_member_that_was_replaced_is_fenced(patch: pytest.MonkeyPatch) -> No
 
 def a_static_member_that_is_back_in_time_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
     """KIP-345: nobody else is asked to join again."""
-    replace_static = joining._replace_static_member  # pyright: ignore[reportPrivateUsage]
+    replace_static = join._replace_static_member  # pyright: ignore[reportPrivateUsage]
 
     def rebalancing(group: ClassicGroup, event: Any, known: str, turn: Any) -> None:
         replace_static(group, event, known, turn)
         if group.state is State.STABLE:
             rebalance(group, turn)
 
-    patch.setattr(joining, "_replace_static_member", rebalancing)
+    patch.setattr(join, "_replace_static_member", rebalancing)
 
 
 def what_was_deleted_stays_deleted(patch: pytest.MonkeyPatch) -> None:

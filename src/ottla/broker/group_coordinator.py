@@ -15,8 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
-from ottla.groups.answers import Answer
-from ottla.groups.committing import not_stored_answer
+from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator, partition_for
 from ottla.groups.effects import (
     Append,
@@ -41,7 +40,8 @@ from ottla.groups.events import (
     Request,
     TimerFired,
 )
-from ottla.groups.rules import GroupRules
+from ottla.groups.offset_commit import not_stored_answer
+from ottla.groups.responses import Response
 from ottla.ids import Offset, PartitionIndex, TopicPartition
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
@@ -55,7 +55,7 @@ _LOG = logging.getLogger(__name__)
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _PRODUCE_VERSION: Final = 12  # by whose rules our own batches are checked
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 class _Outcome(NamedTuple):
@@ -69,13 +69,13 @@ class _Outcome(NamedTuple):
 class PartitionCoordinator:
     """The groups of one partition of __consumer_offsets."""
 
-    def __init__(self, partition: Partition, rules: GroupRules, clock: Clock) -> None:
+    def __init__(self, partition: Partition, rules: GroupConfig, clock: Clock) -> None:
         self.partition = partition
         self.groups = Coordinator(rules)
         self._rules = rules
         self._clock = clock
         self._tokens = count(1)
-        self._asked: dict[RequestToken, asyncio.Future[Answer]] = {}
+        self._asked: dict[RequestToken, asyncio.Future[Response]] = {}
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._effects: deque[Effect] = deque()
         self._at_work = False
@@ -143,10 +143,10 @@ class PartitionCoordinator:
 
     # Events and effects.
 
-    async def ask(self, event: Callable[[RequestToken], Request]) -> Answer:
+    async def ask(self, event: Callable[[RequestToken], Request]) -> Response:
         """The answer to a request, when there is one."""
         token = RequestToken(next(self._tokens))
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._asked[token] = future
         try:
             self.tell(event(token))
@@ -301,7 +301,7 @@ def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:
 class GroupCoordinators:
     """The coordinators of all partitions of __consumer_offsets that this broker leads."""
 
-    def __init__(self, rules: Callable[[], GroupRules], clock: Clock) -> None:
+    def __init__(self, rules: Callable[[], GroupConfig], clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
         self._led: dict[PartitionIndex, PartitionCoordinator] = {}

@@ -28,7 +28,7 @@ from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import OttlaError
-from ottla.groups.rules import GroupRules
+from ottla.groups.config import GroupConfig
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
 from ottla.log.cleaner import Cleaner
 from ottla.log.compactor import Compactor, CompactorRules
@@ -150,7 +150,7 @@ class Node:
             logs=logs,
             sessions=self._sessions(settings),
             producer_ids=ProducerIds(session, self.id),
-            groups=GroupCoordinators(lambda: GroupRules.of(settings.broker), around.clock),
+            groups=GroupCoordinators(lambda: GroupConfig.of(settings.broker), around.clock),
             new_id=around.new_id,
             served=self._served,
             memory=self._memory,

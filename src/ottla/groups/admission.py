@@ -9,16 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.errors import ErrorCode
-from ottla.groups.answers import (
-    Answer,
-    GroupErrors,
-    HeartbeatAnswer,
-    JoinAnswer,
-    LeaveAnswer,
-    LeaverAnswer,
-    PartitionErrors,
-    SyncAnswer,
-)
+from ottla.groups.config import GroupConfig
 from ottla.groups.events import (
     Commit,
     DeleteGroups,
@@ -29,12 +20,21 @@ from ottla.groups.events import (
     Request,
     Sync,
 )
-from ottla.groups.rules import GroupRules
+from ottla.groups.responses import (
+    GroupErrors,
+    HeartbeatResponse,
+    JoinResponse,
+    LeaveResponse,
+    LeaverResponse,
+    PartitionErrors,
+    Response,
+    SyncResponse,
+)
 
 _TEXT_BYTES_MAX: Final = 0x7FFF
 
 
-def problem_of(request: Request, rules: GroupRules) -> ErrorCode:
+def problem_of(request: Request, rules: GroupConfig) -> ErrorCode:
     """Why a request is wrong whatever the state of its group, or NONE."""
     if isinstance(request, DeleteGroups):
         return ErrorCode.NONE
@@ -45,7 +45,7 @@ def problem_of(request: Request, rules: GroupRules) -> ErrorCode:
     return _join_problem(request, rules) if isinstance(request, Join) else ErrorCode.NONE
 
 
-def _join_problem(request: Join, rules: GroupRules) -> ErrorCode:
+def _join_problem(request: Join, rules: GroupConfig) -> ErrorCode:
     timeout_ms = request.session_timeout_ms
     if not rules.session_timeout_ms_min <= timeout_ms <= rules.session_timeout_ms_max:
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -65,22 +65,22 @@ def _is_short(text: str) -> bool:
     return 4 * len(text) <= _TEXT_BYTES_MAX or len(text.encode()) <= _TEXT_BYTES_MAX
 
 
-def refusal(request: Request, error: ErrorCode) -> Answer:
+def refusal(request: Request, error: ErrorCode) -> Response:
     """What a request gets that does not come before its group."""
     match request:
         case Join():
-            return JoinAnswer(error, request.member_id)
+            return JoinResponse(error, request.member_id)
         case Sync():
-            return SyncAnswer(error)
+            return SyncResponse(error)
         case Heartbeat():
             # While the group is loaded, a member that asks is as well as it was.
             loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return HeartbeatAnswer(ErrorCode.NONE if loading else error)
+            return HeartbeatResponse(ErrorCode.NONE if loading else error)
         case Leave():
             if error is not ErrorCode.UNKNOWN_MEMBER_ID:
-                return LeaveAnswer(error)
-            gone = (LeaverAnswer(*leaver, error) for leaver in request.leavers)
-            return LeaveAnswer(leavers=tuple(gone))
+                return LeaveResponse(error)
+            gone = (LeaverResponse(*leaver, error) for leaver in request.leavers)
+            return LeaveResponse(leavers=tuple(gone))
         case Commit():
             refused = tuple((asked.partition, error) for asked in request.offsets)
             return PartitionErrors(partitions=refused)

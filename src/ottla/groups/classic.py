@@ -5,11 +5,10 @@ and every handed-out id of a group has a session timer or waits for an answer.
 """
 
 from ottla.errors import ErrorCode
-from ottla.groups.answers import HeartbeatAnswer, LeaveAnswer, LeaverAnswer
 from ottla.groups.effects import AssignmentStored, StaticMemberStored, Timer, TimerKind
 from ottla.groups.events import UNKNOWN_MEMBER, Heartbeat, Join, Leave, Leaver, Sync
 from ottla.groups.group import ClassicGroup
-from ottla.groups.joining import join, static_member_not_stored, static_member_stored
+from ottla.groups.join import join, static_member_not_stored, static_member_stored
 from ottla.groups.rebalance import (
     answer_waiting,
     assignments_not_stored,
@@ -24,11 +23,12 @@ from ottla.groups.rebalance import (
     sync,
     sync_time_over,
 )
+from ottla.groups.responses import HeartbeatResponse, LeaveResponse, LeaverResponse
 from ottla.groups.states import State
-from ottla.groups.turn import Turn
+from ottla.groups.step_context import StepContext
 
 
-def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: Turn) -> None:
+def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: StepContext) -> None:
     """Do what a member's request asks for."""
     assert group.state is not State.DEAD
     match event:
@@ -37,12 +37,12 @@ def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: Turn
         case Sync():
             sync(group, event, turn)
         case Heartbeat():
-            turn.respond(event.token, HeartbeatAnswer(_heartbeat(group, event, turn)))
+            turn.respond(event.token, HeartbeatResponse(_heartbeat(group, event, turn)))
         case Leave():
-            turn.respond(event.token, LeaveAnswer(leavers=_leave(group, event, turn)))
+            turn.respond(event.token, LeaveResponse(leavers=_leave(group, event, turn)))
 
 
-def timer_fired(group: ClassicGroup, timer: Timer, turn: Turn) -> None:
+def timer_fired(group: ClassicGroup, timer: Timer, turn: StepContext) -> None:
     """A time is over that the group had set."""
     match timer.kind:
         case TimerKind.JOIN:
@@ -55,7 +55,9 @@ def timer_fired(group: ClassicGroup, timer: Timer, turn: Turn) -> None:
             raise AssertionError("offsets expire for all groups at once")
 
 
-def stored(group: ClassicGroup, then: AssignmentStored | StaticMemberStored, turn: Turn) -> None:
+def stored(
+    group: ClassicGroup, then: AssignmentStored | StaticMemberStored, turn: StepContext
+) -> None:
     """The log has what the group wrote."""
     if isinstance(then, AssignmentStored):
         assignments_stored(group, then, turn)
@@ -67,7 +69,7 @@ def not_stored(
     group: ClassicGroup,
     then: AssignmentStored | StaticMemberStored,
     error: ErrorCode,
-    turn: Turn,
+    turn: StepContext,
 ) -> None:
     """The log does not have it."""
     if isinstance(then, AssignmentStored):
@@ -76,7 +78,7 @@ def not_stored(
         static_member_not_stored(group, then, error, turn)
 
 
-def loaded(group: ClassicGroup, turn: Turn) -> None:
+def loaded(group: ClassicGroup, turn: StepContext) -> None:
     """Give every member of a group that was read from the log a full session (rule F6)."""
     for member in group.roster:
         restart_session(group, member, turn)
@@ -84,7 +86,7 @@ def loaded(group: ClassicGroup, turn: Turn) -> None:
         prepare(group, turn)  # the limit was lowered: those who join last are sent away
 
 
-def unload(group: ClassicGroup, turn: Turn) -> None:
+def unload(group: ClassicGroup, turn: StepContext) -> None:
     """The group is another broker's: send those who wait there (rule F1)."""
     for member in group.roster:
         answer_waiting(member, ErrorCode.NOT_COORDINATOR, turn)
@@ -92,7 +94,7 @@ def unload(group: ClassicGroup, turn: Turn) -> None:
     group.move_to(State.DEAD, turn.now_ms)
 
 
-def cancel_timers(group: ClassicGroup, turn: Turn) -> None:
+def cancel_timers(group: ClassicGroup, turn: StepContext) -> None:
     """Let no timer of the group fire."""
     turn.cancel_timer(group.join_timer)
     turn.cancel_timer(group.sync_timer)
@@ -102,14 +104,14 @@ def cancel_timers(group: ClassicGroup, turn: Turn) -> None:
         turn.cancel_timer(group.session_timer(member_id))
 
 
-def committed(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def committed(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
     """A member that commits is alive."""
     member = group.roster.get(member_id)
     if member is not None and group.state in (State.STABLE, State.PREPARING):
         restart_session(group, member, turn)
 
 
-def _heartbeat(group: ClassicGroup, event: Heartbeat, turn: Turn) -> ErrorCode:
+def _heartbeat(group: ClassicGroup, event: Heartbeat, turn: StepContext) -> ErrorCode:
     if problem := group.roster.problem(event.member_id, event.instance_id):
         return problem
     if event.generation != group.generation:
@@ -120,10 +122,10 @@ def _heartbeat(group: ClassicGroup, event: Heartbeat, turn: Turn) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _leave(group: ClassicGroup, event: Leave, turn: Turn) -> tuple[LeaverAnswer, ...]:
+def _leave(group: ClassicGroup, event: Leave, turn: StepContext) -> tuple[LeaverResponse, ...]:
     members_before = len(group.roster)
     answers = tuple(
-        LeaverAnswer(leaver.member_id, leaver.instance_id, _leave_one(group, leaver, turn))
+        LeaverResponse(leaver.member_id, leaver.instance_id, _leave_one(group, leaver, turn))
         for leaver in event.leavers
     )
     if len(group.roster) < members_before:
@@ -133,7 +135,7 @@ def _leave(group: ClassicGroup, event: Leave, turn: Turn) -> tuple[LeaverAnswer,
     return answers
 
 
-def _leave_one(group: ClassicGroup, leaver: Leaver, turn: Turn) -> ErrorCode:
+def _leave_one(group: ClassicGroup, leaver: Leaver, turn: StepContext) -> ErrorCode:
     member_id = leaver.member_id
     if member_id == UNKNOWN_MEMBER:  # an administrator removes a static member
         known = group.roster.static_id(leaver.instance_id)
@@ -149,7 +151,7 @@ def _leave_one(group: ClassicGroup, leaver: Leaver, turn: Turn) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _session_over(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def _session_over(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
     if member_id in group.roster.pending:
         drop_pending(group, member_id, turn)
         complete_if_all_joined(group, turn)

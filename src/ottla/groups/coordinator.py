@@ -12,14 +12,8 @@ from typing import Final
 
 from ottla.errors import ErrorCode
 from ottla.groups.admission import problem_of, refusal, told_of_append
-from ottla.groups.answers import FetchAnswer, GroupDescription, GroupList
 from ottla.groups.classic import loaded, not_stored, step, stored, timer_fired, unload
-from ottla.groups.committing import (
-    commit,
-    not_stored_answer,
-    offsets_not_stored,
-    offsets_stored,
-)
+from ottla.groups.config import GroupConfig
 from ottla.groups.deletion import (
     delete_groups,
     delete_offsets,
@@ -56,9 +50,15 @@ from ottla.groups.events import (
     TransactionEnded,
 )
 from ottla.groups.ledger import Ledger
-from ottla.groups.questions import describe, list_groups
-from ottla.groups.rules import GroupRules
-from ottla.groups.turn import Timers, Turn
+from ottla.groups.offset_commit import (
+    commit,
+    not_stored_answer,
+    offsets_not_stored,
+    offsets_stored,
+)
+from ottla.groups.queries import describe, list_groups
+from ottla.groups.responses import FetchResponse, GroupDescription, GroupList
+from ottla.groups.step_context import StepContext, Timers
 from ottla.ids import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
@@ -100,7 +100,7 @@ class Coordinator:
 
     __slots__ = ("_gone", "_ledger", "_timers", "leader_epoch", "phase", "rules")
 
-    def __init__(self, rules: GroupRules) -> None:
+    def __init__(self, rules: GroupConfig) -> None:
         self.rules = rules
         self.phase = Phase.RESIGNED
         self.leader_epoch = NO_LEADER_EPOCH
@@ -118,8 +118,8 @@ class Coordinator:
         """The timers that are set."""
         return self._timers.live()
 
-    def _turn(self, now_ms: int) -> Turn:
-        return Turn(now_ms, self.rules, self._timers, self.leader_epoch)
+    def _turn(self, now_ms: int) -> StepContext:
+        return StepContext(now_ms, self.rules, self._timers, self.leader_epoch)
 
     # Leadership (rule F1).
 
@@ -206,7 +206,7 @@ class Coordinator:
                 self._request(event, turn)
         return turn.effects
 
-    def _request(self, event: Request, turn: Turn) -> None:
+    def _request(self, event: Request, turn: StepContext) -> None:
         error = problem_of(event, self.rules) or self.phase.value
         if error:
             turn.respond(event.token, refusal(event, error))
@@ -221,7 +221,7 @@ class Coordinator:
             case DeleteOffsets():
                 delete_offsets(self._ledger, event, turn)
 
-    def _member_request(self, event: Join | Sync | Heartbeat | Leave, turn: Turn) -> None:
+    def _member_request(self, event: Join | Sync | Heartbeat | Leave, turn: StepContext) -> None:
         group = self._ledger.groups.get(event.group_id)
         if group is None and isinstance(event, Join) and event.member_id == UNKNOWN_MEMBER:
             group = self._ledger.group(event.group_id)
@@ -231,7 +231,7 @@ class Coordinator:
             step(group, event, turn)
             self._ledger.sweep(event.group_id)
 
-    def _news(self, event: PartitionsDeleted | TransactionEnded, turn: Turn) -> None:
+    def _news(self, event: PartitionsDeleted | TransactionEnded, turn: StepContext) -> None:
         if isinstance(event, PartitionsDeleted):
             if self.phase is Phase.LOADING:
                 self._gone |= event.partitions
@@ -240,7 +240,7 @@ class Coordinator:
         elif self.phase is Phase.ACTIVE:  # what is marked while the log is read stands in it
             self._ledger.end_transaction(event.producer_id, committed=event.committed)
 
-    def _timer_fired(self, event: TimerFired, turn: Turn) -> None:
+    def _timer_fired(self, event: TimerFired, turn: StepContext) -> None:
         if not self._timers.take(event):
             return
         if event.timer == _EXPIRY:
@@ -250,12 +250,12 @@ class Coordinator:
             timer_fired(self._ledger.groups[event.timer.group_id], event.timer, turn)
             self._ledger.sweep(event.timer.group_id)
 
-    def _set_expiry(self, turn: Turn) -> None:
+    def _set_expiry(self, turn: StepContext) -> None:
         turn.set_timer(_EXPIRY, self.rules.offsets_retention_check_interval_ms)
 
     # Outcomes of appends.
 
-    def _outcome(self, event: Appended | AppendFailed, turn: Turn) -> None:
+    def _outcome(self, event: Appended | AppendFailed, turn: StepContext) -> None:
         then = event.append.then
         current = event.append.leader_epoch == self.leader_epoch and self.phase is Phase.ACTIVE
         error = told_of_append(event.error) if isinstance(event, AppendFailed) else None
@@ -267,7 +267,7 @@ class Coordinator:
             assert error is not None
             self._failed(then, error, turn)
 
-    def _answer_late(self, then: Then, error: ErrorCode | None, turn: Turn) -> None:
+    def _answer_late(self, then: Then, error: ErrorCode | None, turn: StepContext) -> None:
         """The state is gone, a client still waits: say what became of its request."""
         if isinstance(then, OffsetsStored):
             answer = then.answer if error is None else not_stored_answer(then, error)
@@ -277,7 +277,7 @@ class Coordinator:
             answer = then.answer if error is None else not_deleted_answer(then, error)
             turn.respond(then.token, answer)
 
-    def _appended(self, then: Then, base_offset: Offset, turn: Turn) -> None:
+    def _appended(self, then: Then, base_offset: Offset, turn: StepContext) -> None:
         match then:
             case OffsetsStored():
                 offsets_stored(self._ledger, then, base_offset, turn)
@@ -289,7 +289,7 @@ class Coordinator:
                 if (group := self._ledger.groups.get(then.group_id)) is not None:
                     stored(group, then, turn)
 
-    def _failed(self, then: Then, error: ErrorCode, turn: Turn) -> None:
+    def _failed(self, then: Then, error: ErrorCode, turn: StepContext) -> None:
         match then:
             case OffsetsStored():
                 offsets_not_stored(self._ledger, then, error, turn)
@@ -310,14 +310,14 @@ class Coordinator:
         *,
         require_stable: bool = False,
         topic_ids: Mapping[str, Uuid] = MappingProxyType({}),
-    ) -> FetchAnswer:
+    ) -> FetchResponse:
         """What a group has committed for these partitions, or for all (OffsetFetch)."""
         if self.phase is not Phase.ACTIVE:
-            return FetchAnswer(self.phase.value, {})
+            return FetchResponse(self.phase.value, {})
         offsets = self._ledger.offsets.fetch(
             group_id, partitions, require_stable=require_stable, topic_ids=topic_ids
         )
-        return FetchAnswer(ErrorCode.NONE, offsets)
+        return FetchResponse(ErrorCode.NONE, offsets)
 
     def describe(self, group_id: str) -> GroupDescription:
         """A group and its members (DescribeGroups)."""

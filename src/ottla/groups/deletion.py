@@ -6,18 +6,18 @@ commit that is sent after them survives them. Nothing expires while a commit for
 """
 
 from ottla.errors import ErrorCode
-from ottla.groups.answers import GroupErrors, PartitionErrors
 from ottla.groups.classic import cancel_timers
 from ottla.groups.effects import OffsetsDeleted
 from ottla.groups.events import DeleteGroups, DeleteOffsets
 from ottla.groups.group import ClassicGroup
 from ottla.groups.ledger import Ledger
 from ottla.groups.records import group_tombstone, offset_tombstone
-from ottla.groups.turn import Turn
+from ottla.groups.responses import GroupErrors, PartitionErrors
+from ottla.groups.step_context import StepContext
 from ottla.ids import Offset, TopicPartition
 
 
-def delete_groups(ledger: Ledger, event: DeleteGroups, turn: Turn) -> None:
+def delete_groups(ledger: Ledger, event: DeleteGroups, turn: StepContext) -> None:
     """Delete groups without members, each with all its offsets."""
     errors: list[tuple[str, ErrorCode]] = []
     offsets: list[tuple[str, TopicPartition]] = []
@@ -39,7 +39,7 @@ def delete_groups(ledger: Ledger, event: DeleteGroups, turn: Turn) -> None:
         turn.respond(event.token, answer)
 
 
-def delete_offsets(ledger: Ledger, event: DeleteOffsets, turn: Turn) -> None:
+def delete_offsets(ledger: Ledger, event: DeleteOffsets, turn: StepContext) -> None:
     """Delete offsets of a group, except of topics that its members read."""
     group = ledger.groups.get(event.group_id)
     problem = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_problem
@@ -63,14 +63,16 @@ def delete_offsets(ledger: Ledger, event: DeleteOffsets, turn: Turn) -> None:
         turn.respond(event.token, answer)
 
 
-def forget_partitions(ledger: Ledger, partitions: frozenset[TopicPartition], turn: Turn) -> None:
+def forget_partitions(
+    ledger: Ledger, partitions: frozenset[TopicPartition], turn: StepContext
+) -> None:
     """Delete the offsets of partitions that are no more."""
     going = ledger.offsets.committed_for(partitions)
     if going:
         _append(OffsetsDeleted(tuple(going)), turn)
 
 
-def expire(ledger: Ledger, turn: Turn) -> None:
+def expire(ledger: Ledger, turn: StepContext) -> None:
     """Delete offsets that nobody has needed for long, and groups that have nothing left."""
     for group in list(ledger.groups.values()):
         going = _expired(ledger, group, turn)
@@ -84,7 +86,7 @@ def expire(ledger: Ledger, turn: Turn) -> None:
             _append(OffsetsDeleted(offsets, tuple(buried)), turn)
 
 
-def _expired(ledger: Ledger, group: ClassicGroup, turn: Turn) -> list[TopicPartition]:
+def _expired(ledger: Ledger, group: ClassicGroup, turn: StepContext) -> list[TopicPartition]:
     if not group.offsets_may_expire:
         return []
     retention_ms = turn.rules.offsets_retention_ms
@@ -99,14 +101,14 @@ def _expired(ledger: Ledger, group: ClassicGroup, turn: Turn) -> list[TopicParti
     ]
 
 
-def _bury(ledger: Ledger, group: ClassicGroup, turn: Turn) -> ClassicGroup:
+def _bury(ledger: Ledger, group: ClassicGroup, turn: StepContext) -> ClassicGroup:
     """Take a group out at once: whoever joins from now on makes a new one behind the tombstone."""
     cancel_timers(group, turn)
     group.roster.pending.clear()
     return ledger.groups.pop(group.group_id)
 
 
-def _append(then: OffsetsDeleted, turn: Turn) -> None:
+def _append(then: OffsetsDeleted, turn: StepContext) -> None:
     records = (
         *(offset_tombstone(group_id, partition) for group_id, partition in then.offsets),
         *(group_tombstone(group.group_id) for group in then.groups),
@@ -114,7 +116,9 @@ def _append(then: OffsetsDeleted, turn: Turn) -> None:
     turn.append(records, then, atomic=False)
 
 
-def offsets_deleted(ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, turn: Turn) -> None:
+def offsets_deleted(
+    ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, turn: StepContext
+) -> None:
     """The log has the tombstones."""
     for group_id, partition in then.offsets:
         ledger.delete(group_id, partition, base_offset)
@@ -122,7 +126,9 @@ def offsets_deleted(ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, t
         turn.respond(then.token, then.answer)
 
 
-def offsets_not_deleted(ledger: Ledger, then: OffsetsDeleted, error: ErrorCode, turn: Turn) -> None:
+def offsets_not_deleted(
+    ledger: Ledger, then: OffsetsDeleted, error: ErrorCode, turn: StepContext
+) -> None:
     """The log does not have them: what was is still."""
     for group in then.groups:
         successor = ledger.groups.get(group.group_id)

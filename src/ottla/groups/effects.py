@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, NewType, TypeAlias
 
-from ottla.groups.answers import Answer, GroupErrors, PartitionErrors
+from ottla.groups.responses import GroupErrors, PartitionErrors, Response
 from ottla.ids import LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Respond:
     """Answer the request of this token; every token is answered once."""
 
     token: RequestToken
-    answer: Answer
+    answer: Response
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ has a session timer, or waits for an answer and gets a timer with it.
 """
 
 from ottla.errors import ErrorCode
-from ottla.groups.answers import JoinAnswer, SyncAnswer
 from ottla.groups.effects import (
     AssignmentStored,
     EmptyGenerationStored,
@@ -16,16 +15,17 @@ from ottla.groups.events import Sync
 from ottla.groups.group import ClassicGroup, InitialDelay
 from ottla.groups.member import Member
 from ottla.groups.records import group_record
+from ottla.groups.responses import JoinResponse, SyncResponse
 from ottla.groups.states import State
-from ottla.groups.turn import Turn
+from ottla.groups.step_context import StepContext
 
 
-def restart_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
+def restart_session(group: ClassicGroup, member: Member, turn: StepContext) -> None:
     """Give a member a full session from now on."""
     turn.set_timer(group.session_timer(member.member_id), member.session_timeout_ms)
 
 
-def drop_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def drop_member(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
     """Take a member out of the group, and tell it if it waits: it may come back as a new one."""
     member = group.roster.remove(member_id)
     group.unsynced.discard(member_id)
@@ -33,36 +33,36 @@ def drop_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
 
 
-def drop_pending(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def drop_pending(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
     """Forget an id that was handed out."""
     del group.roster.pending[member_id]
     turn.cancel_timer(group.session_timer(member_id))
 
 
-def answer_waiting(member: Member, error: ErrorCode, turn: Turn) -> None:
+def answer_waiting(member: Member, error: ErrorCode, turn: StepContext) -> None:
     """Answer the requests of a member that is no longer in the group."""
     if member.join_token is not None:
         lost = error is ErrorCode.UNKNOWN_MEMBER_ID
         member_id = "" if lost else member.member_id
-        turn.respond(member.join_token, JoinAnswer(error, member_id))
+        turn.respond(member.join_token, JoinResponse(error, member_id))
     if member.sync_token is not None:
-        turn.respond(member.sync_token, SyncAnswer(error))
+        turn.respond(member.sync_token, SyncResponse(error))
 
 
 def await_next_generation(
-    group: ClassicGroup, member: Member, token: RequestToken, turn: Turn
+    group: ClassicGroup, member: Member, token: RequestToken, turn: StepContext
 ) -> None:
     """Have a request wait for the next generation; of two the later gets the real answer."""
     before = group.roster.set_join_token(member, token)
     if before is not None:
-        answer = JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        answer = JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         turn.respond(before, answer)
 
 
 # Joining.
 
 
-def rebalance(group: ClassicGroup, turn: Turn) -> None:
+def rebalance(group: ClassicGroup, turn: StepContext) -> None:
     """Begin to form a generation, or see whether the one that forms is complete."""
     if group.state is State.PREPARING:
         complete_if_all_joined(group, turn)
@@ -70,7 +70,7 @@ def rebalance(group: ClassicGroup, turn: Turn) -> None:
         prepare(group, turn)
 
 
-def prepare(group: ClassicGroup, turn: Turn) -> None:
+def prepare(group: ClassicGroup, turn: StepContext) -> None:
     """Begin to form the next generation."""
     if group.state is State.COMPLETING:
         _withdraw_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
@@ -89,14 +89,14 @@ def prepare(group: ClassicGroup, turn: Turn) -> None:
         turn.set_timer(group.join_timer, group.roster.rebalance_timeout_ms)
 
 
-def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
+def complete_if_all_joined(group: ClassicGroup, turn: StepContext) -> None:
     """Begin the generation when it waits for nobody; an empty group always waits its delay."""
     forming = group.state is State.PREPARING and group.initial_delay is None
     if forming and group.roster.all_joined:
         _begin_generation(group, turn)
 
 
-def join_time_over(group: ClassicGroup, turn: Turn) -> None:
+def join_time_over(group: ClassicGroup, turn: StepContext) -> None:
     """Begin the generation with those who have come; a first one waits on while more come."""
     initial = group.initial_delay
     if initial is not None and initial.member_added and initial.remaining_ms:
@@ -108,7 +108,7 @@ def join_time_over(group: ClassicGroup, turn: Turn) -> None:
         _begin_generation(group, turn)
 
 
-def _begin_generation(group: ClassicGroup, turn: Turn) -> None:
+def _begin_generation(group: ClassicGroup, turn: StepContext) -> None:
     turn.cancel_timer(group.join_timer)
     # A static member may be away for as long as its session lasts; others have to come in time.
     for member in [m for m in group.roster if m.join_token is None and m.instance_id is None]:
@@ -127,7 +127,7 @@ def _begin_generation(group: ClassicGroup, turn: Turn) -> None:
         turn.append((group_record(group),), EmptyGenerationStored(group.group_id))
 
 
-def _answer_joined(group: ClassicGroup, turn: Turn) -> None:
+def _answer_joined(group: ClassicGroup, turn: StepContext) -> None:
     group.move_to(State.COMPLETING, turn.now_ms)
     for member in group.roster:
         token = group.roster.set_join_token(member, None)
@@ -142,11 +142,11 @@ def _answer_joined(group: ClassicGroup, turn: Turn) -> None:
 # Syncing.
 
 
-def sync(group: ClassicGroup, event: Sync, turn: Turn) -> None:
+def sync(group: ClassicGroup, event: Sync, turn: StepContext) -> None:
     """A member asks for its assignment; with the leader's request all are stored."""
     problem = _sync_problem(group, event)
     if problem:
-        turn.respond(event.token, SyncAnswer(problem))
+        turn.respond(event.token, SyncResponse(problem))
         return
     member = group.roster[event.member_id]
     group.unsynced.discard(event.member_id)
@@ -156,7 +156,7 @@ def sync(group: ClassicGroup, event: Sync, turn: Turn) -> None:
         turn.respond(event.token, _assignment_of(group, member))
         return
     if member.sync_token is not None:
-        turn.respond(member.sync_token, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+        turn.respond(member.sync_token, SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_token = event.token
     if group.roster.leader == event.member_id and group.in_flight is None:
         _store_assignments(group, event, turn)
@@ -180,15 +180,15 @@ def _differ(said: str | None, known: str | None) -> bool:
     return said is not None and known is not None and said != known
 
 
-def _assignment_of(group: ClassicGroup, member: Member) -> SyncAnswer:
-    return SyncAnswer(
+def _assignment_of(group: ClassicGroup, member: Member) -> SyncResponse:
+    return SyncResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,
     )
 
 
-def _store_assignments(group: ClassicGroup, event: Sync, turn: Turn) -> None:
+def _store_assignments(group: ClassicGroup, event: Sync, turn: StepContext) -> None:
     """Send the generation to the log. A repeat of the leader's request waits for this one.
 
     A second, perhaps different, set of assignments behind the first would be what the next
@@ -202,7 +202,7 @@ def _store_assignments(group: ClassicGroup, event: Sync, turn: Turn) -> None:
     turn.append((group_record(group, assignments),), group.in_flight)
 
 
-def assignments_stored(group: ClassicGroup, stored: AssignmentStored, turn: Turn) -> None:
+def assignments_stored(group: ClassicGroup, stored: AssignmentStored, turn: StepContext) -> None:
     """The log has the generation: its members get their assignments (rule F3)."""
     if group.in_flight is not stored:
         return  # somebody has joined or left in between, or it is another group by now
@@ -217,7 +217,7 @@ def assignments_stored(group: ClassicGroup, stored: AssignmentStored, turn: Turn
 
 
 def assignments_not_stored(
-    group: ClassicGroup, lost: AssignmentStored, error: ErrorCode, turn: Turn
+    group: ClassicGroup, lost: AssignmentStored, error: ErrorCode, turn: StepContext
 ) -> None:
     """The log does not have the generation: nobody gets anything, another one has to form."""
     if group.in_flight is not lost:
@@ -226,16 +226,16 @@ def assignments_not_stored(
     prepare(group, turn)
 
 
-def _withdraw_assignments(group: ClassicGroup, error: ErrorCode, turn: Turn) -> None:
+def _withdraw_assignments(group: ClassicGroup, error: ErrorCode, turn: StepContext) -> None:
     for member in group.roster:
         member.assignment = b""
         if (token := member.sync_token) is not None:
             member.sync_token = None
-            turn.respond(token, SyncAnswer(error))
+            turn.respond(token, SyncResponse(error))
             restart_session(group, member, turn)
 
 
-def sync_time_over(group: ClassicGroup, turn: Turn) -> None:
+def sync_time_over(group: ClassicGroup, turn: StepContext) -> None:
     """Members that have not asked for their assignment do not work: go on without them."""
     if group.state in (State.COMPLETING, State.STABLE) and group.unsynced:
         for member_id in sorted(group.unsynced):

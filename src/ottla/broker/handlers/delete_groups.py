@@ -3,8 +3,8 @@
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.groups.answers import GroupErrors
 from ottla.groups.events import DeleteGroups
+from ottla.groups.responses import GroupErrors
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.delete_groups import (
     DeletableGroupResult,

@@ -4,7 +4,7 @@ from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.handlers.metadata import NOT_ASKED
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.groups.answers import GroupDescription
+from ottla.groups.responses import GroupDescription
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_groups import (
     DescribedGroup,

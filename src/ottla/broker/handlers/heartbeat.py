@@ -2,8 +2,8 @@
 
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
-from ottla.groups.answers import HeartbeatAnswer
 from ottla.groups.events import Heartbeat
+from ottla.groups.responses import HeartbeatResponse
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.transport.connection import Connection, DeferredResponse
@@ -30,6 +30,6 @@ async def _answer(state: BrokerState, message: HeartbeatRequest) -> Response:
             )
         )
     except RequestError as error:
-        answer = HeartbeatAnswer(error.code)
-    assert isinstance(answer, HeartbeatAnswer)
+        answer = HeartbeatResponse(error.code)
+    assert isinstance(answer, HeartbeatResponse)
     return HeartbeatResponse(error_code=int(answer.error))

@@ -2,9 +2,9 @@
 
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
-from ottla.groups.answers import JoinAnswer
 from ottla.groups.effects import RequestToken
 from ottla.groups.events import Join, Protocol
+from ottla.groups.responses import JoinResponse
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -50,8 +50,8 @@ async def _answer(
     try:
         answer = await state.coordinator(message.group_id).ask(event)
     except RequestError as error:
-        answer = JoinAnswer(error.code, message.member_id)
-    assert isinstance(answer, JoinAnswer)
+        answer = JoinResponse(error.code, message.member_id)
+    assert isinstance(answer, JoinResponse)
     return JoinGroupResponse(
         error_code=int(answer.error),
         generation_id=answer.generation,

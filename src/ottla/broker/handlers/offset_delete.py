@@ -5,8 +5,8 @@ from typing import Final
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.groups.answers import PartitionErrors
 from ottla.groups.events import DeleteOffsets
+from ottla.groups.responses import PartitionErrors
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_delete import (

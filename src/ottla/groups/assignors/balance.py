@@ -12,7 +12,7 @@ from ottla.groups.assignors.claims import Holdings
 from ottla.groups.assignors.hash_order import text_order
 from ottla.groups.assignors.movements import Movements
 from ottla.groups.assignors.racks import Racks
-from ottla.groups.assignors.subscription import Question
+from ottla.groups.assignors.subscription import AssignmentInput
 from ottla.ids import TopicPartition
 
 
@@ -21,7 +21,7 @@ class Balancing:
 
     def __init__(
         self,
-        question: Question,
+        question: AssignmentInput,
         holdings: Holdings,
         racks: Racks,
         earlier_owners: Mapping[TopicPartition, str],

@@ -7,7 +7,7 @@ generation is believed; if both are of one generation neither is, and the partit
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.groups.assignors.subscription import NO_GENERATION, Question, Subscription
+from ottla.groups.assignors.subscription import NO_GENERATION, AssignmentInput, Subscription
 from ottla.ids import TopicPartition
 
 
@@ -27,7 +27,7 @@ class Holdings:
     disputed: set[TopicPartition]
 
 
-def settle(question: Question, claims: Mapping[str, Claim]) -> Holdings:
+def settle(question: AssignmentInput, claims: Mapping[str, Claim]) -> Holdings:
     """Decide between the claims of all members, in the members' order.
 
     A partition that no longer exists, because its topic was made anew with fewer, is nobody's.
@@ -59,7 +59,7 @@ def settle(question: Question, claims: Mapping[str, Claim]) -> Holdings:
 
 
 def latest_earlier_owners(
-    question: Question, claims: Mapping[str, Claim], generation_max: int
+    question: AssignmentInput, claims: Mapping[str, Claim], generation_max: int
 ) -> dict[TopicPartition, str]:
     """Who had a partition last, by the claims of generations before the newest.
 

@@ -12,14 +12,14 @@ from typing import Final
 from ottla.groups.assignors.claims import Holdings
 from ottla.groups.assignors.hash_order import text_order
 from ottla.groups.assignors.racks import Racks
-from ottla.groups.assignors.subscription import Question
+from ottla.groups.assignors.subscription import AssignmentInput
 from ottla.ids import TopicPartition
 
 
 class QuotaFilling:
     """One assignment in the making."""
 
-    def __init__(self, question: Question, holdings: Holdings, racks: Racks) -> None:
+    def __init__(self, question: AssignmentInput, holdings: Holdings, racks: Racks) -> None:
         self.assigned: Final[dict[str, list[TopicPartition]]] = {m: [] for m in question.members}
         self.transferred: Final[dict[TopicPartition, str]] = {}
         self._question = question

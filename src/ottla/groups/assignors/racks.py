@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.groups.assignors.subscription import Question
+from ottla.groups.assignors.subscription import AssignmentInput
 from ottla.ids import TopicPartition
 
 
@@ -49,7 +49,7 @@ class Racks:
         return None
 
 
-def racks_of(question: Question) -> Racks:
+def racks_of(question: AssignmentInput) -> Racks:
     """What the members and the topics of a question tell about racks."""
     of_member = {key: each.rack for key, each in question.members.items() if each.rack}
     if not of_member:

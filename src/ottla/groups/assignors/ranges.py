@@ -12,7 +12,7 @@ from ottla.groups.assignors.hash_order import partition_order, text_order
 from ottla.groups.assignors.racks import racks_count
 from ottla.groups.assignors.subscription import (
     Assignment,
-    Question,
+    AssignmentInput,
     Subscription,
     TopicLayout,
     ask,
@@ -46,7 +46,7 @@ def assign_ranges(
     return {member_id: tuple(partitions) for member_id, partitions in taken.items()}
 
 
-def _topic_ranges(question: Question, taken: _Taken) -> list["_TopicRanges"]:
+def _topic_ranges(question: AssignmentInput, taken: _Taken) -> list["_TopicRanges"]:
     seniors = sorted(question.members.items(), key=lambda item: seniority(*item))
     racks_by_topic: dict[str, dict[str, str | None]] = {topic: {} for topic in question.topics}
     for member_id, subscription in seniors:

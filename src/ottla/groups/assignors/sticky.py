@@ -20,7 +20,7 @@ from ottla.groups.assignors.racks import racks_of
 from ottla.groups.assignors.subscription import (
     NO_GENERATION,
     Assignment,
-    Question,
+    AssignmentInput,
     Subscription,
     TopicLayout,
     ask,
@@ -79,7 +79,7 @@ def _owned(subscription: Subscription) -> Claim:
 
 
 def _distribute(
-    question: Question, claims: Mapping[str, Claim], generation_max: int
+    question: AssignmentInput, claims: Mapping[str, Claim], generation_max: int
 ) -> _Distribution:
     if not question.members:
         return _Distribution({}, {}, generation_max)

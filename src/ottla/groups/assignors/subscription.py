@@ -43,7 +43,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AssignmentInput:
     """Topics that somebody subscribed to and that exist, and all members."""
 
     topics: Mapping[str, TopicLayout]
@@ -60,9 +60,9 @@ class Question:
         return layout is not None and 0 <= partition.partition < layout.partitions
 
 
-def ask(topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]) -> Question:
+def ask(topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]) -> AssignmentInput:
     """Put topics and members into Java's order; members come in that of JoinGroup's answer."""
     ordered = {member_id: members[member_id] for member_id in HashOrder(text_hash, members)}
     subscribed = HashOrder(text_hash, (t for each in ordered.values() for t in each.topics))
     existing = (name for name in subscribed if name in topics and topics[name].partitions > 0)
-    return Question({name: topics[name] for name in HashOrder(text_hash, existing)}, ordered)
+    return AssignmentInput({name: topics[name] for name in HashOrder(text_hash, existing)}, ordered)

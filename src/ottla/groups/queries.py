@@ -7,9 +7,9 @@ from collections.abc import Collection
 from typing import Final
 
 from ottla.errors import ErrorCode
-from ottla.groups.answers import DescribedMember, GroupDescription, ListedGroup
 from ottla.groups.group import ClassicGroup
 from ottla.groups.ledger import Ledger
+from ottla.groups.responses import DescribedMember, GroupDescription, ListedGroup
 from ottla.groups.states import State
 
 CLASSIC: Final = "classic"

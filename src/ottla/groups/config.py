@@ -23,7 +23,7 @@ oldest is forgotten: refusing the newest would let a flood of half joins keep ev
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRules:
+class GroupConfig:
     """The settings of a broker, as its groups use them."""
 
     session_timeout_ms_min: int = 6_000

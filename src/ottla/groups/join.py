@@ -7,7 +7,7 @@ nobody is a member before it has come back with it, static members and old clien
 from dataclasses import replace
 
 from ottla.errors import ErrorCode
-from ottla.groups.answers import JoinAnswer
+from ottla.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX
 from ottla.groups.effects import StaticMemberStored
 from ottla.groups.events import UNKNOWN_MEMBER, Join
 from ottla.groups.group import ClassicGroup
@@ -22,12 +22,12 @@ from ottla.groups.rebalance import (
     restart_session,
 )
 from ottla.groups.records import group_record
-from ottla.groups.rules import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX
+from ottla.groups.responses import JoinResponse
 from ottla.groups.states import State
-from ottla.groups.turn import Turn
+from ottla.groups.step_context import StepContext
 
 
-def join(group: ClassicGroup, event: Join, turn: Turn) -> None:
+def join(group: ClassicGroup, event: Join, turn: StepContext) -> None:
     """Take a member into the next generation, or say why not."""
     known = group.roster.static_id(event.instance_id) or event.member_id
     if not group.has_room_for(known, turn.rules.members_max):
@@ -44,12 +44,12 @@ def join(group: ClassicGroup, event: Join, turn: Turn) -> None:
         _join_again(group, event, group.roster[event.member_id], turn)
 
 
-def _refuse(event: Join, error: ErrorCode, turn: Turn) -> None:
-    turn.respond(event.token, JoinAnswer(error, event.member_id))
+def _refuse(event: Join, error: ErrorCode, turn: StepContext) -> None:
+    turn.respond(event.token, JoinResponse(error, event.member_id))
 
 
-def _send_away(group: ClassicGroup, event: Join, turn: Turn) -> None:
-    turn.respond(event.token, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED))
+def _send_away(group: ClassicGroup, event: Join, turn: StepContext) -> None:
+    turn.respond(event.token, JoinResponse(ErrorCode.GROUP_MAX_SIZE_REACHED))
     if event.member_id in group.roster:
         drop_member(group, event.member_id, turn)
     elif event.member_id in group.roster.pending:
@@ -57,7 +57,7 @@ def _send_away(group: ClassicGroup, event: Join, turn: Turn) -> None:
     complete_if_all_joined(group, turn)
 
 
-def _join_without_id(group: ClassicGroup, event: Join, turn: Turn) -> None:
+def _join_without_id(group: ClassicGroup, event: Join, turn: StepContext) -> None:
     known = group.roster.static_id(event.instance_id)
     if known is not None:
         _replace_static_member(group, event, known, turn)
@@ -67,17 +67,17 @@ def _join_without_id(group: ClassicGroup, event: Join, turn: Turn) -> None:
         _add_member(group, event, event.new_member_id, turn)
 
 
-def _hand_out_id(group: ClassicGroup, event: Join, turn: Turn) -> None:
+def _hand_out_id(group: ClassicGroup, event: Join, turn: StepContext) -> None:
     """Have it come back with an id: a client that retries is then no second member (KIP-394)."""
     if len(group.roster.pending) >= PENDING_MEMBERS_MAX:
         drop_pending(group, next(iter(group.roster.pending)), turn)
     group.roster.pending[event.new_member_id] = None
     turn.set_timer(group.session_timer(event.new_member_id), event.session_timeout_ms)
-    answer = JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
+    answer = JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
     turn.respond(event.token, answer)
 
 
-def _add_member(group: ClassicGroup, event: Join, member_id: str, turn: Turn) -> None:
+def _add_member(group: ClassicGroup, event: Join, member_id: str, turn: StepContext) -> None:
     if not len(group.roster):
         group.protocol_type = event.protocol_type
     if group.initial_delay is not None:
@@ -107,7 +107,7 @@ def _rebalance_timeout_ms(event: Join) -> int:
     )
 
 
-def _join_again(group: ClassicGroup, event: Join, member: Member, turn: Turn) -> None:
+def _join_again(group: ClassicGroup, event: Join, member: Member, turn: StepContext) -> None:
     """A member joins once more: it may only want to hear again what it missed."""
     same = member.protocols == event.protocols
     leads = group.roster.leader == member.member_id
@@ -125,7 +125,7 @@ def _join_again(group: ClassicGroup, event: Join, member: Member, turn: Turn) ->
 # Static members (KIP-345).
 
 
-def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: Turn) -> None:
+def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: StepContext) -> None:
     """A static member is back under a new id; who has the old one is fenced (rule F5)."""
     leader_before = group.roster.leader or ""
     before = _exchange(group, event, known, turn)
@@ -148,7 +148,7 @@ def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: T
         turn.append((group_record(group),), then)
 
 
-def _exchange(group: ClassicGroup, event: Join, known: str, turn: Turn) -> Member:
+def _exchange(group: ClassicGroup, event: Join, known: str, turn: StepContext) -> Member:
     """Put the member that came back in the place of what it was, which is returned."""
     old = group.roster[known]
     new = _member_of(event, event.new_member_id)
@@ -164,7 +164,7 @@ def _exchange(group: ClassicGroup, event: Join, known: str, turn: Turn) -> Membe
     return replace(old, join_token=None, sync_token=None)
 
 
-def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinAnswer:
+def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinResponse:
     """What it learns: a leader must not assign again what everybody has (KIP-814)."""
     answer = group.join_answer(stored.member_id)
     if stored.skips_assignment:
@@ -173,7 +173,9 @@ def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinAnswe
     return replace(answer, leader=stored.leader_before, members=())
 
 
-def static_member_stored(group: ClassicGroup, stored: StaticMemberStored, turn: Turn) -> None:
+def static_member_stored(
+    group: ClassicGroup, stored: StaticMemberStored, turn: StepContext
+) -> None:
     """The log knows the new id: the member may go on with its assignment."""
     member = _still_waiting(group, stored)
     if member is not None:
@@ -183,7 +185,7 @@ def static_member_stored(group: ClassicGroup, stored: StaticMemberStored, turn: 
 
 
 def static_member_not_stored(
-    group: ClassicGroup, lost: StaticMemberStored, error: ErrorCode, turn: Turn
+    group: ClassicGroup, lost: StaticMemberStored, error: ErrorCode, turn: StepContext
 ) -> None:
     """The log does not know the new id: the member is again who it was."""
     member = _still_waiting(group, lost)

@@ -4,7 +4,7 @@ Invariant: a timer that was set is known by its version until it fires, is cance
 anew; no two timers ever have the same version, so a stale one is always recognised.
 """
 
-from ottla.groups.answers import Answer
+from ottla.groups.config import GroupConfig
 from ottla.groups.effects import (
     Append,
     CancelTimer,
@@ -17,7 +17,7 @@ from ottla.groups.effects import (
     TopicRecord,
 )
 from ottla.groups.events import TimerFired, Transaction
-from ottla.groups.rules import GroupRules
+from ottla.groups.responses import Response
 from ottla.ids import LeaderEpoch
 
 
@@ -55,13 +55,13 @@ class Timers:
         return True
 
 
-class Turn:
+class StepContext:
     """What a decision may use, and where it leaves its effects."""
 
     __slots__ = ("_leader_epoch", "_timers", "effects", "now_ms", "rules")
 
     def __init__(
-        self, now_ms: int, rules: GroupRules, timers: Timers, leader_epoch: LeaderEpoch
+        self, now_ms: int, rules: GroupConfig, timers: Timers, leader_epoch: LeaderEpoch
     ) -> None:
         self.now_ms = now_ms
         self.rules = rules
@@ -69,7 +69,7 @@ class Turn:
         self._timers = timers
         self._leader_epoch = leader_epoch
 
-    def respond(self, token: RequestToken, answer: Answer) -> None:
+    def respond(self, token: RequestToken, answer: Response) -> None:
         """Answer a request."""
         self.effects.append(Respond(token, answer))
 

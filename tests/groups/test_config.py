@@ -1,6 +1,6 @@
 """A broker's settings as its groups use them."""
 
-from ottla.groups.rules import GroupRules
+from ottla.groups.config import GroupConfig
 from ottla.settings.broker import BROKER
 from ottla.settings.config import Config
 from ottla.settings.properties import read_properties
@@ -8,7 +8,7 @@ from ottla.settings.resolution import broker_config
 
 
 def test_the_defaults_are_those_of_the_settings() -> None:
-    assert GroupRules.of(Config(BROKER, {})) == GroupRules()
+    assert GroupConfig.of(Config(BROKER, {})) == GroupConfig()
 
 
 def test_what_a_broker_sets_counts() -> None:
@@ -21,7 +21,7 @@ def test_what_a_broker_sets_counts() -> None:
         offsets.retention.minutes=2
         offsets.retention.check.interval.ms=5
     """
-    assert GroupRules.of(broker_config(read_properties(text, "test"))) == GroupRules(
+    assert GroupConfig.of(broker_config(read_properties(text, "test"))) == GroupConfig(
         session_timeout_ms_min=10,
         session_timeout_ms_max=20,
         members_max=3,

@@ -6,18 +6,18 @@ may not be committed (rules F2 and E9) is never sent there.
 
 from ottla.errors import ErrorCode
 from ottla.groups.admission import refusal
-from ottla.groups.answers import PartitionErrors
 from ottla.groups.classic import committed
 from ottla.groups.effects import OffsetsStored
 from ottla.groups.events import DEFAULT_RETENTION_MS, Commit
 from ottla.groups.ledger import Ledger
 from ottla.groups.offsets import CommittedOffset, metadata_fits
 from ottla.groups.records import offset_record
-from ottla.groups.turn import Turn
+from ottla.groups.responses import PartitionErrors
+from ottla.groups.step_context import StepContext
 from ottla.ids import NO_PRODUCER_ID, TOPIC_NAME_LENGTH_MAX, Offset, TopicPartition
 
 
-def commit(ledger: Ledger, event: Commit, turn: Turn) -> None:
+def commit(ledger: Ledger, event: Commit, turn: StepContext) -> None:
     """Send offsets to the log, or say why not."""
     if problem := _problem(ledger, event):
         turn.respond(event.token, refusal(event, problem))
@@ -54,7 +54,7 @@ def _problem(ledger: Ledger, event: Commit) -> ErrorCode:
 
 
 def _sorted_out(
-    event: Commit, turn: Turn
+    event: Commit, turn: StepContext
 ) -> tuple[tuple[tuple[TopicPartition, CommittedOffset], ...], PartitionErrors]:
     """What can be committed, and the answer once it is."""
     retention_ms = None if event.retention_ms == DEFAULT_RETENTION_MS else event.retention_ms
@@ -72,7 +72,9 @@ def _sorted_out(
     return tuple(fitting), PartitionErrors(partitions=tuple(errors))
 
 
-def offsets_stored(ledger: Ledger, then: OffsetsStored, base_offset: Offset, turn: Turn) -> None:
+def offsets_stored(
+    ledger: Ledger, then: OffsetsStored, base_offset: Offset, turn: StepContext
+) -> None:
     """The log has the offsets: they count, or wait for the end of their transaction."""
     ledger.offsets.settle(then.group_id, (partition for partition, _ in then.offsets))
     producer_id = then.transaction.producer_id if then.transaction else NO_PRODUCER_ID
@@ -82,7 +84,9 @@ def offsets_stored(ledger: Ledger, then: OffsetsStored, base_offset: Offset, tur
     turn.respond(then.token, then.answer)
 
 
-def offsets_not_stored(ledger: Ledger, then: OffsetsStored, error: ErrorCode, turn: Turn) -> None:
+def offsets_not_stored(
+    ledger: Ledger, then: OffsetsStored, error: ErrorCode, turn: StepContext
+) -> None:
     """The log does not have them: nothing is committed."""
     ledger.offsets.settle(then.group_id, (partition for partition, _ in then.offsets))
     ledger.sweep(then.group_id)

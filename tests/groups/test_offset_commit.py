@@ -4,10 +4,10 @@ import pytest
 
 from groups.stage import ORDERS, Entry, Stage, partition
 from ottla.errors import ErrorCode
-from ottla.groups.answers import FetchedOffset, PartitionErrors
+from ottla.groups.config import GroupConfig
 from ottla.groups.effects import OffsetsStored
 from ottla.groups.events import OffsetToCommit, PartitionsDeleted, TransactionEnded
-from ottla.groups.rules import GroupRules
+from ottla.groups.responses import FetchedOffset, PartitionErrors
 from ottla.ids import ZERO_UUID, ProducerId, Uuid
 
 BILLS = partition("bills", 3)
@@ -51,7 +51,7 @@ def test_a_note_that_is_null_is_empty() -> None:
     [("x" * 8, True), ("x" * 9, False), ("ä" * 8, True), ("😀" * 4, True), ("😀" * 5, False)],
 )
 def test_a_note_is_as_long_as_kafka_counts(note: str, fits: bool) -> None:
-    stage = Stage(GroupRules(offset_metadata_length_max=8))
+    stage = Stage(GroupConfig(offset_metadata_length_max=8))
     error = stage.commit(but={"offsets": (OffsetToCommit(ORDERS, 1, 1, note),)})
     assert error is (ErrorCode.NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE)
     assert stage.offset() == (1 if fits else -1)

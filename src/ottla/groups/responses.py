@@ -22,7 +22,7 @@ class JoinedMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAnswer:
+class JoinResponse:
     """Who one is in the next generation; the leader learns of all members."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -36,7 +36,7 @@ class JoinAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncAnswer:
+class SyncResponse:
     """A member's share."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -46,13 +46,13 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatResponse:
     """Whether all is well with the member and its generation."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
-class LeaverAnswer(NamedTuple):
+class LeaverResponse(NamedTuple):
     """What became of one who leaves."""
 
     member_id: str
@@ -61,11 +61,11 @@ class LeaverAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveAnswer:
+class LeaveResponse:
     """What became of each; the first versions have one leaver and take its error for the whole."""
 
     error: ErrorCode = ErrorCode.NONE
-    leavers: tuple[LeaverAnswer, ...] = ()
+    leavers: tuple[LeaverResponse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class GroupErrors:
     groups: tuple[tuple[str, ErrorCode], ...]
 
 
-Answer: TypeAlias = (
-    JoinAnswer | SyncAnswer | HeartbeatAnswer | LeaveAnswer | PartitionErrors | GroupErrors
+Response: TypeAlias = (
+    JoinResponse | SyncResponse | HeartbeatResponse | LeaveResponse | PartitionErrors | GroupErrors
 )
 
 
@@ -102,7 +102,7 @@ class FetchedOffset(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchResponse:
     """The committed offsets of a group."""
 
     error: ErrorCode
