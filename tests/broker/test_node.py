@@ -10,8 +10,8 @@ import pytest
 
 from broker.nodes import Client, broker, run
 from ottla.broker.topics import Topics
-from ottla.cluster.creation import AskedTopic
-from ottla.cluster.nodes import TopicNode
+from ottla.cluster.topic_creation import AskedTopic
+from ottla.cluster.znodes import TopicNode
 from ottla.controller.store import ClusterStore
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, BrokerEpoch, Uuid

@@ -7,9 +7,9 @@ import pytest
 
 from ottla.clock import SystemClock
 from ottla.cluster.adoption import Adoption, AdoptionRefused
-from ottla.cluster.nodes import CLUSTER_ID, parse_cluster_id
+from ottla.cluster.znodes import CLUSTER_ID, parse_cluster_id
 from ottla.controller.adoption import adopt
-from ottla.controller.office import elect
+from ottla.controller.lease import elect
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.store import ClusterStore, StoredTopic
 from ottla.coordination.embedded import EmbeddedStore

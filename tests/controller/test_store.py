@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from controller.offices import Coordinated, coordinated
-from ottla.cluster.nodes import TOPICS, TopicNode, topic_config_path
-from ottla.controller.office import Office
+from ottla.cluster.znodes import TOPICS, TopicNode, topic_config_path
+from ottla.controller.lease import ControllerLease
 from ottla.controller.store import DELETED_AT_ONCE, DELETIONS, ClusterStore, StoredTopic, led_by
 from ottla.coordination.errors import BadVersion, NodeExists
 from ottla.coordination.operations import Operation
@@ -148,9 +148,9 @@ def test_a_wide_topic_goes_in_small_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes: list[int] = []
-    change = Office.change
+    change = ControllerLease.change
 
-    async def counted(office: Office, operations: Sequence[Operation]) -> None:
+    async def counted(office: ControllerLease, operations: Sequence[Operation]) -> None:
         changes.append(len(operations))
         await change(office, operations)
 
@@ -161,7 +161,7 @@ def test_a_wide_topic_goes_in_small_transactions(
         await store.store_elections(
             led_by(ONE, "t", index, one) for index, one in enumerate(partitions)
         )
-        monkeypatch.setattr(Office, "change", counted)
+        monkeypatch.setattr(ControllerLease, "change", counted)
         await store.delete_topic("t")
         assert sum(changes) == 2 * 205 + 2
         assert max(changes) <= 2 * DELETED_AT_ONCE

@@ -21,8 +21,8 @@ from ottla.broker.state import BrokerState
 from ottla.broker.topics import Topics
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
-from ottla.cluster.nodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
-from ottla.controller.office import Office, elect, ensure, register
+from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
+from ottla.controller.lease import ControllerLease, elect, ensure, register
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
@@ -173,7 +173,7 @@ class Node:
             },
         )
 
-    async def _join(self, session: Session) -> tuple[Office, BrokerEpoch]:
+    async def _join(self, session: Session) -> tuple[ControllerLease, BrokerEpoch]:
         config, now_ms = self._config, self._around.clock.now_ms()
         me = Broker(self.id, BrokerEpoch(-1), self.addresses, config[broker.BROKER_RACK])
         epoch = await register(session, me, dict(protocols(config)), now_ms)

@@ -13,8 +13,8 @@ from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators, PartitionCoordinator
 from ottla.clock import Clock
-from ottla.cluster.creation import AskedTopic
 from ottla.cluster.image import ClusterImage, PartitionState, Topic
+from ottla.cluster.topic_creation import AskedTopic
 from ottla.controller.producer_ids import ProducerIds
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid

@@ -18,16 +18,16 @@ from ottla.broker.effective_config import described_changes
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.leadership import Leadership
 from ottla.broker.state import BrokerState, ConfigChange
-from ottla.cluster.creation import (
+from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
+from ottla.cluster.naming import check_policy
+from ottla.cluster.topic_creation import (
     AskedTopic,
     TopicDefaults,
     added_partitions,
     assignment_of,
     check_name,
 )
-from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
-from ottla.cluster.naming import check_policy
-from ottla.cluster.nodes import TopicNode
+from ottla.cluster.znodes import TopicNode
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure

@@ -17,7 +17,7 @@ from ottla.cluster.adoption import (
     KraftMetadata,
     plan,
 )
-from ottla.cluster.nodes import (
+from ottla.cluster.znodes import (
     CLUSTER_ID,
     PERSISTENT_PATHS,
     PRODUCER_ID_BLOCK,
@@ -27,7 +27,7 @@ from ottla.cluster.nodes import (
     format_cluster_id,
     state_path,
 )
-from ottla.controller.office import Office, elect, ensure
+from ottla.controller.lease import ControllerLease, elect, ensure
 from ottla.controller.store import ClusterStore
 from ottla.coordination.embedded import LOCK_SUFFIX, EmbeddedStore
 from ottla.coordination.operations import Create, Operation
@@ -125,7 +125,7 @@ async def _write(disk: Disk, clock: Clock, path: str, adoption: Adoption) -> Non
         await store.close()
 
 
-async def _write_topic(office: Office, node_id: BrokerId, topic: AdoptedTopic) -> None:
+async def _write_topic(office: ControllerLease, node_id: BrokerId, topic: AdoptedTopic) -> None:
     replicas = ((node_id,),) * len(topic.leader_epochs)
     await ClusterStore(office).create_topic(
         topic.name, TopicNode(topic.id, replicas), topic.settings

@@ -7,7 +7,7 @@ them is given (rule B12). What is left of a block when a broker ends is never gi
 import asyncio
 from typing import Final
 
-from ottla.cluster.nodes import PRODUCER_ID_BLOCK, ProducerIdBlock, parse_producer_id_block
+from ottla.cluster.znodes import PRODUCER_ID_BLOCK, ProducerIdBlock, parse_producer_id_block
 from ottla.coordination.errors import BadVersion, NodeExists, NoNode
 from ottla.coordination.session import Session
 from ottla.ids import BrokerId, ProducerId

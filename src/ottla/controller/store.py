@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.cluster.image import PartitionState, Topic
-from ottla.cluster.nodes import (
+from ottla.cluster.znodes import (
     BROKER_CONFIGS,
     DEFAULT_ENTITY,
     TOPICS,
@@ -27,7 +27,7 @@ from ottla.cluster.nodes import (
     topic_config_path,
     topic_path,
 )
-from ottla.controller.office import Office, ensure
+from ottla.controller.lease import ControllerLease, ensure
 from ottla.coordination.errors import NodeExists, NoNode
 from ottla.coordination.operations import Create, Delete, Operation, SetData
 from ottla.coordination.session import Session
@@ -63,7 +63,7 @@ class Elected:
 class ClusterStore:
     """Reads what there is, and writes what the controller decided."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: ControllerLease) -> None:
         self._office = office
 
     @property

@@ -8,9 +8,9 @@ import pytest
 
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
-from ottla.cluster.creation import AskedTopic
 from ottla.cluster.image import Topic
-from ottla.controller.office import Office
+from ottla.cluster.topic_creation import AskedTopic
+from ottla.controller.lease import ControllerLease
 from ottla.coordination.operations import Operation
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
@@ -130,7 +130,7 @@ def test_a_deletion_that_is_decided_holds_though_it_cannot_be_finished(
 ) -> None:
     """Else what is acknowledged to the topic afterwards would go at the next start."""
 
-    async def full(office: Office, operations: Sequence[Operation]) -> None:
+    async def full(office: ControllerLease, operations: Sequence[Operation]) -> None:
         raise DiskFull("No space left on device")
 
     async def scenario() -> None:
@@ -139,7 +139,7 @@ def test_a_deletion_that_is_decided_holds_though_it_cannot_be_finished(
             old = await create(client, "t", 2)
             await produce(client, "t", batch(b"old"))
             with monkeypatch.context() as patch:
-                patch.setattr(Office, "change_all", full)
+                patch.setattr(ControllerLease, "change_all", full)
                 assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
             code, _ = await produce(client, "t", batch(b"x"))
             assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

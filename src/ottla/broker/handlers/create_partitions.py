@@ -4,7 +4,7 @@ from collections import Counter
 
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.cluster.creation import check_added
+from ottla.cluster.topic_creation import check_added
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.create_partitions import (

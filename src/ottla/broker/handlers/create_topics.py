@@ -4,8 +4,8 @@ from collections import Counter
 
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
-from ottla.cluster.creation import UNSET, AskedTopic, check_made
 from ottla.cluster.image import Topic
+from ottla.cluster.topic_creation import UNSET, AskedTopic, check_made
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.create_topics import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cluster.creation import (
+from ottla.cluster.topic_creation import (
     AskedTopic,
     TopicDefaults,
     added_partitions,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from ottla.cluster.image import Broker
-from ottla.cluster.nodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
+from ottla.cluster.znodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
 from ottla.coordination.errors import BadVersion, NodeError, NodeExists, NoNode
 from ottla.coordination.operations import REQUEST_BYTES_MAX, Check, Create, Operation, SetData
 from ottla.coordination.session import Session
@@ -86,7 +86,7 @@ def _registration(broker: Broker, protocols: dict[str, str], now_ms: int) -> byt
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-class Office(NamedTuple):
+class ControllerLease(NamedTuple):
     """That a broker is the controller, in one epoch."""
 
     session: Session
@@ -108,7 +108,7 @@ class Office(NamedTuple):
             await self.change(batch)
 
 
-async def elect(session: Session, broker: BrokerId, now_ms: int) -> Office | None:
+async def elect(session: Session, broker: BrokerId, now_ms: int) -> ControllerLease | None:
     """Become the controller; None when another broker is."""
     await ensure(session, (CONTROLLER_EPOCH,))
     found = await session.get(CONTROLLER_EPOCH)
@@ -123,7 +123,7 @@ async def elect(session: Session, broker: BrokerId, now_ms: int) -> Office | Non
         )
     except (NodeExists, BadVersion):
         return None
-    return Office(session, epoch, found.stat.version + 1)
+    return ControllerLease(session, epoch, found.stat.version + 1)
 
 
 def _batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ottla.cluster.nodes import (
+from ottla.cluster.znodes import (
     BadNode,
     ProducerIdBlock,
     StateNode,

@@ -7,8 +7,8 @@ import pytest
 
 from controller.offices import Coordinated, coordinated
 from ottla.cluster.image import Address, Broker
-from ottla.cluster.nodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
-from ottla.controller.office import RegistrationRefused, Resigned, elect, register
+from ottla.cluster.znodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
+from ottla.controller.lease import RegistrationRefused, Resigned, elect, register
 from ottla.coordination.errors import NoNode
 from ottla.coordination.operations import Create, SetData
 from ottla.ids import BrokerEpoch, BrokerId
