@@ -45,12 +45,12 @@ from ottla.groups.group import ClassicGroup
 from ottla.groups.responses import (
     FetchedOffset,
     GroupErrors,
-    HeartbeatResponse,
-    JoinResponse,
-    LeaveResponse,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
     PartitionErrors,
     Response,
-    SyncResponse,
+    SyncResult,
 )
 from ottla.ids import (
     NO_PRODUCER_ID,
@@ -265,13 +265,13 @@ class Stage:
     ) -> ErrorCode:
         token = self.token()
         self.do(Heartbeat(token, GROUP, member_id, instance_id, generation))
-        return self.answer(token, HeartbeatResponse).error
+        return self.answer(token, HeartbeatResult).error
 
-    def leave(self, *leavers: Leaver | str, group_id: str = GROUP) -> LeaveResponse:
+    def leave(self, *leavers: Leaver | str, group_id: str = GROUP) -> LeaveResult:
         token = self.token()
         named = tuple(Leaver(who) if isinstance(who, str) else who for who in leavers)
         self.do(Leave(token, group_id, named))
-        return self.answer(token, LeaveResponse)
+        return self.answer(token, LeaveResult)
 
     def send_commit(
         self,
@@ -335,11 +335,11 @@ class Stage:
         assert isinstance(answer, kind)
         return answer
 
-    def joined(self, token: RequestToken) -> JoinResponse:
-        return self.answer(token, JoinResponse)
+    def joined(self, token: RequestToken) -> JoinResult:
+        return self.answer(token, JoinResult)
 
-    def synced(self, token: RequestToken) -> SyncResponse:
-        return self.answer(token, SyncResponse)
+    def synced(self, token: RequestToken) -> SyncResult:
+        return self.answer(token, SyncResult)
 
     def waits(self, token: RequestToken) -> bool:
         return token not in self.answers

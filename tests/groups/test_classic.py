@@ -7,7 +7,7 @@ from groups.stage import DELAY_MS, ORDERS, SESSION_MS, Stage
 from ottla.errors import ErrorCode
 from ottla.groups.effects import Timer, TimerKind
 from ottla.groups.events import Leaver
-from ottla.groups.responses import LeaveResponse, LeaverResponse
+from ottla.groups.responses import LeaveResult, LeaverResult
 
 
 class OurSituation:
@@ -116,11 +116,11 @@ def test_members_leave_together_and_each_is_answered() -> None:
     stage = Stage()
     leader, follower, third = stage.stable(3)
     answer = stage.leave(leader, "ghost", follower)
-    assert answer == LeaveResponse(
+    assert answer == LeaveResult(
         leavers=(
-            LeaverResponse(leader, None, NONE),
-            LeaverResponse("ghost", None, UNKNOWN),
-            LeaverResponse(follower, None, NONE),
+            LeaverResult(leader, None, NONE),
+            LeaverResult("ghost", None, UNKNOWN),
+            LeaverResult(follower, None, NONE),
         )
     )
     assert stage.members() == [third]
@@ -161,7 +161,7 @@ def test_an_id_that_was_handed_out_is_given_up_without_a_rebalance() -> None:
     stage = Stage()
     (leader,) = stage.stable(1)
     late = stage.joined(stage.join()).member_id
-    assert stage.leave(late).leavers == (LeaverResponse(late, None, NONE),)
+    assert stage.leave(late).leavers == (LeaverResult(late, None, NONE),)
     assert stage.state == "Stable"
     assert stage.group.roster.pending == {}
     late = stage.joined(stage.join()).member_id

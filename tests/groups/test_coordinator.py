@@ -13,10 +13,10 @@ from ottla.groups.responses import (
     GroupDescription,
     GroupErrors,
     GroupList,
-    JoinResponse,
+    JoinResult,
     ListedGroup,
     PartitionErrors,
-    SyncResponse,
+    SyncResult,
 )
 from ottla.ids import LeaderEpoch, Offset
 from ottla.protocol.offsets_topic import (
@@ -61,7 +61,7 @@ def test_a_session_has_bounds(session_ms: int, allowed: bool) -> None:
     if allowed:
         assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
     else:
-        assert answer == JoinResponse(ErrorCode.INVALID_SESSION_TIMEOUT, "")
+        assert answer == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, "")
         assert stage.coordinator.ledger.groups == {}
 
 
@@ -107,12 +107,12 @@ def test_who_waits_is_sent_to_the_next_coordinator() -> None:
     leader, follower = stage.completing(2)
     waiting = stage.sync(follower, 1)
     stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
-    assert stage.synced(waiting) == SyncResponse(ErrorCode.NOT_COORDINATOR)
+    assert stage.synced(waiting) == SyncResult(ErrorCode.NOT_COORDINATOR)
     stage.begin()
     member_id, rejoin = stage.join_twice()
     stage.join()
     stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
-    assert stage.joined(rejoin) == JoinResponse(ErrorCode.NOT_COORDINATOR, member_id)
+    assert stage.joined(rejoin) == JoinResult(ErrorCode.NOT_COORDINATOR, member_id)
     assert stage.timers == {}
     assert leader != follower
 

@@ -15,7 +15,7 @@ from ottla.errors import ErrorCode
 from ottla.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX, GroupConfig
 from ottla.groups.effects import Timer, TimerKind
 from ottla.groups.events import Leaver, Protocol
-from ottla.groups.responses import JoinedMember, JoinResponse, SyncResponse
+from ottla.groups.responses import JoinedMember, JoinResult, SyncResult
 
 OLD = {"member_id_required": False}
 
@@ -32,7 +32,7 @@ def session(stage: Stage, member_id: str) -> int | None:
 def test_a_first_join_gets_an_id_and_is_no_member_yet() -> None:
     stage = Stage()
     token = stage.join()
-    assert stage.joined(token) == JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, "client-1")
+    assert stage.joined(token) == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, "client-1")
     assert stage.state == "Empty"
     assert stage.members() == []
     assert session(stage, "client-1") == SESSION_MS
@@ -46,7 +46,7 @@ def test_with_its_id_it_waits_for_the_first_generation() -> None:
     assert stage.group.roster.pending == {}
     assert session(stage, member_id) == NEW_MEMBER_JOIN_TIMEOUT_MS
     stage.advance(DELAY_MS)
-    assert stage.joined(token) == JoinResponse(
+    assert stage.joined(token) == JoinResult(
         member_id=member_id,
         generation=1,
         protocol_type="consumer",
@@ -86,12 +86,12 @@ def test_a_new_member_that_waits_too_long_is_dropped_and_told() -> None:
     assert stage.members() == [member_id]
     stage.advance(1)
     assert stage.members() == []
-    assert stage.joined(token) == JoinResponse(ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert stage.joined(token) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
 def test_a_join_with_an_id_makes_no_group() -> None:
     stage = Stage()
-    assert stage.joined(stage.join("ghost")) == JoinResponse(ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
+    assert stage.joined(stage.join("ghost")) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
     assert stage.coordinator.ledger.groups == {}
 
 
@@ -101,7 +101,7 @@ def test_without_a_protocol_nobody_joins_and_no_group_stays(
 ) -> None:
     stage = Stage()
     token = stage.join(protocol_type=protocol_type, protocols=protocols)
-    assert stage.joined(token) == JoinResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert stage.joined(token) == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     assert stage.coordinator.ledger.groups == {}
 
 
@@ -114,7 +114,7 @@ def test_whoever_shares_no_protocol_with_the_group_is_refused(state: str) -> Non
     other_name = stage.join(protocols=(ROUND_ROBIN,))
     known = stage.join(ids[1], protocols=(ROUND_ROBIN,))
     for token, member_id in ((other_type, ""), (other_name, ""), (known, ids[1])):
-        expected = JoinResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        expected = JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         assert stage.joined(token) == expected
     assert len(stage.told) == len(before) + 3
     assert stage.members() == ids
@@ -166,7 +166,7 @@ def test_a_handed_out_id_is_not_a_static_members() -> None:
     stage = Stage()
     stage.join()
     token = stage.join("client-1", instance_id="i")
-    assert stage.joined(token) == JoinResponse(ErrorCode.UNKNOWN_MEMBER_ID, "client-1")
+    assert stage.joined(token) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "client-1")
     assert "client-1" in stage.group.roster.pending
 
 
@@ -177,7 +177,7 @@ def test_a_full_group_takes_nobody() -> None:
     stage = Stage(GroupConfig(members_max=2))
     ids = stage.stable(2)
     token = stage.join()
-    assert stage.joined(token) == JoinResponse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert stage.joined(token) == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert stage.members() == ids
     assert stage.state == "Stable"
 
@@ -187,7 +187,7 @@ def test_while_a_group_forms_those_who_joined_count() -> None:
     late = [stage.joined(stage.join()).member_id for _ in range(3)]
     tokens = [stage.join(member_id) for member_id in late]
     assert [stage.waits(token) for token in tokens] == [True, True, False]
-    assert stage.joined(tokens[2]) == JoinResponse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert stage.joined(tokens[2]) == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert stage.group.roster.pending == {}
 
 
@@ -206,7 +206,7 @@ def test_a_lowered_limit_sends_the_last_to_join_away_after_a_load() -> None:
     stage.crash()
     assert stage.state == "PreparingRebalance"
     tokens = [stage.join(member_id) for member_id in ids]
-    assert stage.joined(tokens[2]) == JoinResponse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert stage.joined(tokens[2]) == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     # Nobody is left to wait for.
     assert stage.joined(tokens[0]).generation == stage.joined(tokens[1]).generation == 2
     assert stage.members() == ids[:2]
@@ -219,7 +219,7 @@ def test_while_the_group_prepares_a_repeat_waits_instead_of_the_first() -> None:
     stage = Stage()
     member_id, first = stage.join_twice()
     second = stage.join(member_id)
-    assert stage.joined(first) == JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS, member_id)
+    assert stage.joined(first) == JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member_id)
     assert stage.waits(second)
     stage.advance(DELAY_MS)
     assert stage.joined(second).generation == 1
@@ -240,7 +240,7 @@ def test_while_the_leader_assigns_other_metadata_begin_anew() -> None:
     waiting = stage.sync(follower, 1)
     changed = stage.join(follower, protocols=(Protocol("range", subscription("bills")),))
     assert stage.state == "PreparingRebalance"
-    assert stage.synced(waiting) == SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert stage.synced(waiting) == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
     assert stage.waits(changed)
     stage.join(leader)
     assert stage.joined(changed).generation == 2
@@ -382,7 +382,7 @@ def test_a_static_member_that_comes_back_while_members_join_takes_its_place() ->
     stage = Stage()
     first = stage.join(instance_id="a")
     second = stage.join(instance_id="a")
-    assert stage.joined(first) == JoinResponse(ErrorCode.FENCED_INSTANCE_ID, "a-1")
+    assert stage.joined(first) == JoinResult(ErrorCode.FENCED_INSTANCE_ID, "a-1")
     stage.advance(DELAY_MS)
     assert stage.joined(second).member_id == "a-2"
     assert stage.members() == ["a-2"]
@@ -394,8 +394,8 @@ def test_the_old_id_of_a_static_member_is_fenced_everywhere() -> None:
     stage.join(instance_id="b")
     fenced = ErrorCode.FENCED_INSTANCE_ID
     assert stage.heartbeat(old, 1, "b") is fenced
-    assert stage.joined(stage.join(old, instance_id="b")) == JoinResponse(fenced, old)
-    assert stage.synced(stage.sync(old, 1, instance_id="b")) == SyncResponse(fenced)
+    assert stage.joined(stage.join(old, instance_id="b")) == JoinResult(fenced, old)
+    assert stage.synced(stage.sync(old, 1, instance_id="b")) == SyncResult(fenced)
     assert stage.commit(member_id=old, generation=1, instance_id="b") is fenced
     assert [leaver.error for leaver in stage.leave(Leaver(old, "b")).leavers] == [fenced]
     # Without the instance id nobody knows it.
@@ -410,7 +410,7 @@ def test_a_static_member_is_again_who_it_was_when_the_log_fails() -> None:
     assert stage.waits(token)
     assert stage.group.is_subscribed("bills")
     stage.fail_append()
-    assert stage.joined(token) == JoinResponse(
+    assert stage.joined(token) == JoinResult(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         "",
         generation=1,

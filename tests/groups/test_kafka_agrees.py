@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
 from ottla.groups.ledger import Ledger
 from ottla.groups.queries import describe
-from ottla.groups.responses import JoinedMember, JoinResponse
+from ottla.groups.responses import JoinedMember, JoinResult
 from ottla.ids import NO_PRODUCER_ID, Offset, ProducerId
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.protocol.messages.create_topics import (
@@ -314,7 +314,7 @@ def test_kafka_answers_as_the_table_says(
 
 
 def static_story(
-    join: Callable[[str, str], JoinResponse], sync: Callable[[str], bytes]
+    join: Callable[[str, str], JoinResult], sync: Callable[[str], bytes]
 ) -> list[object]:
     """A static member comes twice, then the first of the two comes back with its id."""
     first = join("", "a")
@@ -337,7 +337,7 @@ def static_story(
 def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
     stage = Stage(GroupConfig(initial_rebalance_delay_ms=0))
 
-    def our_join(member_id: str, instance_id: str) -> JoinResponse:
+    def our_join(member_id: str, instance_id: str) -> JoinResult:
         token = stage.join(member_id, instance_id=instance_id)
         stage.advance(0)
         return stage.joined(token)
@@ -349,7 +349,7 @@ def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
     with ExitStack() as connections:
         theirs = KafkaSituation(kafka, "none", connections)
 
-        def their_join(member_id: str, instance_id: str) -> JoinResponse:
+        def their_join(member_id: str, instance_id: str) -> JoinResult:
             theirs.send_join(theirs.wire, member_id, instance_id)
             return join_answer(theirs.wire.receive(JoinGroupResponse))
 
@@ -369,12 +369,12 @@ def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
         assert static_story(our_join, our_sync) == static_story(their_join, their_sync)
 
 
-def join_answer(told: JoinGroupResponse) -> JoinResponse:
+def join_answer(told: JoinGroupResponse) -> JoinResult:
     members = tuple(
         JoinedMember(member.member_id, member.group_instance_id, member.metadata)
         for member in told.members
     )
-    return JoinResponse(
+    return JoinResult(
         ErrorCode(told.error_code),
         told.member_id,
         told.generation_id,

@@ -32,7 +32,7 @@ from ottla.groups.effects import (
 )
 from ottla.groups.events import DeleteOffsets, Leaver, PartitionsDeleted, TransactionEnded
 from ottla.groups.ledger import Ledger
-from ottla.groups.responses import JoinResponse, PartitionErrors, SyncResponse
+from ottla.groups.responses import JoinResult, PartitionErrors, SyncResult
 from ottla.groups.states import State
 from ottla.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from ottla.protocol.offsets_topic import (
@@ -190,7 +190,7 @@ class GroupModel(RuleBasedStateMachine):
         for token in [token for token in self.commits if not self.stage.waits(token)]:
             del self.commits[token]
 
-    def joined(self, client: Client, answer: JoinResponse) -> None:
+    def joined(self, client: Client, answer: JoinResult) -> None:
         if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
             client.member_id = answer.member_id
         elif answer.error:
@@ -200,7 +200,7 @@ class GroupModel(RuleBasedStateMachine):
             client.leads = answer.leader == answer.member_id and not answer.skip_assignment
             client.others = tuple(member.member_id for member in answer.members)
 
-    def synced(self, client: Client, answer: SyncResponse) -> None:
+    def synced(self, client: Client, answer: SyncResult) -> None:
         if answer.error:
             self.react(client, answer.error)
             return

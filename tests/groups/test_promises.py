@@ -17,7 +17,7 @@ from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Phase
 from ottla.groups.effects import Respond, SetTimer, TopicRecord
 from ottla.groups.events import TransactionEnded
-from ottla.groups.responses import SyncResponse
+from ottla.groups.responses import SyncResult
 from ottla.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId
 
 BILLS = partition("bills")
@@ -98,7 +98,7 @@ def test_f3_nobody_has_an_assignment_that_the_log_does_not_have() -> None:
     stage.crash()
     assert not any(
         isinstance(effect, Respond)
-        and isinstance(effect.answer, SyncResponse)
+        and isinstance(effect.answer, SyncResult)
         and effect.answer.assignment
         for effect in stage.told
     )

@@ -7,7 +7,7 @@ from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
 from ottla.groups.effects import AssignmentStored, EmptyGenerationStored, Timer, TimerKind
 from ottla.groups.events import TimerFired
-from ottla.groups.responses import SyncResponse
+from ottla.groups.responses import SyncResult
 
 JOIN = Timer(TimerKind.JOIN, "billing")
 SYNC = Timer(TimerKind.SYNC, "billing")
@@ -133,7 +133,7 @@ def test_followers_wait_for_the_leader() -> None:
     waiting = stage.sync(follower, 1)
     assert stage.waits(waiting)
     first = stage.sync(leader, 1, {leader: b"one", follower: b"two", "ghost": b"three"})
-    assert stage.synced(first) == SyncResponse(ErrorCode.NONE, "consumer", "range", b"one")
+    assert stage.synced(first) == SyncResult(ErrorCode.NONE, "consumer", "range", b"one")
     assert stage.synced(waiting).assignment == b"two"
     assert stage.state == "Stable"
 
@@ -142,7 +142,7 @@ def test_who_is_not_assigned_anything_gets_nothing() -> None:
     stage = Stage()
     leader, follower = stage.completing(2)
     stage.sync(leader, 1, {leader: b"one"})
-    assert stage.synced(stage.sync(follower, 1)) == SyncResponse(
+    assert stage.synced(stage.sync(follower, 1)) == SyncResult(
         ErrorCode.NONE, "consumer", "range", b""
     )
 
@@ -162,7 +162,7 @@ def test_a_repeat_of_the_leader_is_not_written_twice() -> None:
     first = stage.sync(leader, 1, {leader: b"one"})
     second = stage.sync(leader, 1, {leader: b"two"})
     assert len(stage.appends) == 1
-    assert stage.synced(first) == SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert stage.synced(first) == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
     stage.commit_append()
     assert stage.synced(second).assignment == b"one"
 
@@ -173,7 +173,7 @@ def test_an_assignment_that_cannot_be_stored_is_nobodys() -> None:
     tokens = [stage.sync(follower, 1), stage.sync(leader, 1, {leader: b"1", follower: b"2"})]
     stage.fail_append(ErrorCode.NOT_ENOUGH_REPLICAS)
     for token in tokens:
-        assert stage.synced(token) == SyncResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert stage.synced(token) == SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert stage.state == "PreparingRebalance"
     assert [member.assignment for member in stage.group.roster] == [b"", b""]
 
@@ -232,7 +232,7 @@ def test_a_leader_that_never_syncs_is_dropped_and_the_others_go_on() -> None:
     _leader, follower = stage.completing(2, session_ms=90_000)
     waiting = stage.sync(follower, 1)
     stage.advance(REBALANCE_MS)
-    assert stage.synced(waiting) == SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert stage.synced(waiting) == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
     rejoin = stage.join(follower)
     assert stage.joined(rejoin).leader == follower
 
@@ -287,7 +287,7 @@ def test_who_waited_in_vain_for_its_assignment_has_a_session_again() -> None:
     session = Timer(TimerKind.SESSION, "billing", follower)
     assert session not in stage.timers
     stage.leave(leader)
-    assert stage.synced(waiting) == SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert stage.synced(waiting) == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
     assert stage.timers[session].at_ms == stage.now_ms + SESSION_MS
     assert SYNC not in stage.timers
 

@@ -12,12 +12,12 @@ from groups.stage import Stage
 from ottla.errors import ErrorCode
 from ottla.groups.effects import Append, CancelTimer, Effect, RequestToken, Respond, SetTimer
 from ottla.groups.responses import (
-    HeartbeatResponse,
-    JoinResponse,
-    LeaveResponse,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
     PartitionErrors,
     Response,
-    SyncResponse,
+    SyncResult,
 )
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
@@ -45,7 +45,7 @@ class Player:
         self.asked[token] = name
         for answered, who in self.asked.items():
             answer = self.stage.answers.get(answered)
-            if isinstance(answer, JoinResponse) and answer.member_id:
+            if isinstance(answer, JoinResult) and answer.member_id:
                 self.clients[who] = answer.member_id
 
     def do_join(self, name: str, instance_id: str | None = None) -> None:
@@ -111,19 +111,19 @@ class Player:
     @staticmethod
     def answer(answer: Response) -> str:
         match answer:
-            case JoinResponse(error=ErrorCode.NONE):
+            case JoinResult(error=ErrorCode.NONE):
                 members = " ".join(member.member_id for member in answer.members)
                 text = (
                     f"{answer.member_id} in generation {answer.generation}, {answer.leader} leads"
                 )
                 return f"{text} {members}".rstrip() + " (skip)" * answer.skip_assignment
-            case JoinResponse():
+            case JoinResult():
                 return f"{answer.error.name} {answer.member_id}".rstrip()
-            case SyncResponse(error=ErrorCode.NONE):
+            case SyncResult(error=ErrorCode.NONE):
                 return f"has {answer.assignment.decode() or 'nothing'}"
-            case SyncResponse() | HeartbeatResponse():
+            case SyncResult() | HeartbeatResult():
                 return answer.error.name
-            case LeaveResponse():
+            case LeaveResult():
                 return " ".join(leaver.error.name for leaver in answer.leavers)
             case PartitionErrors():
                 return " ".join(f"{at} {error.name}" for at, error in answer.partitions)

@@ -22,13 +22,13 @@ from ottla.groups.events import (
 )
 from ottla.groups.responses import (
     GroupErrors,
-    HeartbeatResponse,
-    JoinResponse,
-    LeaveResponse,
-    LeaverResponse,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
+    LeaverResult,
     PartitionErrors,
     Response,
-    SyncResponse,
+    SyncResult,
 )
 
 _TEXT_BYTES_MAX: Final = 0x7FFF
@@ -69,18 +69,18 @@ def refusal(request: Request, error: ErrorCode) -> Response:
     """What a request gets that does not come before its group."""
     match request:
         case Join():
-            return JoinResponse(error, request.member_id)
+            return JoinResult(error, request.member_id)
         case Sync():
-            return SyncResponse(error)
+            return SyncResult(error)
         case Heartbeat():
             # While the group is loaded, a member that asks is as well as it was.
             loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return HeartbeatResponse(ErrorCode.NONE if loading else error)
+            return HeartbeatResult(ErrorCode.NONE if loading else error)
         case Leave():
             if error is not ErrorCode.UNKNOWN_MEMBER_ID:
-                return LeaveResponse(error)
-            gone = (LeaverResponse(*leaver, error) for leaver in request.leavers)
-            return LeaveResponse(leavers=tuple(gone))
+                return LeaveResult(error)
+            gone = (LeaverResult(*leaver, error) for leaver in request.leavers)
+            return LeaveResult(leavers=tuple(gone))
         case Commit():
             refused = tuple((asked.partition, error) for asked in request.offsets)
             return PartitionErrors(partitions=refused)

@@ -23,7 +23,7 @@ from ottla.groups.rebalance import (
     sync,
     sync_time_over,
 )
-from ottla.groups.responses import HeartbeatResponse, LeaveResponse, LeaverResponse
+from ottla.groups.responses import HeartbeatResult, LeaveResult, LeaverResult
 from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
 
@@ -37,9 +37,9 @@ def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: Step
         case Sync():
             sync(group, event, turn)
         case Heartbeat():
-            turn.respond(event.token, HeartbeatResponse(_heartbeat(group, event, turn)))
+            turn.respond(event.token, HeartbeatResult(_heartbeat(group, event, turn)))
         case Leave():
-            turn.respond(event.token, LeaveResponse(leavers=_leave(group, event, turn)))
+            turn.respond(event.token, LeaveResult(leavers=_leave(group, event, turn)))
 
 
 def timer_fired(group: ClassicGroup, timer: Timer, turn: StepContext) -> None:
@@ -122,10 +122,10 @@ def _heartbeat(group: ClassicGroup, event: Heartbeat, turn: StepContext) -> Erro
     return ErrorCode.NONE
 
 
-def _leave(group: ClassicGroup, event: Leave, turn: StepContext) -> tuple[LeaverResponse, ...]:
+def _leave(group: ClassicGroup, event: Leave, turn: StepContext) -> tuple[LeaverResult, ...]:
     members_before = len(group.roster)
     answers = tuple(
-        LeaverResponse(leaver.member_id, leaver.instance_id, _leave_one(group, leaver, turn))
+        LeaverResult(leaver.member_id, leaver.instance_id, _leave_one(group, leaver, turn))
         for leaver in event.leavers
     )
     if len(group.roster) < members_before:

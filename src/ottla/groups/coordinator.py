@@ -57,7 +57,7 @@ from ottla.groups.offset_commit import (
     offsets_stored,
 )
 from ottla.groups.queries import describe, list_groups
-from ottla.groups.responses import FetchResponse, GroupDescription, GroupList
+from ottla.groups.responses import FetchResult, GroupDescription, GroupList
 from ottla.groups.step_context import StepContext, Timers
 from ottla.ids import (
     NO_LEADER_EPOCH,
@@ -310,14 +310,14 @@ class Coordinator:
         *,
         require_stable: bool = False,
         topic_ids: Mapping[str, Uuid] = MappingProxyType({}),
-    ) -> FetchResponse:
+    ) -> FetchResult:
         """What a group has committed for these partitions, or for all (OffsetFetch)."""
         if self.phase is not Phase.ACTIVE:
-            return FetchResponse(self.phase.value, {})
+            return FetchResult(self.phase.value, {})
         offsets = self._ledger.offsets.fetch(
             group_id, partitions, require_stable=require_stable, topic_ids=topic_ids
         )
-        return FetchResponse(ErrorCode.NONE, offsets)
+        return FetchResult(ErrorCode.NONE, offsets)
 
     def describe(self, group_id: str) -> GroupDescription:
         """A group and its members (DescribeGroups)."""

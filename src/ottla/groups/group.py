@@ -12,7 +12,7 @@ from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.groups.effects import AssignmentStored, Timer, TimerKind
 from ottla.groups.events import Protocol
 from ottla.groups.member import Member
-from ottla.groups.responses import JoinedMember, JoinResponse
+from ottla.groups.responses import JoinedMember, JoinResult
 from ottla.groups.roster import Roster
 from ottla.groups.states import State, check_move
 from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_embedded
@@ -173,10 +173,10 @@ class ClassicGroup:
             topics.update(read.topics)
         self.subscribed = frozenset(topics)
 
-    def join_answer(self, member_id: str) -> JoinResponse:
+    def join_answer(self, member_id: str) -> JoinResult:
         """What a member learns of the generation it is in."""
         leads = self.roster.leader == member_id
-        return JoinResponse(
+        return JoinResult(
             member_id=member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,

@@ -22,7 +22,7 @@ from ottla.groups.rebalance import (
     restart_session,
 )
 from ottla.groups.records import group_record
-from ottla.groups.responses import JoinResponse
+from ottla.groups.responses import JoinResult
 from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
 
@@ -45,11 +45,11 @@ def join(group: ClassicGroup, event: Join, turn: StepContext) -> None:
 
 
 def _refuse(event: Join, error: ErrorCode, turn: StepContext) -> None:
-    turn.respond(event.token, JoinResponse(error, event.member_id))
+    turn.respond(event.token, JoinResult(error, event.member_id))
 
 
 def _send_away(group: ClassicGroup, event: Join, turn: StepContext) -> None:
-    turn.respond(event.token, JoinResponse(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    turn.respond(event.token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
     if event.member_id in group.roster:
         drop_member(group, event.member_id, turn)
     elif event.member_id in group.roster.pending:
@@ -73,7 +73,7 @@ def _hand_out_id(group: ClassicGroup, event: Join, turn: StepContext) -> None:
         drop_pending(group, next(iter(group.roster.pending)), turn)
     group.roster.pending[event.new_member_id] = None
     turn.set_timer(group.session_timer(event.new_member_id), event.session_timeout_ms)
-    answer = JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
+    answer = JoinResult(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
     turn.respond(event.token, answer)
 
 
@@ -164,7 +164,7 @@ def _exchange(group: ClassicGroup, event: Join, known: str, turn: StepContext) -
     return replace(old, join_token=None, sync_token=None)
 
 
-def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinResponse:
+def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinResult:
     """What it learns: a leader must not assign again what everybody has (KIP-814)."""
     answer = group.join_answer(stored.member_id)
     if stored.skips_assignment:

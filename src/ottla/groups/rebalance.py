@@ -15,7 +15,7 @@ from ottla.groups.events import Sync
 from ottla.groups.group import ClassicGroup, InitialDelay
 from ottla.groups.member import Member
 from ottla.groups.records import group_record
-from ottla.groups.responses import JoinResponse, SyncResponse
+from ottla.groups.responses import JoinResult, SyncResult
 from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
 
@@ -44,9 +44,9 @@ def answer_waiting(member: Member, error: ErrorCode, turn: StepContext) -> None:
     if member.join_token is not None:
         lost = error is ErrorCode.UNKNOWN_MEMBER_ID
         member_id = "" if lost else member.member_id
-        turn.respond(member.join_token, JoinResponse(error, member_id))
+        turn.respond(member.join_token, JoinResult(error, member_id))
     if member.sync_token is not None:
-        turn.respond(member.sync_token, SyncResponse(error))
+        turn.respond(member.sync_token, SyncResult(error))
 
 
 def await_next_generation(
@@ -55,7 +55,7 @@ def await_next_generation(
     """Have a request wait for the next generation; of two the later gets the real answer."""
     before = group.roster.set_join_token(member, token)
     if before is not None:
-        answer = JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        answer = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         turn.respond(before, answer)
 
 
@@ -146,7 +146,7 @@ def sync(group: ClassicGroup, event: Sync, turn: StepContext) -> None:
     """A member asks for its assignment; with the leader's request all are stored."""
     problem = _sync_problem(group, event)
     if problem:
-        turn.respond(event.token, SyncResponse(problem))
+        turn.respond(event.token, SyncResult(problem))
         return
     member = group.roster[event.member_id]
     group.unsynced.discard(event.member_id)
@@ -156,7 +156,7 @@ def sync(group: ClassicGroup, event: Sync, turn: StepContext) -> None:
         turn.respond(event.token, _assignment_of(group, member))
         return
     if member.sync_token is not None:
-        turn.respond(member.sync_token, SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
+        turn.respond(member.sync_token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_token = event.token
     if group.roster.leader == event.member_id and group.in_flight is None:
         _store_assignments(group, event, turn)
@@ -180,8 +180,8 @@ def _differ(said: str | None, known: str | None) -> bool:
     return said is not None and known is not None and said != known
 
 
-def _assignment_of(group: ClassicGroup, member: Member) -> SyncResponse:
-    return SyncResponse(
+def _assignment_of(group: ClassicGroup, member: Member) -> SyncResult:
+    return SyncResult(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,
@@ -231,7 +231,7 @@ def _withdraw_assignments(group: ClassicGroup, error: ErrorCode, turn: StepConte
         member.assignment = b""
         if (token := member.sync_token) is not None:
             member.sync_token = None
-            turn.respond(token, SyncResponse(error))
+            turn.respond(token, SyncResult(error))
             restart_session(group, member, turn)
 
 

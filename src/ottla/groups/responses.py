@@ -22,7 +22,7 @@ class JoinedMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinResponse:
+class JoinResult:
     """Who one is in the next generation; the leader learns of all members."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -36,7 +36,7 @@ class JoinResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncResponse:
+class SyncResult:
     """A member's share."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -46,13 +46,13 @@ class SyncResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class HeartbeatResult:
     """Whether all is well with the member and its generation."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
-class LeaverResponse(NamedTuple):
+class LeaverResult(NamedTuple):
     """What became of one who leaves."""
 
     member_id: str
@@ -61,11 +61,11 @@ class LeaverResponse(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveResponse:
+class LeaveResult:
     """What became of each; the first versions have one leaver and take its error for the whole."""
 
     error: ErrorCode = ErrorCode.NONE
-    leavers: tuple[LeaverResponse, ...] = ()
+    leavers: tuple[LeaverResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class GroupErrors:
 
 
 Response: TypeAlias = (
-    JoinResponse | SyncResponse | HeartbeatResponse | LeaveResponse | PartitionErrors | GroupErrors
+    JoinResult | SyncResult | HeartbeatResult | LeaveResult | PartitionErrors | GroupErrors
 )
 
 
@@ -102,7 +102,7 @@ class FetchedOffset(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResult:
     """The committed offsets of a group."""
 
     error: ErrorCode

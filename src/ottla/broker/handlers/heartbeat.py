@@ -3,7 +3,7 @@
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
 from ottla.groups.events import Heartbeat
-from ottla.groups.responses import HeartbeatResponse
+from ottla.groups.responses import HeartbeatResult
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.transport.connection import Connection, DeferredResponse
@@ -30,6 +30,6 @@ async def _answer(state: BrokerState, message: HeartbeatRequest) -> Response:
             )
         )
     except RequestError as error:
-        answer = HeartbeatResponse(error.code)
-    assert isinstance(answer, HeartbeatResponse)
+        answer = HeartbeatResult(error.code)
+    assert isinstance(answer, HeartbeatResult)
     return HeartbeatResponse(error_code=int(answer.error))

@@ -4,7 +4,7 @@ from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
 from ottla.groups.effects import RequestToken
 from ottla.groups.events import Join, Protocol
-from ottla.groups.responses import JoinResponse
+from ottla.groups.responses import JoinResult
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -50,8 +50,8 @@ async def _answer(
     try:
         answer = await state.coordinator(message.group_id).ask(event)
     except RequestError as error:
-        answer = JoinResponse(error.code, message.member_id)
-    assert isinstance(answer, JoinResponse)
+        answer = JoinResult(error.code, message.member_id)
+    assert isinstance(answer, JoinResult)
     return JoinGroupResponse(
         error_code=int(answer.error),
         generation_id=answer.generation,

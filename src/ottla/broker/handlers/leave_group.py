@@ -3,7 +3,7 @@
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
 from ottla.groups.events import Leave, Leaver
-from ottla.groups.responses import LeaveResponse
+from ottla.groups.responses import LeaveResult
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -35,8 +35,8 @@ async def _answer(state: BrokerState, message: LeaveGroupRequest, version: int) 
             lambda token: Leave(token, message.group_id, leavers)
         )
     except RequestError as error:
-        answer = LeaveResponse(error.code)
-    assert isinstance(answer, LeaveResponse)
+        answer = LeaveResult(error.code)
+    assert isinstance(answer, LeaveResult)
     if version < _BATCHED:
         code = answer.error or (answer.leavers[0].error if answer.leavers else answer.error)
         return LeaveGroupResponse(error_code=int(code))

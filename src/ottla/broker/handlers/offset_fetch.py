@@ -6,7 +6,7 @@ from typing import Final
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.groups.responses import FetchedOffset, FetchResponse
+from ottla.groups.responses import FetchedOffset, FetchResult
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_fetch import (
@@ -97,7 +97,7 @@ async def _fetch(
     asked: list[TopicPartition] | None,
     require_stable: bool,
     turns: CooperativeLoop,
-) -> FetchResponse:
+) -> FetchResult:
     if asked is None or len(asked) <= PIECE:
         return _fetched(state, group_id, asked, require_stable)
     offsets: dict[TopicPartition, FetchedOffset] = {}
@@ -106,16 +106,16 @@ async def _fetch(
         if found.error:
             return found
         offsets |= found.offsets
-    return FetchResponse(ErrorCode.NONE, offsets)
+    return FetchResult(ErrorCode.NONE, offsets)
 
 
 def _fetched(
     state: BrokerState, group_id: str, asked: list[TopicPartition] | None, require_stable: bool
-) -> FetchResponse:
+) -> FetchResult:
     try:
         coordinator = state.coordinator(group_id)
     except RequestError as error:
-        return FetchResponse(error.code, {})
+        return FetchResult(error.code, {})
     topics = state.image.topics
     names = topics if asked is None else {one.topic for one in asked if one.topic in topics}
     return coordinator.groups.fetch_offsets(

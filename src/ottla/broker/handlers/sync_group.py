@@ -6,7 +6,7 @@ from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.effects import RequestToken
 from ottla.groups.events import Sync
-from ottla.groups.responses import SyncResponse
+from ottla.groups.responses import SyncResult
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.transport.connection import Connection, DeferredResponse
@@ -46,8 +46,8 @@ async def _answer(state: BrokerState, message: SyncGroupRequest) -> Response:
     try:
         answer = await state.coordinator(message.group_id).ask(event)
     except RequestError as error:
-        answer = SyncResponse(error.code)
-    assert isinstance(answer, SyncResponse)
+        answer = SyncResult(error.code)
+    assert isinstance(answer, SyncResult)
     return SyncGroupResponse(
         error_code=int(answer.error),
         protocol_type=answer.protocol_type,
