@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from judges.kafka_broker import KafkaBroker, KafkaFailed
-from ottla.client.connecting.coordinators import CoordinatorKind
+from ottla.client.network.coordinators import CoordinatorKind
 from ottla.client.sync.administrator import Admin
 from ottla.errors import RequestError
 from ottla.protocol.messages.find_coordinator import (

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from typing import Final
 
     from ottla.client.admin import Admin, NewPartitions, NewTopic
-    from ottla.client.connecting.tokens import Token
     from ottla.client.consumer import Consumer
-    from ottla.client.counting.consumer_metrics import ConsumerMetrics
-    from ottla.client.counting.producer_metrics import ProducerMetrics
-    from ottla.client.membership.commits import CommitFailed
-    from ottla.client.membership.offsets import OffsetAndMetadata
-    from ottla.client.membership.owner import GroupMember, Rebalance
+    from ottla.client.group.commits import CommitFailed
+    from ottla.client.group.interfaces import GroupMember, Rebalance
+    from ottla.client.group.offsets import OffsetAndMetadata
+    from ottla.client.metrics.consumer_metrics import ConsumerMetrics
+    from ottla.client.metrics.producer_metrics import ProducerMetrics
+    from ottla.client.network.tokens import Token
+    from ottla.client.produce.pending_batch import Ack, Written
+    from ottla.client.produce.row_ack import RowsAck, RowsNotWritten, WrittenRows
+    from ottla.client.produce.transaction import Transaction
+    from ottla.client.produce.transaction_state import OutcomeUnknown
     from ottla.client.producer import Producer
-    from ottla.client.producing.pending_batch import Ack, Written
-    from ottla.client.producing.row_ack import RowsAck, RowsNotWritten, WrittenRows
-    from ottla.client.producing.transaction import Transaction
-    from ottla.client.producing.transaction_state import OutcomeUnknown
     from ottla.client.record import Record
     from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
     from ottla.client.subscription import BrokerPattern
@@ -72,39 +72,39 @@ __all__ = [
 __version__: "Final" = RELEASE
 
 _MODULES: "Final" = {
-    "Ack": "ottla.client.producing.pending_batch",
+    "Ack": "ottla.client.produce.pending_batch",
     "Admin": "ottla.client.admin",
     "AuthenticationFailed": "ottla.transport.failures",
     "BrokerPattern": "ottla.client.subscription",
-    "CommitFailed": "ottla.client.membership.commits",
+    "CommitFailed": "ottla.client.group.commits",
     "Consumer": "ottla.client.consumer",
-    "ConsumerMetrics": "ottla.client.counting.consumer_metrics",
+    "ConsumerMetrics": "ottla.client.metrics.consumer_metrics",
     "DeserializationFailed": "ottla.client.serializers",
     "Disconnected": "ottla.transport.channel",
     "ErrorCode": "ottla.errors",
-    "GroupMember": "ottla.client.membership.owner",
+    "GroupMember": "ottla.client.group.interfaces",
     "InvalidSettings": "ottla.settings.problems",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "NotRunning": "ottla.transport.failures",
     "NotSupported": "ottla.transport.failures",
-    "OffsetAndMetadata": "ottla.client.membership.offsets",
-    "OutcomeUnknown": "ottla.client.producing.transaction_state",
+    "OffsetAndMetadata": "ottla.client.group.offsets",
+    "OutcomeUnknown": "ottla.client.produce.transaction_state",
     "Producer": "ottla.client.producer",
-    "ProducerMetrics": "ottla.client.counting.producer_metrics",
-    "Rebalance": "ottla.client.membership.owner",
+    "ProducerMetrics": "ottla.client.metrics.producer_metrics",
+    "Rebalance": "ottla.client.group.interfaces",
     "Record": "ottla.client.record",
     "RequestError": "ottla.errors",
-    "RowsAck": "ottla.client.producing.row_ack",
-    "RowsNotWritten": "ottla.client.producing.row_ack",
+    "RowsAck": "ottla.client.produce.row_ack",
+    "RowsNotWritten": "ottla.client.produce.row_ack",
     "Serde": "ottla.client.serializers",
     "SerializationFailed": "ottla.client.serializers",
     "TimedOut": "ottla.transport.channel",
-    "Token": "ottla.client.connecting.tokens",
+    "Token": "ottla.client.network.tokens",
     "TopicPartition": "ottla.ids",
-    "Transaction": "ottla.client.producing.transaction",
-    "Written": "ottla.client.producing.pending_batch",
-    "WrittenRows": "ottla.client.producing.row_ack",
+    "Transaction": "ottla.client.produce.transaction",
+    "Written": "ottla.client.produce.pending_batch",
+    "WrittenRows": "ottla.client.produce.row_ack",
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from client.scenarios import FAST
 from ottla.client.consumer import Consumer
-from ottla.client.fetching.locator import NoPlace
+from ottla.client.fetch.position_resolver import NoPosition
 from ottla.client.producer import Producer
 from ottla.client.record import Record
 from ottla.client.serializers import INT, JSON, STRING, DeserializationFailed, Json
@@ -339,13 +339,13 @@ async def without_a_place_one_is_told(servers: str, topic: str) -> None:
     await write(servers, topic, 10)
     async with consumer(servers, auto_offset_reset="none") as ours:
         ours.assign((topic, 0))
-        with pytest.raises(NoPlace, match="no offset was given") as caught:
+        with pytest.raises(NoPosition, match="no offset was given") as caught:
             await ours.poll(5)
         assert "auto.offset.reset" in caught.value.hint
         ours.seek((topic, 0), 3)
         assert numbers(await take(ours, 7)) == [*range(3, 10)]
         ours.seek((topic, 0), 99)
-        with pytest.raises(NoPlace, match="99 is out of range"):
+        with pytest.raises(NoPosition, match="99 is out of range"):
             await ours.poll(5)
         ours.seek((topic, 0), 9)
         assert numbers(await take(ours, 1)) == [9]

@@ -10,7 +10,7 @@ from client.consuming import ours_partition, take, write
 from client.scenarios import until
 from client.sharing import PARTITIONS, Worker, member, share, write_to_all
 from ottla.client.consumer import Consumer
-from ottla.client.membership.owner import Rebalance
+from ottla.client.group.interfaces import Rebalance
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.transport.channel import Disconnected

@@ -22,9 +22,9 @@ from typing import Any
 import confluent_kafka
 
 from ottla.client.consumer import Consumer
-from ottla.client.membership.commits import CommitFailed
+from ottla.client.group.commits import CommitFailed
+from ottla.client.produce.pending_batch import Written
 from ottla.client.producer import Producer
-from ottla.client.producing.pending_batch import Written
 from ottla.client.record import Record
 from ottla.client.sync.consumer import Consumer as SyncConsumer
 from ottla.client.sync.producer import Producer as SyncProducer

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from ottla.client.connecting.cluster_view import BrokerView
-from ottla.client.connecting.connections import Place
+from ottla.client.network.cluster_view import BrokerView
+from ottla.client.network.connections import Address
 from ottla.ids import BrokerId
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
 from ottla.protocol.conversation import Request, ServerConversation
@@ -75,9 +75,9 @@ class ScriptedBroker:
         return sum(isinstance(one, kind) for one in self.asked)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Address:
         assert self._server is not None
-        return Place(HOST, self._server.sockets[0].getsockname()[1])
+        return Address(HOST, self._server.sockets[0].getsockname()[1])
 
     @property
     def bootstrap_servers(self) -> str:

@@ -19,8 +19,8 @@ from client.consuming import (
 )
 from client.scenarios import FAST, until
 from ottla.client.consumer import Consumer
-from ottla.client.membership.offsets import OffsetAndMetadata
-from ottla.client.membership.owner import Rebalance
+from ottla.client.group.interfaces import Rebalance
+from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 

@@ -9,7 +9,7 @@ from client.consuming import take
 from client.scenarios import run
 from client.test_scripted_consumer import Stage, reading
 from ottla.client.arguments import NOTE_BYTES_MAX, OFFSET_MAX, offset_of, pair_of, time_of
-from ottla.client.membership.offsets import OffsetAndMetadata
+from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.ids import TopicPartition
 
 T = ("t", 0)

@@ -10,7 +10,7 @@ from client.consuming import take, write
 from client.scenarios import run, until
 from client.sharing import member
 from ottla.client.consumer import Consumer
-from ottla.client.membership.owner import Rebalance
+from ottla.client.group.interfaces import Rebalance
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.testing import Cluster

@@ -40,8 +40,8 @@ from judges.kafka_cluster import KafkaCluster
 from kafka_java import judge_needed
 from ottla.client.admin.administrator import Admin
 from ottla.client.admin.reassignments import Election
-from ottla.client.connecting.coordinators import CoordinatorKind
 from ottla.client.consumer import Consumer
+from ottla.client.network.coordinators import CoordinatorKind
 from ottla.errors import RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.messages.fetch import FetchRequest

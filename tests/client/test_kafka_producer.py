@@ -11,8 +11,8 @@ import pytest
 from client.both_brokers import Cuttable, Ground, Judge, judge, kafka
 from client.scenarios import FAST
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
+from ottla.client.produce.pending_batch import Ack
 from ottla.client.producer import Producer
-from ottla.client.producing.pending_batch import Ack
 from ottla.client.serializers import LONG, STRING, SerializationFailed, json_of
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.network import TcpNetwork

@@ -14,8 +14,8 @@ from certificates import Authority
 from client.scenarios import run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
-from ottla.client.connecting.connections import RENEWED_AFTER
-from ottla.client.connecting.tokens import Token
+from ottla.client.network.connections import RENEWED_AFTER
+from ottla.client.network.tokens import Token
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.failures import AuthenticationFailed, Disconnected
@@ -306,7 +306,7 @@ async def written_until(producer: Producer, is_over: Callable[[], bool]) -> None
 def in_good_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions of minutes leave many seconds for a renewal, these of the tests a tenth of one."""
     assert sum(RENEWED_AFTER) < 1
-    monkeypatch.setattr("ottla.client.connecting.connections.RENEWED_AFTER", (0.5, 0.1))
+    monkeypatch.setattr("ottla.client.network.connections.RENEWED_AFTER", (0.5, 0.1))
 
 
 @pytest.mark.usefixtures("in_good_time")
@@ -350,7 +350,7 @@ def test_a_short_session_is_not_renewed_sooner_than_kafka_takes_it(site: Site) -
 
 def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge judges: without the renewal its connections do not last."""
-    monkeypatch.setattr("ottla.client.connecting.connections.RENEWED_AFTER", (1000.0, 0.0))
+    monkeypatch.setattr("ottla.client.network.connections.RENEWED_AFTER", (1000.0, 0.0))
 
     async def scenario() -> None:
         network = Counting()

@@ -10,8 +10,8 @@ import pytest
 from client.both_brokers import Cuttable, Ground, Judge, judge, kafka, ottla_ground
 from client.scenarios import FAST, run
 from ottla.client.partitioners import Partitions, partition_of_key
+from ottla.client.produce.row_ack import RowsNotWritten, WrittenRows
 from ottla.client.producer import Producer
-from ottla.client.producing.row_ack import RowsNotWritten, WrittenRows
 from ottla.errors import ErrorCode
 
 pa: Any = pyarrow

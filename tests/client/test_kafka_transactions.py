@@ -19,10 +19,10 @@ from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
-from ottla.client.membership.offsets import OffsetAndMetadata
-from ottla.client.membership.owner import GroupMember
+from ottla.client.group.interfaces import GroupMember
+from ottla.client.group.offsets import OffsetAndMetadata
+from ottla.client.produce.transaction_state import OutcomeUnknown
 from ottla.client.producer import Producer
-from ottla.client.producing.transaction_state import OutcomeUnknown
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.messages.list_offsets import (

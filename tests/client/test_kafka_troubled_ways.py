@@ -21,9 +21,9 @@ from client.test_troubled_consumer import TROUBLES, Making
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.consumer import Consumer
+from ottla.client.produce.transaction import Transaction
+from ottla.client.produce.transaction_state import OutcomeUnknown
 from ottla.client.producer import Producer
-from ottla.client.producing.transaction import Transaction
-from ottla.client.producing.transaction_state import OutcomeUnknown
 from ottla.client.sync.producer import Producer as SyncProducer
 from ottla.errors import RequestError
 from ottla.protocol.messages.update_features import (

@@ -12,9 +12,9 @@ from typing import assert_type
 import pytest
 
 from ottla import Consumer, OffsetAndMetadata, Record, TopicPartition, Transaction
-from ottla.client.counting.producer_metrics import ProducerMetrics
+from ottla.client.metrics.producer_metrics import ProducerMetrics
+from ottla.client.produce.pending_batch import Ack, Written
 from ottla.client.producer import Producer
-from ottla.client.producing.pending_batch import Ack, Written
 from ottla.client.serializers import LONG, STRING, Serializer, json_of
 
 

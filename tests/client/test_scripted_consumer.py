@@ -5,15 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from client.fetch.test_chunk import batch
 
 from client.consuming import take
-from client.fetching.test_chunk import batch
 from client.scenarios import FAST, run
 from client.scripted_broker import ScriptedBroker
-from ottla.client.asking.routes import UNKNOWN_TRIES
+from ottla.client.calls.targets import UNKNOWN_TRIES
 from ottla.client.consumer import Consumer
-from ottla.client.fetching.absence import PATIENCE_S
-from ottla.client.fetching.locator import Truncated
+from ottla.client.fetch.missing_partitions import PATIENCE_S
+from ottla.client.fetch.position_resolver import Truncated
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid

@@ -11,8 +11,8 @@ import pytest
 from client.scenarios import run
 from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import LOST, TOPIC, UNSEEN, Leader, Word
+from ottla.client.produce.identity import EPOCH_MAX
 from ottla.client.producer import Producer
-from ottla.client.producing.identity import EPOCH_MAX
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ProducerId
 from ottla.protocol.messages.init_producer_id import (

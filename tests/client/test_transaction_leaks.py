@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from client.producing.test_transactions import scripted
+from client.produce.test_transactions import scripted
 from client.residue import Residue, client_tasks, client_timers
 from client.scenarios import FAST, run, until
 from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import TOPIC, Leader, Word
 from client.test_leaks import ended, leaves_nothing, turns_of
+from ottla.client.produce.transaction import Transaction
+from ottla.client.produce.transaction_state import OutcomeUnknown
 from ottla.client.producer import Producer
-from ottla.client.producing.transaction import Transaction
-from ottla.client.producing.transaction_state import OutcomeUnknown
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -11,8 +11,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from client.scenarios import run
+from ottla.client.produce.outbox import Ack
 from ottla.client.producer import Producer
-from ottla.client.producing.outbox import Ack
 from ottla.errors import RequestError
 from ottla.testing import Cluster
 from ottla.transport.failures import Disconnected, TimedOut

@@ -18,17 +18,18 @@ from typing import Any, Final, Generic, Self
 from ottla.client.arguments import offset_of, time_of
 from ottla.client.columns.arrow import consumed
 from ottla.client.columns.typed_values import Form, form_of, typed
-from ottla.client.connecting.tokens import TokenFunction
-from ottla.client.consumption import Consumption
-from ottla.client.counting.consumer_metrics import ConsumerMetrics
-from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS, Cursor
-from ottla.client.fetching.decoding import Decoder
-from ottla.client.fetching.offsets import FoundOffset
-from ottla.client.fetching.reader import Reader
-from ottla.client.home import not_running, runs_already
+from ottla.client.consumer_runtime import ConsumerRuntime
+from ottla.client.fetch.cursor import EARLIEST_MS, LATEST_MS, Cursor
+from ottla.client.fetch.decoding import Decoder
+from ottla.client.fetch.offsets import FoundOffset
+from ottla.client.fetch.record_buffer import RecordBuffer
+from ottla.client.group.interfaces import GroupMember
+from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.client.key_value import K, V
-from ottla.client.membership.offsets import OffsetAndMetadata
-from ottla.client.membership.owner import GroupMember
+from ottla.client.lifecycle.shutdown import noted_on
+from ottla.client.loop_affinity import not_running, runs_already
+from ottla.client.metrics.consumer_metrics import ConsumerMetrics
+from ottla.client.network.tokens import TokenFunction
 from ottla.client.options.connection import connection_rules
 from ottla.client.options.consumer import is_modern_group
 from ottla.client.partitions import P, by_partition, partition_of
@@ -36,7 +37,6 @@ from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
 from ottla.client.subscription import Callback, Pattern, Subscription, check_names, compiled
 from ottla.client.topic_name import checked_name
-from ottla.client.waiting.ending import noted_on
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor
@@ -90,14 +90,14 @@ class Consumer(Generic[K, V]):
         self._assignors = assignors
         check_names(topics)
         self._subscription = Subscription(frozenset(topics)) if topics else None
-        self._running: Consumption[K, V] | None = None
+        self._running: ConsumerRuntime[K, V] | None = None
         if topics:
             self._needs_group()
 
     async def __aenter__(self) -> Self:
         if self._running is not None:
             raise runs_already("consumer")
-        self._running = Consumption(
+        self._running = ConsumerRuntime(
             self._config,
             self._connecting,
             self._decoder,
@@ -344,13 +344,13 @@ class Consumer(Generic[K, V]):
 
     # Behind all that.
 
-    def _started(self) -> Consumption[K, V]:
+    def _started(self) -> ConsumerRuntime[K, V]:
         if self._running is None:
             raise not_running("consumer")
         self._running.home.check()
         return self._running
 
-    def _reader(self) -> Reader[K, V]:
+    def _reader(self) -> RecordBuffer[K, V]:
         running = self._started()
         reader = running.reading.reader
         if self._subscription is None and running.participation is None and not reader.cursors:

@@ -15,19 +15,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Self
 
 from ottla.client.arguments import TIME_MAX
+from ottla.client.arrow_send import ArrowSend
 from ottla.client.columns.arrow import RowColumns
-from ottla.client.connecting.tokens import TokenFunction
-from ottla.client.consignment import Consignment
-from ottla.client.counting.producer_metrics import ProducerMetrics
-from ottla.client.home import not_running, runs_already
 from ottla.client.key_value import K, V
+from ottla.client.lifecycle.shutdown import end_all
+from ottla.client.loop_affinity import not_running, runs_already
+from ottla.client.metrics.producer_metrics import ProducerMetrics
+from ottla.client.network.tokens import TokenFunction
 from ottla.client.options.connection import connection_rules
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
-from ottla.client.post_room import PostRoom, World
-from ottla.client.producing.outbox import Headers
-from ottla.client.producing.pending_batch import Ack, PendingBatch
-from ottla.client.producing.row_ack import RowsAck
-from ottla.client.producing.transaction import Transaction
+from ottla.client.produce.outbox import Headers
+from ottla.client.produce.pending_batch import Ack, PendingBatch
+from ottla.client.produce.row_ack import RowsAck
+from ottla.client.produce.transaction import Transaction
+from ottla.client.producer_runtime import Environment, ProducerRuntime
 from ottla.client.serializers.serde import (
     Serde,
     Serializer,
@@ -35,7 +36,6 @@ from ottla.client.serializers.serde import (
     serialize,
     serializer_of,
 )
-from ottla.client.waiting.ending import end_all
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.records.kernel import HEADER_SIZE, RECORD_OVERHEAD_MAX
@@ -86,13 +86,15 @@ class Producer(Generic[K, V]):
         self._key = None if key_serializer is None else serializer_of(key_serializer)
         self._value = None if value_serializer is None else serializer_of(value_serializer)
         self._clock = clock or SystemClock()
-        self._world = World(network or TcpNetwork(), self._clock, chance or random.Random().random)
+        self._world = Environment(
+            network or TcpNetwork(), self._clock, chance or random.Random().random
+        )
         self._connection_rules = connection_rules(
             config, self._world.chance, token=token, clock=self._clock
         )
         self._block_s = config[producer.MAX_BLOCK_MS] / 1000
         self._record_bytes_max = config[producer.MAX_REQUEST_SIZE]
-        self._running: PostRoom | None = None
+        self._running: ProducerRuntime | None = None
         self._given_up: list[PendingBatch] = []  # about which nobody asked, when they were
         self._partitioner: Partitioner = (
             KeyPartitioner(
@@ -108,7 +110,7 @@ class Producer(Generic[K, V]):
     async def __aenter__(self) -> Self:
         if self._running is not None:
             raise runs_already("producer")
-        self._running = PostRoom(
+        self._running = ProducerRuntime(
             self._config,
             self._connection_rules,
             self._world,
@@ -253,7 +255,7 @@ class Producer(Generic[K, V]):
 
         RequestError, and nothing is sent, when the columns are not so or a row is too large.
         """
-        sending = Consignment(
+        sending = ArrowSend(
             self._started(), self._clock, topic, self._block_s, self._record_bytes_max
         )
         return await sending.send(batch, RowColumns(key, value, headers, timestamp), partition)
@@ -309,7 +311,7 @@ class Producer(Generic[K, V]):
             waiting=outbox.waiting_calls,
         )
 
-    def _started(self) -> PostRoom:
+    def _started(self) -> ProducerRuntime:
         if self._running is None:
             raise not_running("producer")
         self._running.home.check()
@@ -317,7 +319,7 @@ class Producer(Generic[K, V]):
 
     async def _begin_with(
         self,
-        running: PostRoom,
+        running: ProducerRuntime,
         topic: str,
         key: bytes | None,
         value: bytes | None,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ottla.client.membership.owner import Rebalance
+from ottla.client.group.interfaces import Rebalance
 from ottla.client.topic_name import checked_name
 from ottla.ids import TopicPartition
 

@@ -253,7 +253,7 @@ class Coordinator:
     def _set_expiry(self, turn: StepContext) -> None:
         turn.set_timer(_EXPIRY, self.rules.offsets_retention_check_interval_ms)
 
-    # Outcomes of appends.
+    # Results of appends.
 
     def _outcome(self, event: Appended | AppendFailed, turn: StepContext) -> None:
         then = event.append.then

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.client.consumer import Consumer
-from ottla.client.fetching.absence import why_absent
-from ottla.client.fetching.locator import NoPlace, Truncated
+from ottla.client.fetch.missing_partitions import why_absent
+from ottla.client.fetch.position_resolver import NoPosition, Truncated
 from ottla.client.sync.portal import Portal
 from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
@@ -125,7 +125,7 @@ class RangeReader:
             try:
                 left_s = max(deadline_s - self._clock.elapsed_s(), 0.0)
                 found = portal.run(consumer.columns(min(left_s, LOOK_S)))
-            except (NoPlace, Truncated) as error:
+            except (NoPosition, Truncated) as error:
                 position = self._skipped(wanted, position, error, skips_lost=skips_lost)
                 continue
             if found is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from ottla.client.admin import FoundOffset, OffsetAt
-from ottla.client.asking.outcomes import Outcomes
+from ottla.client.calls.results import Results
 from ottla.client.sync.administrator import Admin
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.beginning import Places
@@ -204,7 +204,7 @@ class Survey:
         raise BadOption("; ".join(said))
 
 
-def _found(told: Outcomes[K, V], *, if_there: bool) -> dict[K, V]:
+def _found(told: Results[K, V], *, if_there: bool) -> dict[K, V]:
     """What there is; the first error that says anything else than that something is not there."""
     for error in told.failed.values():
         if not (if_there and is_gone(error)):

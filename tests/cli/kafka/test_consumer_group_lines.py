@@ -13,7 +13,7 @@ from ottla.cli.kafka.groups.lines import (
 from ottla.client.admin.group_descriptions import GroupDescription, MemberDescription
 from ottla.client.admin.group_offsets import CommittedOffset
 from ottla.client.admin.groups import ListedGroup
-from ottla.client.connecting.cluster_view import BrokerView
+from ottla.client.network.cluster_view import BrokerView
 from ottla.ids import BrokerId
 
 STATIC = MemberDescription(

@@ -26,10 +26,10 @@ from ottla.client.admin import (
     NewTopic,
     OffsetAt,
     Operation,
-    Outcomes,
     ProducerDescription,
     QuotaEntity,
     Replica,
+    Results,
     ScramPassword,
 )
 from ottla.client.producer import Producer
@@ -423,8 +423,8 @@ def test_what_our_broker_does_not_offer_is_said_clearly() -> None:
 
 def all_of(told: object) -> list[object]:
     """What is in outcomes and listings; raises what failed."""
-    if isinstance(told, Outcomes):
-        return [*cast("Outcomes[object, object]", told).values()]
+    if isinstance(told, Results):
+        return [*cast("Results[object, object]", told).values()]
     return [*cast("Iterable[object]", told)]
 
 

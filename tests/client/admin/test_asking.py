@@ -9,8 +9,8 @@ import pytest
 from client.scenarios import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.admin import Admin, CommittedOffset, NewTopic, OffsetAt
-from ottla.client.asking.asking import UNSURE
-from ottla.client.asking.routes import UNKNOWN_TRIES
+from ottla.client.calls.caller import UNSURE
+from ottla.client.calls.targets import UNKNOWN_TRIES
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID
 from ottla.protocol.apis import (

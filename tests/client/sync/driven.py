@@ -18,10 +18,10 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from ottla.client.producing.pending_batch import Written
+from ottla.client.produce.pending_batch import Written
 from ottla.client.sync.consumer import Consumer
-from ottla.client.sync.handover import Ack
 from ottla.client.sync.producer import Producer
+from ottla.client.sync.send_queue import Ack
 from ottla.client.sync.transaction import Transaction
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from client.consuming import FAST, FROM_START, new_topic
 from client.sync.interrupting import MOMENTS_S, SOON_S, interruptions, threads_end
-from ottla.client.sync import handover as handovers
+from ottla.client.sync import send_queue as send_queues
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
-from ottla.client.sync.handover import Ack
 from ottla.client.sync.portal import LOOK_S, Portal
 from ottla.client.sync.producer import Producer
+from ottla.client.sync.send_queue import Ack
 from ottla.errors import RequestError
 from ottla.testing import ClusterThread
 
@@ -103,7 +103,7 @@ def test_no_wait_for_room_is_longer_than_a_signal_may_be_overlooked(
 ) -> None:
     """One that comes just before a lock is waited for is seen when that wait is over."""
     waited: list[float] = []
-    wait = handovers.threading.Condition.wait
+    wait = send_queues.threading.Condition.wait
 
     def noted(condition: Any, timeout_s: float | None = None) -> bool:
         if timeout_s is not None:
@@ -120,7 +120,7 @@ def test_no_wait_for_room_is_longer_than_a_signal_may_be_overlooked(
     with Producer(small) as ours:
         ours.send(topic, b"-1", partition=0).result(20)
         with cluster.brokers[0].pause():
-            monkeypatch.setattr(handovers.threading.Condition, "wait", noted)
+            monkeypatch.setattr(send_queues.threading.Condition, "wait", noted)
             with pytest.raises(RequestError, match=r"no room for a record after 1\.2 s"):
                 fill(ours)
         monkeypatch.undo()

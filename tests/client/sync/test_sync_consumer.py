@@ -12,7 +12,7 @@ from client.consuming import ANYWHERE, FROM_START, Scenario, new_topic
 from client.scenarios import FAST, run
 from client.sharing import SOON, TOGETHER
 from client.sync.driven import DrivenConsumer
-from ottla.client.membership.owner import Rebalance
+from ottla.client.group.interfaces import Rebalance
 from ottla.client.record import Record
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer

@@ -19,8 +19,8 @@ from ottla.client.producer import Producer as AsyncProducer
 from ottla.client.serializers import LONG, STRING, SerializationFailed
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
-from ottla.client.sync.handover import Ack
 from ottla.client.sync.producer import Producer
+from ottla.client.sync.send_queue import Ack
 from ottla.errors import ErrorCode, RequestError
 from ottla.testing import ClusterThread
 from ottla.transport.channel import Disconnected, TimedOut

@@ -12,8 +12,8 @@ from typing import Any, assert_type
 
 import ottla
 from ottla import OffsetAndMetadata, Record, TopicPartition, Written
-from ottla.client.admin import CreatedTopic, FoundOffset, NewTopic, Outcomes, Partition
-from ottla.client.fetching.offsets import FoundOffset as FoundRecord
+from ottla.client.admin import CreatedTopic, FoundOffset, NewTopic, Partition, Results
+from ottla.client.fetch.offsets import FoundOffset as FoundRecord
 from ottla.client.serializers import LONG, STRING
 from ottla.sync import Ack, Admin, Consumer, Producer, Transaction
 
@@ -69,8 +69,8 @@ def what_can_be_read(typed: Consumer[str, int]) -> None:
 
 def what_can_be_administered(admin: Admin) -> None:
     """Nor this."""
-    assert_type(admin.create_topics([NewTopic("t", 3)]), Outcomes[str, CreatedTopic])
-    assert_type(admin.list_offsets({("t", 0): 5}), Outcomes[Partition, FoundOffset])
+    assert_type(admin.create_topics([NewTopic("t", 3)]), Results[str, CreatedTopic])
+    assert_type(admin.list_offsets({("t", 0): 5}), Results[Partition, FoundOffset])
     admin.create_topics(["t"])  # pyright: ignore[reportArgumentType]
     admin.list_topics(nonsense=5)  # pyright: ignore[reportCallIssue]
     ottla.nonsense  # pyright: ignore # noqa: B018

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from ottla import __version__
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.cluster import ClusterCalls
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Versions
 
@@ -16,9 +16,9 @@ class ClusterAdmin(Administration, ClusterCalls):
 
     async def api_versions(
         self, brokers: Iterable[int], timeout_s: float | None = None
-    ) -> Outcomes[int, dict[int, Versions]]:
+    ) -> Results[int, dict[int, Versions]]:
         """The versions of each API that brokers serve, by the APIs' keys."""
-        question = Question[int, ApiVersionsResponse, dict[int, Versions]](
+        question = ApiCall[int, ApiVersionsResponse, dict[int, Versions]](
             request=lambda _, terms: ApiVersionsRequest(
                 client_software_name="ottla", client_software_version=__version__
             ),

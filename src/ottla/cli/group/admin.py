@@ -8,7 +8,7 @@ from ottla.client.admin.group_offsets import GroupOffsetCalls
 from ottla.client.admin.groups import GroupCalls
 from ottla.client.admin.records import RecordCalls
 from ottla.client.admin.topics import TopicCalls
-from ottla.client.connecting.cluster_view import BrokerView
+from ottla.client.network.cluster_view import BrokerView
 
 
 class GroupAdmin(

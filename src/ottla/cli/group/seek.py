@@ -12,7 +12,7 @@ from ottla.cli.group.admin import GroupAdmin
 from ottla.cli.group.seek_plan import Aim, Bounds, Move, planned
 from ottla.cli.offsets.positions import PositionKind
 from ottla.client.admin.records import OffsetAt, RecordCalls
-from ottla.client.asking.outcomes import Outcomes
+from ottla.client.calls.results import Results
 from ottla.client.partitions import Partition
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
@@ -76,15 +76,15 @@ async def _offsets(
 
 async def carried_out(
     admin: GroupAdmin, group: str, moves: Iterable[Move], *, timeout_s: float | None = None
-) -> Outcomes[Partition, None]:
+) -> Results[Partition, None]:
     """Let a group go on where a plan says."""
     offsets = {one.partition: one.after for one in moves}
     if not offsets:
-        return Outcomes[Partition, None]({})
+        return Results[Partition, None]({})
     return await admin.alter_group_offsets(group, offsets, timeout_s=timeout_s)
 
 
-def only_code(told: Outcomes[Partition, None]) -> ErrorCode | None:
+def only_code(told: Results[Partition, None]) -> ErrorCode | None:
     """Why nothing was done, if that is the same for all partitions."""
     codes = {error.code for error in told.failed.values()}
     return codes.pop() if len(codes) == 1 and not told.succeeded else None

@@ -12,7 +12,7 @@ from ottla.cli.group.lag import Reading, first_unread, readings
 from ottla.client.admin.group_descriptions import GroupDescription
 from ottla.client.admin.group_offsets import CommittedOffset
 from ottla.client.admin.records import OffsetAt, RecordCalls
-from ottla.client.connecting.cluster_view import BrokerView
+from ottla.client.network.cluster_view import BrokerView
 from ottla.client.partitions import Partition
 from ottla.errors import RequestError
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.admin.calls import Calls
-from ottla.client.asking.asking import ONE_EACH, Question
-from ottla.client.asking.outcomes import check, or_none, refused
-from ottla.client.fetching.chunk import chunk_of
+from ottla.client.calls.caller import ONE_EACH, ApiCall
+from ottla.client.calls.results import check, or_none, refused
+from ottla.client.fetch.fetched_batches import fetched_batches
 from ottla.client.partitions import Partition, by_partition, rows
 from ottla.errors import ErrorCode, OttlaError, RequestError
 from ottla.protocol.messages.fetch import (
@@ -64,7 +64,7 @@ class FirstRecordCalls(Calls):
         return found
 
 
-def _question(offsets: Mapping[Partition, int]) -> Question[Partition, FetchResponse, _Seen]:
+def _question(offsets: Mapping[Partition, int]) -> ApiCall[Partition, FetchResponse, _Seen]:
     def request(keys: Sequence[Partition]) -> FetchRequest:
         ((topic, number),) = keys
         row = FetchPartition(
@@ -86,7 +86,7 @@ def _question(offsets: Mapping[Partition, int]) -> Question[Partition, FetchResp
             for where, one in rows((topic.topic, topic.partitions) for topic in answer.responses)
         }
 
-    return Question(
+    return ApiCall(
         request=lambda keys, _: request(keys),
         answer=FetchResponse,
         read=read,
@@ -97,7 +97,7 @@ def _question(offsets: Mapping[Partition, int]) -> Question[Partition, FetchResp
 
 def _seen(told: PartitionData, offset: int) -> _Seen | RequestError:
     try:
-        chunk = chunk_of(told.records or b"", offset, None)
+        chunk = fetched_batches(told.records or b"", offset, None)
         for batch in () if chunk is None else chunk.batches:
             for record in batch.records(from_offset=offset):
                 return _Seen(or_none(record.timestamp), record.offset + 1)

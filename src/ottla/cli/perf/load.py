@@ -18,8 +18,8 @@ from typing import Final, TypeAlias, cast
 
 from ottla.cli.records.sending import MetProducer, NotAllSent
 from ottla.cli.records.stream import ColumnConsumer
+from ottla.client.produce.pending_batch import Ack
 from ottla.client.producer import Producer
-from ottla.client.producing.pending_batch import Ack
 from ottla.client.record import Record
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition

@@ -14,8 +14,8 @@ from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.records.cells import Taken
 from ottla.cli.records.places import Limits, places
 from ottla.client.consumer import Consumer
-from ottla.client.fetching.absence import NO_TOPIC, why_absent
-from ottla.client.membership.owner import Rebalance
+from ottla.client.fetch.missing_partitions import NO_TOPIC, why_absent
+from ottla.client.group.interfaces import Rebalance
 from ottla.client.partitions import partition_of
 from ottla.errors import ErrorCode
 from ottla.ids import TopicPartition

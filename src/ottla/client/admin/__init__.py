@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         ProducerDescription,
         TransactionDescription,
     )
-    from ottla.client.asking.outcomes import Listing, Outcomes
+    from ottla.client.calls.results import Listing, Results
     from ottla.client.partitions import Partition
 
 __all__ = [
@@ -98,7 +98,6 @@ __all__ = [
     "NewTopic",
     "OffsetAt",
     "Operation",
-    "Outcomes",
     "Partition",
     "PartitionDescription",
     "Permission",
@@ -108,6 +107,7 @@ __all__ = [
     "Reassignment",
     "Replica",
     "ReplicaSize",
+    "Results",
     "ScramCredential",
     "ScramMechanism",
     "ScramPassword",
@@ -151,7 +151,7 @@ _MODULES: Final = {
     "ListedGroup": "ottla.client.admin.groups",
     "ListedTopic": "ottla.client.admin.topic_list",
     "ListedTransaction": "ottla.client.admin.transactions",
-    "Listing": "ottla.client.asking.outcomes",
+    "Listing": "ottla.client.calls.results",
     "LogDirDescription": "ottla.client.admin.log_dirs",
     "LogDirs": "ottla.client.admin.log_dirs",
     "MemberDescription": "ottla.client.admin.group_descriptions",
@@ -159,7 +159,7 @@ _MODULES: Final = {
     "NewTopic": "ottla.client.admin.topics",
     "OffsetAt": "ottla.client.admin.records",
     "Operation": "ottla.client.admin.operations",
-    "Outcomes": "ottla.client.asking.outcomes",
+    "Results": "ottla.client.calls.results",
     "Partition": "ottla.client.partitions",
     "PartitionDescription": "ottla.client.admin.topic_descriptions",
     "Permission": "ottla.client.admin.acls",

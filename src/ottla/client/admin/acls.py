@@ -11,8 +11,8 @@ from ottla.client.admin.calls import Calls
 from ottla.client.admin.kinds import Kind
 from ottla.client.admin.operations import Operation
 from ottla.client.arguments import many_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check, refused
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check, refused
 from ottla.errors import RequestError
 from ottla.protocol.messages.create_acls import (
     AclCreation,
@@ -111,10 +111,10 @@ class AclCalls(Calls):
 
     async def create_acls(
         self, acls: Iterable[Acl], *, timeout_s: float | None = None
-    ) -> Outcomes[Acl, None]:
+    ) -> Results[Acl, None]:
         """Make rules."""
         rules = many_of(acls, Acl, "a list of rules, as [Acl(AclResource.TOPIC, …)]")
-        question = Question(
+        question = ApiCall(
             request=lambda keys, _: create_request(keys),
             answer=CreateAclsResponse,
             read=created,
@@ -135,10 +135,10 @@ class AclCalls(Calls):
 
     async def delete_acls(
         self, matching: Iterable[AclFilter], *, timeout_s: float | None = None
-    ) -> Outcomes[AclFilter, Outcomes[Acl, None]]:
+    ) -> Results[AclFilter, Results[Acl, None]]:
         """Delete the rules that match; tells which they were."""
         filters = many_of(matching, AclFilter, 'a list of filters, as [AclFilter(name="orders")]')
-        question = Question[AclFilter, DeleteAclsResponse, Outcomes[Acl, None]](
+        question = ApiCall[AclFilter, DeleteAclsResponse, Results[Acl, None]](
             request=lambda keys, _: delete_request(keys),
             answer=DeleteAclsResponse,
             read=deleted,
@@ -218,7 +218,7 @@ def _filter(matching: AclFilter) -> dict[str, Any]:
 
 def deleted(
     keys: Sequence[AclFilter], answer: DeleteAclsResponse
-) -> dict[AclFilter, Outcomes[Acl, None] | RequestError]:
+) -> dict[AclFilter, Results[Acl, None] | RequestError]:
     """The rules that each filter matched; results are in the order of the request."""
     return {
         key: refused(one.error_code, key, one.error_message) or _matched(one)
@@ -226,8 +226,8 @@ def deleted(
     }
 
 
-def _matched(told: DeleteAclsFilterResult) -> Outcomes[Acl, None]:
-    return Outcomes[Acl, None](
+def _matched(told: DeleteAclsFilterResult) -> Results[Acl, None]:
+    return Results[Acl, None](
         {
             (rule := _rule(one, one)): refused(one.error_code, rule, one.error_message)
             for one in told.matching_acls

@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from ottla.client.admin.calls import AdminAsking, Calls
-from ottla.client.connecting.connections import Connections
-from ottla.client.connecting.coordinators import Coordinators
-from ottla.client.connecting.metadata import Metadata
-from ottla.client.home import runs_already
+from ottla.client.lifecycle.shutdown import end_all
+from ottla.client.loop_affinity import runs_already
+from ottla.client.network.connections import Connections
+from ottla.client.network.coordinators import Coordinators
+from ottla.client.network.metadata import Metadata
 from ottla.client.options.connection import connection_rules, metadata_rules, patience
-from ottla.client.waiting.ending import end_all
 from ottla.clock import Clock, SystemClock
 from ottla.settings.admin import ADMIN
 from ottla.settings.config import Config
@@ -24,7 +24,7 @@ from ottla.settings.resolution import client_config
 from ottla.transport.network import Connector, TcpNetwork
 
 if TYPE_CHECKING:
-    from ottla.client.connecting.tokens import TokenFunction
+    from ottla.client.network.tokens import TokenFunction
 
 
 class Administration(Calls):

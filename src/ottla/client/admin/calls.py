@@ -6,9 +6,9 @@ Invariant: a call is made by an administrator that runs, or says how to start on
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ottla.client.asking.asking import Asking, Question, Terms
-from ottla.client.asking.outcomes import Listing
-from ottla.client.asking.routes import (
+from ottla.client.calls.caller import ApiCall, Caller, Terms
+from ottla.client.calls.results import Listing
+from ottla.client.calls.targets import (
     ByView,
     Route,
     ToAny,
@@ -17,11 +17,11 @@ from ottla.client.asking.routes import (
     to_broker,
     to_controller,
 )
-from ottla.client.connecting.connections import Connections
-from ottla.client.connecting.coordinators import CoordinatorKind, Coordinators
-from ottla.client.connecting.metadata import Metadata
-from ottla.client.home import Home, not_running
-from ottla.client.waiting.patience import Patience
+from ottla.client.lifecycle.retry_policy import RetryPolicy
+from ottla.client.loop_affinity import LoopAffinity, not_running
+from ottla.client.network.connections import Connections
+from ottla.client.network.coordinators import CoordinatorKind, Coordinators
+from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock
 from ottla.protocol.message import Message
 from ottla.protocol.schema import VERSION_MAX
@@ -32,7 +32,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-class AdminAsking(Asking):
+class AdminAsking(Caller):
     """Asks for an administrator, which knows all ways to a broker."""
 
     def __init__(
@@ -41,10 +41,10 @@ class AdminAsking(Asking):
         connections: Connections,
         coordinators: Coordinators,
         clock: Clock,
-        patience: Patience,
+        patience: RetryPolicy,
     ) -> None:
         super().__init__(metadata, connections, clock, patience)
-        self.home: Final = Home("administrator")
+        self.home: Final = LoopAffinity("administrator")
         self._coordinators = coordinators
 
     # Whom.
@@ -102,7 +102,7 @@ class AdminAsking(Asking):
         newest: int = VERSION_MAX,
     ) -> V:
         """Ask about one thing; what is wrong is raised."""
-        question = Question[K, M, V](
+        question = ApiCall[K, M, V](
             request=lambda _, terms: request(terms),
             answer=answer,
             read=lambda _, message: {key: read(message)},
@@ -136,7 +136,7 @@ class AdminAsking(Asking):
         """Ask every broker for what it has."""
         deadline_s = self.deadline_s(timeout_s)
         brokers = await self.brokers(self.left_s(deadline_s))
-        question = Question[int, M, tuple[T, ...]](
+        question = ApiCall[int, M, tuple[T, ...]](
             request=lambda _, terms: request(terms),
             answer=answer,
             read=lambda keys, message: {key: read(message) for key in keys},

@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.operations import Operation, operations
-from ottla.client.asking.outcomes import check, or_none
+from ottla.client.calls.results import check, or_none
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.kinds import Kind
 from ottla.client.arguments import many_of, mapping_of, settings_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check, refused
-from ottla.client.asking.routes import ByView
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check, refused
+from ottla.client.calls.targets import ByView
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_configs import AlterableConfig as Replacement
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -184,13 +184,13 @@ class ConfigCalls(Calls):
         include_synonyms: bool = False,
         include_documentation: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[ConfigResource, Mapping[str, ConfigEntry]]:
+    ) -> Results[ConfigResource, Mapping[str, ConfigEntry]]:
         """The settings of each resource, all of them or those that are named."""
         form = 'a list of names of settings, as ["retention.ms"]'
         keys = None if names is None else many_of(names, str, form)
         ones = [resources] if isinstance(resources, ConfigResource) else resources
         wanted = many_of(ones, ConfigResource, f"what has settings, {_EXAMPLE}, or a list of such")
-        question = Question[ConfigResource, DescribeConfigsResponse, Mapping[str, ConfigEntry]](
+        question = ApiCall[ConfigResource, DescribeConfigsResponse, Mapping[str, ConfigEntry]](
             request=lambda ones, _: DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
@@ -213,11 +213,11 @@ class ConfigCalls(Calls):
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[ConfigResource, None]:
+    ) -> Results[ConfigResource, None]:
         """Change single settings: {name: value}, where None unsets, or a list of changes."""
         mapping_of(changes, ConfigResource, _OF_RESOURCES)
         listed = {resource: _changes(ones) for resource, ones in changes.items()}
-        question = Question(
+        question = ApiCall(
             request=lambda ones, _: IncrementalAlterConfigsRequest(
                 resources=[_altered(one, listed[one]) for one in ones],
                 validate_only=validate_only,
@@ -233,12 +233,12 @@ class ConfigCalls(Calls):
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[ConfigResource, None]:
+    ) -> Results[ConfigResource, None]:
         """Let resources have these settings and no others: what is not named is unset."""
         mapping_of(configs, ConfigResource, _OF_RESOURCES)
         for config in configs.values():
             settings_of(config)
-        question = Question(
+        question = ApiCall(
             request=lambda ones, _: AlterConfigsRequest(
                 resources=[_replaced(one, configs[one]) for one in ones],
                 validate_only=validate_only,

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from ottla.client.admin.calls import Calls
 from ottla.client.arguments import mapping_of
-from ottla.client.asking.asking import Question, Terms
-from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
+from ottla.client.calls.caller import ApiCall, Terms
+from ottla.client.calls.results import Results, check, or_none, refused
 from ottla.errors import RequestError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.update_features import (
@@ -87,7 +87,7 @@ class FeatureCalls(Calls):
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, None]:
+    ) -> Results[str, None]:
         """Let the cluster do more, or less; Kafka since 4.0 makes all changes or none."""
         mapping_of(updates, str, 'a mapping of features, as {"group.version": 1}')
         wanted = {
@@ -97,7 +97,7 @@ class FeatureCalls(Calls):
         is_new = validate_only or any(
             one.change is FeatureChange.SAFE_DOWNGRADE for one in wanted.values()
         )
-        question = Question(
+        question = ApiCall(
             request=lambda keys, terms: update_request(
                 {key: wanted[key] for key in keys}, terms, validate_only=validate_only
             ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.admin.operations import Operation, operations
-from ottla.client.asking.outcomes import refused
+from ottla.client.calls.results import refused
 from ottla.client.partitions import Partition, in_order
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.protocol.consumer_protocol import (

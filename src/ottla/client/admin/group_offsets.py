@@ -9,9 +9,10 @@ from typing import Final, TypeAlias
 
 from ottla.client.admin.calls import Calls
 from ottla.client.arguments import name_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check, or_none, refused, settled
-from ottla.client.membership.offsets import (
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check, or_none, refused, settled
+from ottla.client.group.interfaces import GroupMember
+from ottla.client.group.offsets import (
     BY_GROUP,
     BY_ID,
     STABLE_SINCE,
@@ -19,7 +20,6 @@ from ottla.client.membership.offsets import (
     commit_request,
     fetch_request,
 )
-from ottla.client.membership.owner import GroupMember
 from ottla.client.partitions import (
     P,
     Partition,
@@ -56,7 +56,7 @@ class CommittedOffset:
     leader_epoch: int | None = None
 
 
-GroupOffsets: TypeAlias = Outcomes[Partition, CommittedOffset | None]
+GroupOffsets: TypeAlias = Results[Partition, CommittedOffset | None]
 
 
 class GroupOffsetCalls(Calls):
@@ -69,14 +69,14 @@ class GroupOffsetCalls(Calls):
         *,
         require_stable: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, GroupOffsets]:
+    ) -> Results[str, GroupOffsets]:
         """What groups have committed, in some partitions or wherever they did.
 
         With require_stable it waits for transactions that may commit more.
         """
         wanted = None if partitions is None else each_once(partitions)
         since = _ALL_SINCE if wanted is None else 0
-        question = Question[str, OffsetFetchResponse, GroupOffsets](
+        question = ApiCall[str, OffsetFetchResponse, GroupOffsets](
             request=lambda ids, terms: fetch_request(
                 [GroupMember(group) for group in ids],
                 wanted,
@@ -98,7 +98,7 @@ class GroupOffsetCalls(Calls):
         offsets: Mapping[P, int | CommittedOffset],
         *,
         timeout_s: float | None = None,
-    ) -> Outcomes[Partition, None]:
+    ) -> Results[Partition, None]:
         """Let a group without members go on elsewhere; a group that does not exist is made."""
         name_of(group, "a group")
         kept = {where: _kept(one) for where, one in by_partition(offsets).items()}
@@ -112,11 +112,11 @@ class GroupOffsetCalls(Calls):
             timeout_s,
             newest=_BY_NAME,
         )
-        return Outcomes[Partition, None](told)
+        return Results[Partition, None](told)
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[Partition], *, timeout_s: float | None = None
-    ) -> Outcomes[Partition, None]:
+    ) -> Results[Partition, None]:
         """Forget what a group has committed, in partitions of topics that it does not read."""
         name_of(group, "a group")
         wanted = each_once(partitions)
@@ -128,7 +128,7 @@ class GroupOffsetCalls(Calls):
             lambda answer: deleted(group, answer),
             timeout_s,
         )
-        return Outcomes[Partition, None](told)
+        return Results[Partition, None](told)
 
 
 def fetched(
@@ -157,7 +157,7 @@ def _offsets(
         if error is not None and error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
             return error  # the whole is asked for again
         told[key] = error or _committed(one)
-    return Outcomes[Partition, CommittedOffset | None](told)
+    return Results[Partition, CommittedOffset | None](told)
 
 
 def _committed(

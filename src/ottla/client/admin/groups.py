@@ -16,8 +16,8 @@ from ottla.client.admin.group_descriptions import (
     modern_described,
 )
 from ottla.client.arguments import many_of, name_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Listing, Outcomes, check, refused
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Listing, Results, check, refused
 from ottla.client.partitions import names
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.consumer_group_describe import (
@@ -92,12 +92,12 @@ class GroupCalls(Calls):
         *,
         include_operations: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, GroupDescription]:
+    ) -> Results[str, GroupDescription]:
         """Groups of consumers and other classic groups, with their members."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         wanted = names(groups)
-        new = Question[str, ConsumerGroupDescribeResponse, GroupDescription](
+        new = ApiCall[str, ConsumerGroupDescribeResponse, GroupDescription](
             request=lambda ids, _: ConsumerGroupDescribeRequest(
                 group_ids=ids, include_authorized_operations=include_operations
             ),
@@ -106,7 +106,7 @@ class GroupCalls(Calls):
         )
         told = await asking.many(self._asking.to_group, wanted, new, asking.left_s(deadline_s))
         maybe = [group for group, error in told.failed.items() if error.code in _NOT_NEW]
-        classic = Question[str, DescribeGroupsResponse, GroupDescription](
+        classic = ApiCall[str, DescribeGroupsResponse, GroupDescription](
             request=lambda ids, terms: DescribeGroupsRequest(
                 groups=ids,
                 include_authorized_operations=include_operations
@@ -116,7 +116,7 @@ class GroupCalls(Calls):
             read=lambda _, answer: classic_described(answer),
         )
         rest = await asking.many(self._asking.to_group, maybe, classic, asking.left_s(deadline_s))
-        return Outcomes({**told.told, **rest.told})
+        return Results({**told.told, **rest.told})
 
     async def describe_group(
         self, group: str, *, timeout_s: float | None = None
@@ -127,9 +127,9 @@ class GroupCalls(Calls):
 
     async def delete_groups(
         self, groups: str | Iterable[str], *, timeout_s: float | None = None
-    ) -> Outcomes[str, None]:
+    ) -> Results[str, None]:
         """Delete groups without members, and the offsets they committed."""
-        question = Question(
+        question = ApiCall(
             request=lambda ids, _: DeleteGroupsRequest(groups_names=ids),
             answer=DeleteGroupsResponse,
             read=lambda _, answer: {
@@ -145,7 +145,7 @@ class GroupCalls(Calls):
         *,
         reason: str | None = None,
         timeout_s: float | None = None,
-    ) -> Outcomes[GroupMember, None]:
+    ) -> Results[GroupMember, None]:
         """Let members leave a classic group; all of them if none are named."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
@@ -157,7 +157,7 @@ class GroupCalls(Calls):
             members = [GroupMember(one.id, one.instance_id) for one in found.members]
         leaving = [*dict.fromkeys(members)]
         if not leaving:
-            return Outcomes[GroupMember, None]({})
+            return Results[GroupMember, None]({})
         told = await asking.about(
             group,
             asking.to_group,
@@ -167,7 +167,7 @@ class GroupCalls(Calls):
             asking.left_s(deadline_s),
             since=_MEMBERS_SINCE,
         )
-        return Outcomes[GroupMember, None](told)
+        return Results[GroupMember, None](told)
 
 
 def listed(answer: ListGroupsResponse) -> tuple[ListedGroup, ...]:

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.client.admin.calls import Calls
 from ottla.client.arguments import many_of, mapping_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check, or_none, refused
 from ottla.client.partitions import Partition, by_topic, each_once, partition, rows
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -64,7 +64,7 @@ class Replica(NamedTuple):
     broker: int
 
 
-LogDirs: TypeAlias = Outcomes[str, LogDirDescription]
+LogDirs: TypeAlias = Results[str, LogDirDescription]
 
 
 class LogDirCalls(Calls):
@@ -76,7 +76,7 @@ class LogDirCalls(Calls):
         partitions: Iterable[Partition] | None = None,
         *,
         timeout_s: float | None = None,
-    ) -> Outcomes[int, LogDirs]:
+    ) -> Results[int, LogDirs]:
         """The directories of brokers, or of all; with all replicas or those of some partitions."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
@@ -84,7 +84,7 @@ class LogDirCalls(Calls):
             brokers = await asking.brokers(asking.left_s(deadline_s))
         brokers = many_of(brokers, int, "a list of the ids of brokers, as [0, 1]")
         topics = None if partitions is None else by_topic(each_once(partitions))
-        question = Question[int, DescribeLogDirsResponse, LogDirs](
+        question = ApiCall[int, DescribeLogDirsResponse, LogDirs](
             request=lambda _, __: describe_request(topics),
             answer=DescribeLogDirsResponse,
             read=lambda keys, answer: dict.fromkeys(keys, described(answer)),
@@ -93,12 +93,12 @@ class LogDirCalls(Calls):
 
     async def alter_replica_log_dirs(
         self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
-    ) -> Outcomes[Replica, None]:
+    ) -> Results[Replica, None]:
         """Let replicas move to other directories of their brokers."""
         mapping_of(
             paths, Replica, 'a mapping of replicas, as {Replica("orders", 0, broker=1): "/d"}'
         )
-        question = Question[Replica, AlterReplicaLogDirsResponse, None](
+        question = ApiCall[Replica, AlterReplicaLogDirsResponse, None](
             request=lambda keys, _: alter_request({key: paths[key] for key in keys}),
             answer=AlterReplicaLogDirsResponse,
             read=altered,

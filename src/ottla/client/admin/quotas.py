@@ -11,8 +11,8 @@ from typing import Final
 
 from ottla.client.admin.calls import Calls
 from ottla.client.arguments import mapping_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check, refused
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check, refused
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -90,11 +90,11 @@ class QuotaCalls(Calls):
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[QuotaEntity, None]:
+    ) -> Results[QuotaEntity, None]:
         """Set quotas, as {"producer_byte_rate": 1e6}; None takes one away."""
         form = 'a mapping of entities, as {QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}'
         mapping_of(quotas, QuotaEntity, form)
-        question = Question[QuotaEntity, AlterClientQuotasResponse, None](
+        question = ApiCall[QuotaEntity, AlterClientQuotasResponse, None](
             request=lambda keys, _: alter_request(
                 {key: quotas[key] for key in keys}, validate_only=validate_only
             ),

@@ -10,8 +10,8 @@ from enum import IntEnum
 from typing import Final
 
 from ottla.client.admin.calls import Calls
-from ottla.client.asking.asking import Question, Terms
-from ottla.client.asking.outcomes import Outcomes, check, refused
+from ottla.client.calls.caller import ApiCall, Terms
+from ottla.client.calls.results import Results, check, refused
 from ottla.client.partitions import (
     P,
     Partition,
@@ -72,10 +72,10 @@ class ReassignmentCalls(Calls):
         *,
         allow_factor_change: bool = True,
         timeout_s: float | None = None,
-    ) -> Outcomes[Partition, None]:
+    ) -> Results[Partition, None]:
         """Let partitions have their replicas on these brokers; None ends a move under way."""
         wanted = by_partition(replicas)
-        question = Question(
+        question = ApiCall(
             request=lambda keys, terms: alter_request(
                 {key: wanted[key] for key in keys}, terms, allow_factor_change=allow_factor_change
             ),
@@ -104,7 +104,7 @@ class ReassignmentCalls(Calls):
         partitions: Iterable[Partition] | None = None,
         *,
         timeout_s: float | None = None,
-    ) -> Outcomes[Partition, bool]:
+    ) -> Results[Partition, bool]:
         """Elect leaders of partitions, or of all that need one; False where nothing had to change.
 
         Of all partitions only those are told of where something happened.
@@ -120,8 +120,8 @@ class ReassignmentCalls(Calls):
                 timeout_s,
                 since=since,
             )
-            return Outcomes(told)
-        question = Question(
+            return Results(told)
+        question = ApiCall(
             request=lambda keys, terms: elect_request(kind, keys, terms),
             answer=ElectLeadersResponse,
             read=lambda _, answer: elected(answer),

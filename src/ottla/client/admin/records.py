@@ -9,9 +9,9 @@ from enum import IntEnum
 from typing import Final
 
 from ottla.client.admin.calls import Calls
-from ottla.client.asking.asking import Question, Terms
-from ottla.client.asking.list_offsets import offsets_at
-from ottla.client.asking.outcomes import Outcomes, or_none, refused
+from ottla.client.calls.caller import ApiCall, Terms
+from ottla.client.calls.list_offsets import offsets_at
+from ottla.client.calls.results import Results, or_none, refused
 from ottla.client.partitions import P, Partition, by_partition, rows, rows_by_topic
 from ottla.errors import RequestError
 from ottla.protocol.messages.delete_records import (
@@ -69,7 +69,7 @@ class RecordCalls(Calls):
         *,
         read_committed: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[Partition, FoundOffset]:
+    ) -> Results[Partition, FoundOffset]:
         """The offset at an end, or of the first record at a time in milliseconds or later.
 
         With read_committed the latest is the first of an open transaction.
@@ -86,10 +86,10 @@ class RecordCalls(Calls):
 
     async def delete_records(
         self, before: Mapping[P, int], *, timeout_s: float | None = None
-    ) -> Outcomes[Partition, int]:
+    ) -> Results[Partition, int]:
         """Delete the records before an offset; tells the first offset that is left."""
         wanted = by_partition(before)
-        question = Question(
+        question = ApiCall(
             request=lambda keys, terms: delete_request({key: wanted[key] for key in keys}, terms),
             answer=DeleteRecordsResponse,
             read=lambda _, answer: deleted(answer),

@@ -11,8 +11,8 @@ from typing import Final
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.kinds import Kind
 from ottla.client.arguments import many_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check, refused
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check, refused
 from ottla.client.partitions import names
 from ottla.errors import RequestError
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -81,7 +81,7 @@ class ScramUserCalls(Calls):
 
     async def describe_scram_users(
         self, users: str | Iterable[str] | None = None, *, timeout_s: float | None = None
-    ) -> Outcomes[str, tuple[ScramCredential, ...]]:
+    ) -> Results[str, tuple[ScramCredential, ...]]:
         """What users have, or all users that have a password."""
         wanted = None if users is None else names(users)
         told = await self._asking.one(
@@ -91,14 +91,14 @@ class ScramUserCalls(Calls):
             described,
             timeout_s,
         )
-        return Outcomes({user: told[user] for user in wanted or sorted(told) if user in told})
+        return Results({user: told[user] for user in wanted or sorted(told) if user in told})
 
     async def alter_scram_users(
         self,
         changes: Iterable[ScramPassword | ScramRemoval],
         *,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, None]:
+    ) -> Results[str, None]:
         """Give users passwords and take them away; a user's changes in their order, till one fails.
 
         A broker takes one change of a user in a request, so that several need as many.
@@ -116,13 +116,13 @@ class ScramUserCalls(Calls):
             )
             told |= failed
             left = {user: ones for user, ones in left.items() if ones and user not in failed}
-        return Outcomes[str, None](told)
+        return Results[str, None](told)
 
     async def _alter_each(
         self, changes: Mapping[str, ScramPassword | ScramRemoval], timeout_s: float
     ) -> Mapping[str, RequestError]:
         """One change of each user; tells what failed."""
-        question = Question(
+        question = ApiCall(
             request=lambda keys, _: alter_request(
                 [changes[key] for key in keys], self._random_bytes
             ),

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from ottla.client.admin.calls import Calls
 from ottla.client.admin.group_descriptions import SHARE, GroupDescription, modern_described
 from ottla.client.arguments import name_of
-from ottla.client.asking.asking import Question
-from ottla.client.asking.outcomes import Outcomes, check, or_none, refused
+from ottla.client.calls.caller import ApiCall
+from ottla.client.calls.results import Results, check, or_none, refused
 from ottla.client.partitions import (
     P,
     Partition,
@@ -59,7 +59,7 @@ class ShareOffset:
     """How many records it has before it; None when the broker does not tell."""
 
 
-ShareOffsets: TypeAlias = Outcomes[Partition, ShareOffset | None]
+ShareOffsets: TypeAlias = Results[Partition, ShareOffset | None]
 
 
 class ShareGroupCalls(Calls):
@@ -71,9 +71,9 @@ class ShareGroupCalls(Calls):
         *,
         include_operations: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, GroupDescription]:
+    ) -> Results[str, GroupDescription]:
         """Share groups with their members."""
-        question = Question(
+        question = ApiCall(
             request=lambda ids, _: ShareGroupDescribeRequest(
                 group_ids=ids, include_authorized_operations=include_operations
             ),
@@ -88,10 +88,10 @@ class ShareGroupCalls(Calls):
         partitions: Iterable[Partition] | None = None,
         *,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, ShareOffsets]:
+    ) -> Results[str, ShareOffsets]:
         """Where share groups start, in some partitions or in all that they read."""
         wanted = None if partitions is None else by_topic(each_once(partitions))
-        question = Question[str, DescribeShareGroupOffsetsResponse, ShareOffsets](
+        question = ApiCall[str, DescribeShareGroupOffsetsResponse, ShareOffsets](
             request=lambda ids, _: offsets_request(ids, wanted),
             answer=DescribeShareGroupOffsetsResponse,
             read=lambda _, answer: {one.group_id: _offsets(one) for one in answer.groups},
@@ -100,7 +100,7 @@ class ShareGroupCalls(Calls):
 
     async def alter_share_group_offsets(
         self, group: str, offsets: Mapping[P, int], *, timeout_s: float | None = None
-    ) -> Outcomes[Partition, None]:
+    ) -> Results[Partition, None]:
         """Let a share group without members start elsewhere."""
         name_of(group, "a group")
         wanted = by_partition(offsets)
@@ -112,11 +112,11 @@ class ShareGroupCalls(Calls):
             lambda answer: altered(group, answer),
             timeout_s,
         )
-        return Outcomes[Partition, None](told)
+        return Results[Partition, None](told)
 
     async def delete_share_group_offsets(
         self, group: str, topics: str | Iterable[str], *, timeout_s: float | None = None
-    ) -> Outcomes[str, None]:
+    ) -> Results[str, None]:
         """Forget what a share group without members has read of topics."""
         name_of(group, "a group")
         wanted = names(topics)
@@ -131,7 +131,7 @@ class ShareGroupCalls(Calls):
             lambda answer: deleted(group, answer),
             timeout_s,
         )
-        return Outcomes[str, None](told)
+        return Results[str, None](told)
 
 
 def offsets_request(
@@ -156,7 +156,7 @@ def offsets_request(
 def _offsets(told: DescribeShareGroupOffsetsResponseGroup) -> ShareOffsets | RequestError:
     if (error := refused(told.error_code, told.group_id, told.error_message)) is not None:
         return error
-    return Outcomes[Partition, ShareOffset | None](
+    return Results[Partition, ShareOffset | None](
         {
             key: refused(one.error_code, key, one.error_message) or _offset(one)
             for key, one in rows((topic.topic_name, topic.partitions) for topic in told.topics)

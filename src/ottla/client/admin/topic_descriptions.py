@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ottla.client.admin.operations import Operation, operations
 from ottla.client.admin.topic_list import topic_id
-from ottla.client.asking.outcomes import or_none, refused
+from ottla.client.calls.results import or_none, refused
 from ottla.errors import RequestError
 from ottla.ids import Uuid
 from ottla.protocol.messages.describe_topic_partitions import (

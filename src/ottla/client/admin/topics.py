@@ -17,8 +17,8 @@ from ottla.client.admin.topic_descriptions import (
 )
 from ottla.client.admin.topic_list import NOT_CREATING, TopicListCalls, topic_id
 from ottla.client.arguments import many_of, mapping_of, name_of, settings_of
-from ottla.client.asking.asking import Question, Terms
-from ottla.client.asking.outcomes import Outcomes, or_none, refused
+from ottla.client.calls.caller import ApiCall, Terms
+from ottla.client.calls.results import Results, or_none, refused
 from ottla.errors import RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.create_partitions import (
@@ -93,14 +93,14 @@ class TopicCalls(TopicListCalls):
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, CreatedTopic]:
+    ) -> Results[str, CreatedTopic]:
         """Make topics, or only say whether they could be made."""
         listed = many_of(topics, NewTopic, 'a list of topics, as [NewTopic("orders", 3)]')
         wanted = {name_of(topic.name, "a topic"): topic for topic in listed}
         for topic in wanted.values():
             settings_of(topic.config)
         defaults = any(_has_defaults(topic) for topic in wanted.values())
-        question = Question(
+        question = ApiCall(
             request=lambda keys, terms: create_request(
                 [wanted[key] for key in keys], terms, validate_only=validate_only
             ),
@@ -125,11 +125,11 @@ class TopicCalls(TopicListCalls):
 
     async def delete_topics(
         self, topics: str | Uuid | Iterable[str | Uuid], *, timeout_s: float | None = None
-    ) -> Outcomes[str | Uuid, None]:
+    ) -> Results[str | Uuid, None]:
         """Delete topics, by their names or their ids, with all their records."""
         keys = _keys(topics)
         has_ids = any(isinstance(key, Uuid) for key in keys)
-        question = Question(
+        question = ApiCall(
             request=delete_request,
             answer=DeleteTopicsResponse,
             read=deleted,
@@ -143,7 +143,7 @@ class TopicCalls(TopicListCalls):
         *,
         include_operations: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[str | Uuid, TopicDescription]:
+    ) -> Results[str | Uuid, TopicDescription]:
         """Topics with their partitions; include_operations tells what the caller may do."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
@@ -153,7 +153,7 @@ class TopicCalls(TopicListCalls):
         with suppress(NotSupported):  # by older brokers, which tell of topics in their metadata
             told.update(await self._paged(named, deadline_s))
         left = [key for key in keys if key not in told]
-        question = Question(
+        question = ApiCall(
             request=lambda keys, terms: metadata_request(
                 keys, terms.version, include_operations=include_operations
             ),
@@ -163,7 +163,7 @@ class TopicCalls(TopicListCalls):
         )
         rest = await asking.many(asking.to_any, left, question, asking.left_s(deadline_s))
         told |= rest.told
-        return Outcomes({key: told[key] for key in keys})
+        return Results({key: told[key] for key in keys})
 
     async def _paged(
         self, named: Sequence[str], deadline_s: float
@@ -198,10 +198,10 @@ class TopicCalls(TopicListCalls):
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> Outcomes[str, None]:
+    ) -> Results[str, None]:
         """Let topics have more partitions, so many in all."""
         mapping_of(totals, str, 'a mapping of topics, as {"orders": 6}')
-        question = Question(
+        question = ApiCall(
             request=lambda keys, terms: partitions_request(
                 {key: totals[key] for key in keys}, terms, validate_only=validate_only
             ),

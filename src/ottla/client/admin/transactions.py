@@ -10,8 +10,8 @@ from typing import Final
 
 from ottla.client.admin.calls import Calls
 from ottla.client.arguments import many_of
-from ottla.client.asking.asking import ONE_EACH, Question, Terms
-from ottla.client.asking.outcomes import Listing, Outcomes, check, or_none, refused
+from ottla.client.calls.caller import ONE_EACH, ApiCall, Terms
+from ottla.client.calls.results import Listing, Results, check, or_none, refused
 from ottla.client.partitions import (
     Partition,
     by_topic,
@@ -125,9 +125,9 @@ class TransactionCalls(Calls):
 
     async def describe_transactions(
         self, ids: str | Iterable[str], *, timeout_s: float | None = None
-    ) -> Outcomes[str, TransactionDescription]:
+    ) -> Results[str, TransactionDescription]:
         """The newest transaction of each id."""
-        question = Question(
+        question = ApiCall(
             request=lambda keys, _: DescribeTransactionsRequest(transactional_ids=keys),
             answer=DescribeTransactionsResponse,
             read=lambda _, answer: described(answer),
@@ -141,9 +141,9 @@ class TransactionCalls(Calls):
         *,
         broker: int | None = None,
         timeout_s: float | None = None,
-    ) -> Outcomes[Partition, tuple[ProducerDescription, ...]]:
+    ) -> Results[Partition, tuple[ProducerDescription, ...]]:
         """The producers that wrote to partitions of late, as the leaders or a broker know them."""
-        question = Question(
+        question = ApiCall(
             request=lambda keys, _: producers_request(keys),
             answer=DescribeProducersResponse,
             read=lambda _, answer: producers(answer),
@@ -161,7 +161,7 @@ class TransactionCalls(Calls):
         timeout_s: float | None = None,
     ) -> None:
         """Abort what a producer left open in a partition and no coordinator knows of."""
-        question = Question(
+        question = ApiCall(
             request=lambda keys, _: abort_request(keys, producer),
             answer=WriteTxnMarkersResponse,
             read=lambda _, answer: aborted(answer),
@@ -172,9 +172,9 @@ class TransactionCalls(Calls):
 
     async def fence_producers(
         self, ids: str | Iterable[str], *, timeout_s: float | None = None
-    ) -> Outcomes[str, FencedProducer]:
+    ) -> Results[str, FencedProducer]:
         """End the producers of transactional ids: their open transactions are aborted."""
-        question = Question(
+        question = ApiCall(
             request=fence_request,
             answer=InitProducerIdResponse,
             read=fenced,

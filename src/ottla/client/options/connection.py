@@ -8,10 +8,10 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
-from ottla.client.connecting.connections import ConnectionRules, Place
-from ottla.client.connecting.metadata import MetadataRules
-from ottla.client.waiting.backoff import Backoff
-from ottla.client.waiting.patience import Patience
+from ottla.client.lifecycle.backoff import Backoff
+from ottla.client.lifecycle.retry_policy import RetryPolicy
+from ottla.client.network.connections import Address, ConnectionConfig
+from ottla.client.network.metadata import MetadataConfig
 from ottla.clock import Clock, SystemClock
 from ottla.release import RELEASE
 from ottla.settings import connection, consumer, producer, security
@@ -21,8 +21,8 @@ from ottla.settings.problems import InvalidSettings, Problem, quoted
 from ottla.settings.producer import PRODUCER
 
 if TYPE_CHECKING:
-    from ottla.client.connecting.login import Login
-    from ottla.client.connecting.tokens import TokenFunction
+    from ottla.client.network.login import Login
+    from ottla.client.network.tokens import TokenFunction
 
 DEFAULT_PORT: Final = 9092
 
@@ -30,7 +30,7 @@ ADMIN_IDLE_S: Final = 300.0
 """An administrator forgets a topic that it was not asked about for so long."""
 
 
-def place(text: str) -> Place:
+def place(text: str) -> Address:
     """A host and a port out of host:port, [v6]:port, or a host alone; else InvalidSettings."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
@@ -40,7 +40,7 @@ def place(text: str) -> Place:
     if not is_port or not _is_host(host):
         what = f"found {quoted(text)}, valid: host:port"
         raise InvalidSettings([Problem(connection.BOOTSTRAP_SERVERS.name, what)])
-    return Place(host, int(port))
+    return Address(host, int(port))
 
 
 def _is_host(text: str) -> bool:
@@ -57,9 +57,9 @@ def connection_rules(
     *,
     token: "TokenFunction | None" = None,
     clock: Clock | None = None,
-) -> ConnectionRules:
+) -> ConnectionConfig:
     """How a client connects; InvalidSettings when it has not what its login or TLS needs."""
-    return ConnectionRules(
+    return ConnectionConfig(
         seeds=[place(text) for text in config[connection.BOOTSTRAP_SERVERS]],
         client_id=config[connection.CLIENT_ID] or "ottla",
         software=("ottla", RELEASE),
@@ -105,7 +105,7 @@ def retry_backoff(config: Config, chance: Callable[[], float]) -> Backoff:
     )
 
 
-def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataRules:
+def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataConfig:
     """How fresh metadata are."""
     creates, idle_s = True, None
     if config.table is PRODUCER:
@@ -114,7 +114,7 @@ def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataRules
         creates = config[consumer.ALLOW_AUTO_CREATE_TOPICS]
     else:
         creates, idle_s = False, ADMIN_IDLE_S
-    return MetadataRules(
+    return MetadataConfig(
         backoff=retry_backoff(config, chance),
         max_age_s=config[connection.METADATA_MAX_AGE_MS] / 1000,
         max_idle_s=idle_s,
@@ -123,9 +123,9 @@ def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataRules
     )
 
 
-def patience(config: Config, chance: Callable[[], float]) -> Patience:
+def patience(config: Config, chance: Callable[[], float]) -> RetryPolicy:
     """How long a call is tried."""
-    return Patience(
+    return RetryPolicy(
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         call_timeout_s=config[connection.DEFAULT_API_TIMEOUT_MS] / 1000,
         retries=config[connection.RETRIES],

@@ -6,11 +6,11 @@ changed once: milliseconds outside, seconds inside.
 
 from collections.abc import Callable
 
-from ottla.client.fetching.cursor import EARLIEST_MS, LATEST_MS
-from ottla.client.fetching.fetcher import FetchRules
-from ottla.client.membership.rules import GroupRules
+from ottla.client.fetch.cursor import EARLIEST_MS, LATEST_MS
+from ottla.client.fetch.fetcher import FetchConfig
+from ottla.client.group.config import GroupConfig
 from ottla.client.options.connection import retry_backoff
-from ottla.client.participation import ParticipationRules
+from ottla.client.subscription_state import SubscriptionConfig
 from ottla.clock import Clock
 from ottla.settings import connection, consumer
 from ottla.settings.config import Config
@@ -22,11 +22,11 @@ def is_modern_group(config: Config) -> bool:
     return config[consumer.GROUP_PROTOCOL].lower() == "consumer"
 
 
-def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
+def group_rules(config: Config, chance: Callable[[], float]) -> GroupConfig:
     """How a consumer is a member of its group; it has a group.id."""
     group_id = config[consumer.GROUP_ID]
     assert group_id is not None
-    return GroupRules(
+    return GroupConfig(
         group_id=group_id,
         instance_id=config[consumer.GROUP_INSTANCE_ID],
         is_modern=is_modern_group(config),
@@ -41,9 +41,9 @@ def group_rules(config: Config, chance: Callable[[], float]) -> GroupRules:
     )
 
 
-def fetch_rules(config: Config, chance: Callable[[], float]) -> FetchRules:
+def fetch_rules(config: Config, chance: Callable[[], float]) -> FetchConfig:
     """How a consumer fetches."""
-    return FetchRules(
+    return FetchConfig(
         backoff=retry_backoff(config, chance),
         min_bytes=config[consumer.FETCH_MIN_BYTES],
         max_wait_ms=config[consumer.FETCH_MAX_WAIT_MS],
@@ -68,10 +68,10 @@ def reset_ms(config: Config, clock: Clock) -> Callable[[], int] | None:
     return lambda: fixed_ms
 
 
-def participation_rules(config: Config) -> ParticipationRules:
+def participation_rules(config: Config) -> SubscriptionConfig:
     """How a consumer takes part in its group."""
     commits = config[consumer.ENABLE_AUTO_COMMIT]
-    return ParticipationRules(
+    return SubscriptionConfig(
         auto_commit_s=config[consumer.AUTO_COMMIT_INTERVAL_MS] / 1000 if commits else None,
         poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
         commit_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,

@@ -6,9 +6,9 @@ Invariant: imported by clients that log in, and by no others: tokens bring HTTP 
 import secrets
 from collections.abc import Callable, Mapping
 
-from ottla.client.connecting.login import Login, login_with_password, login_with_token
-from ottla.client.connecting.token_endpoint import TokenEndpoint, is_safe
-from ottla.client.connecting.tokens import RefreshRules, TokenFunction, Tokens
+from ottla.client.network.login import Login, login_with_password, login_with_token
+from ottla.client.network.token_endpoint import TokenEndpoint, is_safe
+from ottla.client.network.tokens import RefreshConfig, TokenFunction, Tokens
 from ottla.clock import Clock
 from ottla.settings import connection, security
 from ottla.settings.config import Config
@@ -31,7 +31,7 @@ def login(
         return login_with_password(mechanism, given, secrets.token_urlsafe)
     if token is None:
         token = _token_endpoint(config, clock).fetch
-    rules = RefreshRules(
+    rules = RefreshConfig(
         config[security.SASL_LOGIN_REFRESH_WINDOW_FACTOR],
         config[security.SASL_LOGIN_REFRESH_WINDOW_JITTER],
         config[security.SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS],

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.client.options.connection import retry_backoff
-from ottla.client.producing.delivery import SenderRules
-from ottla.client.producing.outbox import OutboxRules
-from ottla.client.producing.transactions import TransactionRules
+from ottla.client.produce.delivery import SenderConfig
+from ottla.client.produce.outbox import OutboxConfig
+from ottla.client.produce.transactions import TransactionConfig
 from ottla.records import Compression
 from ottla.settings import compression, connection, producer
 from ottla.settings.config import Config
@@ -19,9 +19,9 @@ from ottla.settings.derived import delivery_timeout_ms, idempotence
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 
 
-def outbox_rules(config: Config) -> OutboxRules:
+def outbox_rules(config: Config) -> OutboxConfig:
     """How records are put together."""
-    return OutboxRules(
+    return OutboxConfig(
         # A record that is too large for a request does not fit a batch that is open either, and
         # one that begins a batch is measured: so no record passes unseen.
         batch_bytes=min(
@@ -44,12 +44,12 @@ def _level(config: Config) -> int | None:
     return None
 
 
-def transaction_rules(config: Config, chance: Callable[[], float]) -> TransactionRules | None:
+def transaction_rules(config: Config, chance: Callable[[], float]) -> TransactionConfig | None:
     """How transactions are made; None for a producer without them."""
     transactional_id = config[producer.TRANSACTIONAL_ID]
     if transactional_id is None:
         return None
-    return TransactionRules(
+    return TransactionConfig(
         transactional_id=transactional_id,
         timeout_ms=config[producer.TRANSACTION_TIMEOUT_MS],
         block_s=config[producer.MAX_BLOCK_MS] / 1000,
@@ -59,9 +59,9 @@ def transaction_rules(config: Config, chance: Callable[[], float]) -> Transactio
     )
 
 
-def sender_rules(config: Config, chance: Callable[[], float]) -> SenderRules:
+def sender_rules(config: Config, chance: Callable[[], float]) -> SenderConfig:
     """How records are sent."""
-    return SenderRules(
+    return SenderConfig(
         acks=ACKS[config[producer.ACKS]],
         is_idempotent=idempotence(config),
         is_transactional=config[producer.TRANSACTIONAL_ID] is not None,

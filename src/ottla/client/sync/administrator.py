@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ottla.client.admin.administrator import Admin as AsyncAdmin
-from ottla.client.connecting.tokens import TokenFunction
-from ottla.client.sync.front import Front, waits
+from ottla.client.network.tokens import TokenFunction
+from ottla.client.sync.sync_facade import SyncFacade, waits
 from ottla.clock import Clock
 from ottla.transport.failures import NotRunning
 from ottla.transport.network import Connector
 
 
-class Admin(Front[AsyncAdmin]):
+class Admin(SyncFacade[AsyncAdmin]):
     """Administers a cluster; `with` starts it and ends it. Threads may share it."""
 
     def __init__(

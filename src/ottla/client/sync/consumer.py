@@ -21,20 +21,20 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.consumer import POLL_S
 from ottla.client.consumer import Consumer as AsyncConsumer
-from ottla.client.fetching.cursor import Hand
+from ottla.client.fetch.cursor import HandedOut
+from ottla.client.group.interfaces import GroupMember, Rebalance
+from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.client.key_value import K, V
-from ottla.client.membership.offsets import OffsetAndMetadata
-from ottla.client.membership.owner import GroupMember, Rebalance
-from ottla.client.participation import IN_A_CALLBACK
+from ottla.client.lifecycle.shutdown import noted_on
+from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitions import P
 from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
 from ottla.client.subscription import Pattern
-from ottla.client.sync.front import Front, calls, waits
-from ottla.client.waiting.ending import noted_on
+from ottla.client.subscription_state import IN_A_CALLBACK
+from ottla.client.sync.sync_facade import SyncFacade, calls, waits
 from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import TopicPartition
@@ -48,7 +48,7 @@ Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], None]
 class _Behind(AsyncConsumer[K, V]):
     """The asynchronous consumer, whose records can be taken in another thread."""
 
-    async def hand(self, before: Hand | None) -> Hand:
+    async def hand(self, before: HandedOut | None) -> HandedOut:
         return await self._started().reading.reader.hand(before)
 
     @property
@@ -63,7 +63,7 @@ class _Behind(AsyncConsumer[K, V]):
             self._running.reading.reader.take_back()
 
 
-class Consumer(Front[_Behind[K, V]], Generic[K, V]):
+class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
     """Reads records; `with` starts it, and ends it with its place kept.
 
     One thread reads at a time. What is given to be called (deserializers, `bad_record`, `token`,

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Generic, Self
 
-from ottla.client.connecting.tokens import TokenFunction
 from ottla.client.key_value import K, V
+from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, Partitioner
+from ottla.client.produce.outbox import Headers
+from ottla.client.produce.pending_batch import Ack as AsyncAck
+from ottla.client.produce.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.producer import Producer as AsyncProducer
 from ottla.client.producer import flushes_after
-from ottla.client.producing.outbox import Headers
-from ottla.client.producing.pending_batch import Ack as AsyncAck
-from ottla.client.producing.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
-from ottla.client.sync.front import Front, calls, waits
-from ottla.client.sync.handover import Ack, Content, Handover
 from ottla.client.sync.row_ack import RowsAck
+from ottla.client.sync.send_queue import Ack, Content, SendQueue
+from ottla.client.sync.sync_facade import SyncFacade, calls, waits
 from ottla.client.sync.transaction import Transaction
 from ottla.clock import Clock, SystemClock
 from ottla.settings import producer
@@ -73,7 +73,7 @@ class _Behind(AsyncProducer[bytes, bytes]):
         )
 
 
-class Producer(Front[_Behind], Generic[K, V]):
+class Producer(SyncFacade[_Behind], Generic[K, V]):
     """Writes records; `with` starts it, and ends it when all of them are settled.
 
     So it does when the block raises, unless it was interrupted: then it ends at once.
@@ -116,14 +116,14 @@ class Producer(Front[_Behind], Generic[K, V]):
             **arguments,
         )
         super().__init__(behind)
-        self._handover: Handover | None = None
+        self._handover: SendQueue | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
         behind = self._behind
         bytes_max = min(HANDOVER_BYTES_MAX, behind.memory_bytes)
         try:
-            self._handover = Handover(self._portal, behind, self._clock, bytes_max, behind.block_s)
+            self._handover = SendQueue(self._portal, behind, self._clock, bytes_max, behind.block_s)
         except BaseException:  # an interrupt
             self.close()
             raise
@@ -294,7 +294,7 @@ class Producer(Front[_Behind], Generic[K, V]):
             handover.shut()
         self._shut(ending)
 
-    def _given(self) -> Handover:
+    def _given(self) -> SendQueue:
         if self._handover is None:
             raise Disconnected(NOT_RUNNING)
         return self._handover

@@ -3,8 +3,8 @@
 Invariant: what is known is told without the loop, which may have ended since.
 """
 
-from ottla.client.producing.row_ack import RowsAck as AsyncRowsAck
-from ottla.client.producing.row_ack import WrittenRows
+from ottla.client.produce.row_ack import RowsAck as AsyncRowsAck
+from ottla.client.produce.row_ack import WrittenRows
 from ottla.client.sync.portal import Portal
 
 

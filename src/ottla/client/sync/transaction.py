@@ -9,18 +9,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import Self
 
-from ottla.client.membership.offsets import OffsetAndMetadata
-from ottla.client.membership.owner import GroupMember
+from ottla.client.group.interfaces import GroupMember
+from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.client.partitions import P
-from ottla.client.producing.transaction import Transaction as AsyncTransaction
-from ottla.client.sync.handover import Handover
+from ottla.client.produce.transaction import Transaction as AsyncTransaction
 from ottla.client.sync.portal import Portal
+from ottla.client.sync.send_queue import SendQueue
 
 
 class Transaction:
     """Made by `producer.transaction()`; `with` begins and ends it."""
 
-    def __init__(self, portal: Portal, handover: Handover, behind: AsyncTransaction) -> None:
+    def __init__(self, portal: Portal, handover: SendQueue, behind: AsyncTransaction) -> None:
         self._portal = portal
         self._handover = handover
         self._behind = behind

@@ -74,7 +74,7 @@ async def act(given: Given) -> int:
         raise BadFlags("Reporting interval must be greater than 0.")
     from ottla.cli.perf.load import Span, read_load
     from ottla.cli.records.stream import ColumnConsumer
-    from ottla.client.membership.owner import Rebalance
+    from ottla.client.group.interfaces import Rebalance
     from ottla.ids import TopicPartition
 
     begun_ms = _now_ms()

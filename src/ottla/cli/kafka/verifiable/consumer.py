@@ -106,7 +106,7 @@ class _Reading:
     async def run(self, consumer: "ColumnConsumer") -> int:
         """Read until there were enough; the exit code."""
         from ottla.cli.kafka.verifiable.events import tell
-        from ottla.client.membership.owner import Rebalance
+        from ottla.client.group.interfaces import Rebalance
         from ottla.ids import TopicPartition
 
         def assigned(partitions: frozenset[TopicPartition], why: Rebalance) -> None:

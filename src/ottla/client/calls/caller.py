@@ -1,0 +1,260 @@
+"""Caller: a question about many things goes to the brokers that can answer, until all have.
+
+Invariant: each thing ends with a value or an error, whatever happens to the others. What passes is
+asked again after a pause, of whoever is to be asked then, until the call's deadline; the error at
+the deadline is the last one that was told. No wait is longer than what is left of the call.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ottla.client.calls.results import Results
+from ottla.client.calls.targets import Route, Target
+from ottla.client.lifecycle.call_scope import CallScope
+from ottla.client.lifecycle.retry_policy import RetryPolicy
+from ottla.client.network.cluster_view import BrokerView
+from ottla.client.network.connections import Connections
+from ottla.client.network.metadata import Metadata
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.message import Message
+from ottla.protocol.schema import VERSION_MAX
+from ottla.protocol.writer import Unwritable
+from ottla.transport.channel import Channel
+from ottla.transport.failures import Disconnected, NotSupported, TimedOut
+
+K = TypeVar("K")
+V = TypeVar("V")
+M = TypeVar("M", bound=Message)
+
+ONE_EACH: Final = VERSION_MAX
+"""In place of a version since when: no version takes many things in one request."""
+
+UNSURE: Final = "an earlier try of this call got no answer, and may have been carried out"
+
+
+class Terms(NamedTuple):
+    """On what terms a request is written."""
+
+    version: int
+    timeout_ms: int
+    """What the broker may take for it."""
+
+
+class ApiCall(Generic[K, M, V]):
+    """How things are asked about, and how the answer is read.
+
+    A read that raises a RequestError refuses all that was asked for in the request. It is written
+    in the versions from `since`, the first that can carry it, to `newest`; before the version
+    `batched_since` each thing has a request of its own.
+    """
+
+    __slots__ = ("answer", "batched_since", "newest", "read", "request", "since")
+
+    def __init__(
+        self,
+        *,
+        request: Callable[[Sequence[K], Terms], Message],
+        answer: type[M],
+        read: Callable[[Sequence[K], M], Mapping[K, V | RequestError]],
+        since: int = 0,
+        newest: int = VERSION_MAX,
+        batched_since: int = 0,
+    ) -> None:
+        self.request: Final = request
+        self.answer: Final = answer
+        self.read: Final = read
+        self.since: Final = since
+        self.newest: Final = newest
+        self.batched_since: Final = batched_since
+
+
+class Caller:
+    """Who asks."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: Connections,
+        clock: Clock,
+        patience: RetryPolicy,
+    ) -> None:
+        self._metadata = metadata
+        self._connections = connections
+        self._clock = clock
+        self._patience = patience
+        self._life = CallScope("client")
+
+    def close(self) -> None:
+        """End all calls that are under way."""
+        self._life.end()
+
+    # How long.
+
+    def deadline_s(self, timeout_s: float | None) -> float:
+        """When a call that begins now ends."""
+        limit_s = self._patience.call_timeout_s if timeout_s is None else timeout_s
+        return self._clock.elapsed_s() + limit_s
+
+    def left_s(self, deadline_s: float) -> float:
+        """How long a call may still take."""
+        return max(0.0, deadline_s - self._clock.elapsed_s())
+
+    # What.
+
+    async def many(
+        self,
+        route: Route[K],
+        keys: Iterable[K],
+        question: ApiCall[K, M, V],
+        timeout_s: float | None = None,
+    ) -> Results[K, V]:
+        """Ask about things by their keys; each has its own outcome."""
+        deadline_s = self.deadline_s(timeout_s)
+        wanted = [*dict.fromkeys(keys)]
+        told: dict[K, V | RequestError] = {}
+        unsure: set[K] = set()
+        left: list[K] = wanted
+        tries = 0
+        while left:
+            tries += 1
+            async with self._life.call():
+                news = await self._round(route, left, question, deadline_s, unsure)
+                is_late = not self.left_s(deadline_s)
+                for key, one in news.items():
+                    # That the deadline came while it was asked again is not why it failed.
+                    if key not in told or not (is_late and isinstance(one, TimedOut)):
+                        told[key] = one
+                left = [key for key in left if _again(route, told[key], tries)]
+                for key in left:
+                    route.wrong(key)
+                pause_s = self._patience.backoff.pause_s(tries)
+                if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
+                    if left:
+                        self._metadata.expire()  # what was wrong is not to be so for the next call
+                    break
+                if left:
+                    await self._clock.sleep(pause_s)
+        for error in {id(told[key]): told[key] for key in unsure}.values():
+            if isinstance(error, RequestError) and not isinstance(error, Disconnected | TimedOut):
+                error.add_note(UNSURE)
+        return Results({key: told[key] for key in wanted})
+
+    async def _round(
+        self,
+        route: Route[K],
+        keys: Sequence[K],
+        question: ApiCall[K, M, V],
+        deadline_s: float,
+        unsure: set[K],
+    ) -> dict[K, V | RequestError]:
+        """Ask once about all that is left, all brokers at the same time."""
+        try:
+            whom = await route.brokers(keys, self.left_s(deadline_s))
+        except RequestError as error:
+            return dict.fromkeys(keys, error)
+        errors, groups = _grouped(keys, whom)
+        told: dict[K, V | RequestError] = {**errors}
+        async with asyncio.TaskGroup() as group:
+            asked = [
+                group.create_task(self._ask(broker, ones, question, deadline_s, unsure))
+                for broker, ones in groups.items()
+            ]
+        for task in asked:
+            told |= task.result()
+        return told
+
+    async def _ask(
+        self,
+        broker: BrokerView | None,
+        keys: list[K],
+        question: ApiCall[K, M, V],
+        deadline_s: float,
+        unsure: set[K],
+    ) -> dict[K, V | RequestError]:
+        """Ask one broker once."""
+        is_sent = False
+        whom = str(broker or self._connections.rules.addresses)
+        try:
+            async with asyncio.timeout(self.left_s(deadline_s)):
+                channel = await self._channel(broker)
+                whom = channel.address
+                terms = self._terms(channel, question, deadline_s)
+                is_batched = terms.version >= question.batched_since
+                parts = [keys] if is_batched else [[key] for key in keys]
+                answers = [
+                    channel.send(
+                        question.request(part, terms),
+                        self._patience.request_timeout_s,
+                        version=terms.version,
+                    )
+                    for part in parts
+                ]
+                is_sent = True
+                messages = await asyncio.gather(*answers)
+        except TimeoutError:
+            failure: RequestError = self._metadata.failure or TimedOut(f"{whom}: no answer in time")
+        except Unwritable as error:
+            failure = RequestError(ErrorCode.INVALID_REQUEST, f"{whom} cannot be asked: {error}")
+        except RequestError as error:
+            failure = error
+        else:
+            told: dict[K, V | RequestError] = {}
+            for part, message in zip(parts, messages, strict=True):
+                told |= _read(question, part, message, whom)
+            return told
+        if is_sent and isinstance(failure, Disconnected | TimedOut):
+            unsure.update(keys)
+        return dict.fromkeys(keys, failure)
+
+    async def _channel(self, broker: BrokerView | None) -> Channel:
+        if broker is None:
+            return await self._metadata.any_channel()
+        return await self._connections.to(broker)
+
+    def _terms(self, channel: Channel, question: ApiCall[K, M, V], deadline_s: float) -> Terms:
+        api = question.answer.API
+        assert api is not None
+        version = min(channel.version(api), question.newest)
+        oldest = channel.versions[api.key].low
+        if version < max(question.since, oldest):
+            raise NotSupported(
+                f"{api.name} as it is asked for needs version {question.since} or later; "
+                f"the broker at {channel.address} has {channel.versions[api.key]}"
+            )
+        timeout_s = min(self._patience.request_timeout_s, self.left_s(deadline_s))
+        return Terms(version, int(timeout_s * 1000))
+
+
+def _again(route: Route[K], told: object, tries: int) -> bool:
+    return isinstance(told, RequestError) and route.passes(told, tries)
+
+
+def _read(
+    question: ApiCall[K, M, V], keys: Sequence[K], message: Message, whom: str
+) -> dict[K, V | RequestError]:
+    assert isinstance(message, question.answer)
+    try:
+        told = question.read(keys, message)
+    except RequestError as error:
+        return dict.fromkeys(keys, error)
+    return {key: told[key] if key in told else _silent(whom, key) for key in keys}
+
+
+def _silent(whom: str, key: object) -> RequestError:
+    return RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{whom} said nothing of {key}")
+
+
+def _grouped(
+    keys: Sequence[K], whom: Sequence[Target]
+) -> tuple[dict[K, RequestError], dict[BrokerView | None, list[K]]]:
+    """What has an error already, and who is asked about the rest."""
+    errors: dict[K, RequestError] = {}
+    groups: dict[BrokerView | None, list[K]] = {}
+    for key, broker in zip(keys, whom, strict=True):
+        if isinstance(broker, RequestError):
+            errors[key] = broker
+        else:
+            groups.setdefault(broker, []).append(key)
+    return errors, groups

@@ -1,0 +1,197 @@
+"""What a consumer reads with: its connections, metadata, places, fetches, and what it hands out.
+
+Invariant: the parts are made together and end together; after `close` no task and no connection of
+them is left. What moves a place or learns of a leader wakes the locator and the fetcher.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+
+from ottla.client.calls.caller import Caller
+from ottla.client.fetch.cursor import UNKNOWN, Cursor
+from ottla.client.fetch.decoding import Decoder
+from ottla.client.fetch.fetcher import FetchConfig, Fetcher
+from ottla.client.fetch.missing_partitions import MissingPartitions, why_absent
+from ottla.client.fetch.offsets import FoundOffset, LeaderOffsets
+from ottla.client.fetch.position_resolver import Committed, PositionResolver
+from ottla.client.fetch.record_buffer import RecordBuffer
+from ottla.client.group.offsets import OffsetAndMetadata
+from ottla.client.lifecycle.retry_policy import RetryPolicy
+from ottla.client.metrics.consumer_metrics import ConsumerMetrics, GroupCounts, consumer_metrics
+from ottla.client.network.connections import Connections
+from ottla.client.network.metadata import Metadata
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
+from ottla.transport.channel import TimedOut
+from ottla.transport.failures import NotRunning
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+ROUND_S: Final = 30.0
+"""So long leaders are asked for places before it is tried anew."""
+
+
+class FetchRuntime(Generic[K, V]):
+    """The parts of a consumer that reads."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        metadata: Callable[[Callable[[], None]], Metadata],
+        decoder: Decoder[K, V],
+        rules: FetchConfig,
+        clock: Clock,
+        *,
+        reset_ms: Callable[[], int] | None,
+        committed: Callable[
+            [Iterable[TopicPartition]],
+            Awaitable[Mapping[TopicPartition, Committed | RequestError | None]],
+        ]
+        | None,
+        learnt: Callable[[], None],
+    ) -> None:
+        """`learnt` hears of news of the cluster."""
+        self.connections: Final = connections
+        self.metadata: Final = metadata(self._learnt)
+        patience = RetryPolicy(rules.request_timeout_s, ROUND_S, rules.backoff)
+        questions = Caller(self.metadata, connections, clock, patience)
+        self._offsets = LeaderOffsets(self.metadata, questions, rules.isolation_level)
+        self.reader: Final = RecordBuffer(decoder, self.poke)
+        self._isolation_level = rules.isolation_level
+        self._heard = learnt
+        self._clock = clock
+        self._absence = MissingPartitions()
+        self._located: list[asyncio.Future[None]] = []
+        self._locator = PositionResolver(
+            self.reader.cursors,
+            self.metadata,
+            self._offsets,
+            clock,
+            rules.backoff,
+            reset_ms=reset_ms,
+            committed=committed,
+            located=self._note_located,
+        )
+        self._fetcher = Fetcher(
+            self.reader.cursors,
+            self.metadata,
+            connections,
+            rules,
+            clock,
+            arrived=self.reader.arrived,
+            strayed=self._locator.stray,
+        )
+        self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
+
+    async def close(self) -> None:
+        """End all of it; who waits for records hears of it."""
+        self.reader.fail(NotRunning("the consumer was closed"))
+        self.reader.close(NotRunning("the consumer was closed"))
+        await self._locator.close()
+        await self._fetcher.close()
+        self._asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._asking
+        await self.connections.close()
+
+    def poke(self) -> None:
+        """Something changed: look what is to be found and fetched."""
+        self._locator.poke()
+        self._fetcher.poke()
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read more partitions."""
+        self.reader.add(partitions)
+        self.poke()
+
+    def cursor(self, partition: TopicPartition) -> Cursor:
+        """The place in a partition; RequestError when it is not read here."""
+        cursor = self.reader.cursors.get(partition)
+        if cursor is None:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"{partition} is not assigned to this consumer"
+            )
+        return cursor
+
+    async def position(self, partition: TopicPartition, timeout_s: float) -> int:
+        """The offset of the record that comes next, found first if need be."""
+        cursor = self.cursor(partition)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not cursor.is_located:
+                    if cursor.failure is not None:
+                        failure, cursor.failure = cursor.failure, None
+                        raise failure
+                    located: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._located.append(located)
+                    self._locator.poke()
+                    await located
+        except TimeoutError as error:
+            absent = why_absent(partition, self.metadata.view)
+            raise self.metadata.failure or TimedOut(
+                f"the position in {partition} is not known after {timeout_s:g} s"
+                + (f": {absent}" if absent else "")
+            ) from error
+        return cursor.position
+
+    async def offsets(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """The first offset from a time on, of each partition; raises the first error."""
+        found = (await self._offsets.at(times_ms, timeout_s)).or_raise()
+        return {where: found[where] for where in times_ms}
+
+    def offsets_of(
+        self, partitions: Iterable[TopicPartition], *, all_handed_out: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far the application is: with all that was handed out, or with what is done."""
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for one in partitions:
+            cursor = self.reader.cursors.get(one)
+            if cursor is not None and cursor.is_located:
+                offset = cursor.position if all_handed_out else cursor.done
+                offsets[one] = OffsetAndMetadata(offset, leader_epoch=cursor.position_epoch)
+        return offsets
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie between the place and the end, as the last answer told it."""
+        cursor = self.cursor(partition)
+        end = cursor.last_stable_offset if self._isolation_level else cursor.high_watermark
+        if end == UNKNOWN or not cursor.is_located:
+            return None
+        return max(0, end - cursor.position)
+
+    def metrics(self, group: GroupCounts) -> ConsumerMetrics:
+        """What was done so far, with what the group was asked."""
+        cursors = self.reader.cursors
+        return consumer_metrics(
+            self._fetcher.counts,
+            group,
+            buffered_bytes=sum(cursor.buffered_bytes for cursor in cursors.values()),
+            lags={one: lag for one in cursors if (lag := self.lag(one)) is not None},
+            assigned=len(cursors),
+        )
+
+    def miss(self) -> None:
+        """Tell of partitions that are not there, when they should have come by now."""
+        now_s = self._clock.elapsed_s()
+        for cursor in self._absence.missed(self.reader.cursors, self.metadata.view, now_s):
+            self._note_located(cursor)
+
+    def _learnt(self) -> None:
+        self.poke()
+        self._heard()
+
+    def _note_located(self, cursor: Cursor) -> None:
+        waiting, self._located = self._located, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+        if cursor.failure is not None:
+            self.reader.arrived(cursor)
+        self._fetcher.poke()

@@ -1,0 +1,380 @@
+"""Membership of a classic group: join, sync, heartbeats, and join again.
+
+Invariant: who joins an eager group has given up everything before; who joins a cooperative one
+gives up, after the group is divided, what went to others, and joins once more to let them have it.
+A member that the coordinator does not know any more has lost what it owned, and its owner hears of
+that before anything else.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from ottla.client.group.config import GroupConfig
+from ottla.client.group.coordinator import GroupCoordinator, ask
+from ottla.client.group.error_actions import LOSSES, ErrorAction, error_action
+from ottla.client.group.heartbeat_timer import HeartbeatTimer
+from ottla.client.group.interfaces import NO_GENERATION, GroupMember, GroupOwner
+from ottla.client.group.leadership import divide, layouts, subscriptions, topics_of
+from ottla.client.group.member_tasks import POLLED_LATE, MemberTasks
+from ottla.client.group.requests import (
+    heartbeat_request,
+    join_request,
+    leave_request,
+    sync_request,
+)
+from ottla.client.network.metadata import Metadata
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.groups.assignors.assignor import (
+    ASSIGNORS,
+    Assignor,
+    RebalanceProtocol,
+    rebalance_protocol,
+)
+from ottla.groups.assignors.messages import read_assignment
+from ottla.groups.assignors.subscription import TopicLayout
+from ottla.ids import TopicPartition
+from ottla.protocol.apis import LEAVE_GROUP
+from ottla.protocol.message import Message
+from ottla.protocol.messages.heartbeat import HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
+
+FIRST_TIME: Final = "the consumer joins"
+TOLD_BY_HEARTBEAT: Final = "the coordinator told so: members or their subscriptions changed"
+SESSION_LOST: Final = "no heartbeat was answered within session.timeout.ms"
+TOPICS_CHANGED: Final = "topics or their partitions changed"
+SUBSCRIPTION_CHANGED: Final = "the subscription changed"
+GIVEN_UP: Final = "partitions were given up for other members"
+
+_AT_ONCE_MAX: Final = 2  # so many failures in a row need no pause
+
+
+class Phase(Enum):
+    """How far a member is in its generation."""
+
+    RESTING = auto()  # with an assignment, or before the first
+    JOINING = auto()  # a JoinGroup is on its way, which is as good as a heartbeat
+    SYNCING = auto()
+
+
+class ClassicMembership(MemberTasks):
+    """One consumer's; `run` is its life."""
+
+    def __init__(
+        self,
+        owner: GroupOwner,
+        metadata: Metadata,
+        coordinator: GroupCoordinator,
+        rules: GroupConfig,
+        clock: Clock,
+        assignors: Sequence[Assignor] = (),
+    ) -> None:
+        """`assignors` are those of the application, in place of the rules' names."""
+        pulse = HeartbeatTimer(
+            rules.heartbeat_interval_s,
+            rules.session_timeout_s,
+            rules.poll_interval_s,
+            clock.elapsed_s(),
+        )
+        super().__init__(owner, coordinator, rules, clock, pulse)
+        self._metadata = metadata
+        chosen = assignors or [ASSIGNORS[name]() for name in rules.assignors]
+        self._assignors = {each.name: each for each in chosen}
+        self._protocol = rebalance_protocol(chosen)
+        self._phase = Phase.RESTING
+        self._why: str | None = FIRST_TIME  # to join, None at rest
+        self._topics: frozenset[str] = frozenset()  # as they were told when joining
+        self._naming: asyncio.Future[Message] | None = None  # what tells it its id
+        self._divided: Mapping[str, TopicLayout] | None = None  # what it divided, as the leader
+        self._group_topics: frozenset[str] = frozenset()
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it has joined, and is not joining anew."""
+        return self._identity.is_member and self._phase is Phase.RESTING and self._why is None
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What it waits for before it is a member at rest."""
+        if self._is_late:
+            return f"a poll: {POLLED_LATE}"
+        if self._phase is Phase.JOINING:
+            return "the other members of the group to join"
+        if self._phase is Phase.SYNCING:
+            return "the leader of the group to assign partitions"
+        return None if self._why is None else f"joining the group: {self._why}"
+
+    def rejoin(self, why: str) -> None:
+        """The subscription changed."""
+        if self._why is None:
+            self._why = why
+            self._look()
+
+    def metadata_changed(self) -> None:
+        """Join again where the group must know."""
+        if not self.is_member:
+            return
+        if self._owner.topics() != self._topics:
+            self.rejoin(SUBSCRIPTION_CHANGED)
+        elif self._divided is not None and self._divided != self._snapshot():
+            self.rejoin(TOPICS_CHANGED)
+
+    def fenced(self, member: GroupMember, error: ErrorCode) -> None:
+        """A commit was told so."""
+        if member == self._identity and self._phase is Phase.RESTING:
+            try:
+                self._react(RequestError(error))
+            except RequestError as final:
+                self._final = final
+            self.rejoin(error.text)
+            self._look()
+
+    # Joining.
+
+    async def _live(self) -> None:
+        failures = 0
+        while True:
+            await self._until(lambda: self._why is not None)
+            why, self._why = self._why or FIRST_TIME, None
+            if self._is_late:
+                await self._holdings.lose(POLLED_LATE)
+                await self._until(lambda: not self._is_late)
+            failed = await self._rebalance(why)
+            if failed is None:
+                failures = 0
+                continue
+            failures += 1
+            self.rejoin(why)
+            if failed in (ErrorAction.AGAIN, ErrorAction.ELSEWHERE) or failures > _AT_ONCE_MAX:
+                await self._clock.sleep(self._rules.backoff.pause_s(failures))
+
+    async def _rebalance(self, why: str) -> ErrorAction | None:
+        """Take part in a generation; what to do if that did not come about."""
+        began_s = self._clock.elapsed_s()
+        await self._prepare(why)
+        if self._is_late or self._final is not None:
+            return ErrorAction.REJOIN
+        try:
+            joined, topics = await self._join(why)
+            partitions = await self._sync(joined)
+        except RequestError as error:
+            return self._react(error)
+        finally:
+            self._phase = Phase.RESTING
+            self._look()
+        if self._identity.generation != joined.generation_id:
+            return ErrorAction.REJOIN  # it was lost meanwhile
+        await self._complete(joined, partitions, topics, why)
+        self._rebalanced(began_s)
+        return None
+
+    async def _prepare(self, why: str) -> None:
+        """Give up what has to be given up before joining."""
+        holdings = self._holdings
+        if self._identity.is_member and self._pulse.is_lost(self._clock.elapsed_s()):
+            self._session_lost()
+        if not self._identity.is_member:
+            await holdings.lose(why)
+        elif self._protocol is RebalanceProtocol.EAGER:
+            await holdings.revoke(holdings.owned, why)
+        else:
+            topics = self._owner.topics()
+            await holdings.revoke({one for one in holdings.owned if one.topic not in topics}, why)
+        if not self._identity.is_member:
+            await holdings.lose(why)  # the rest, when that took too long
+
+    async def _join(self, why: str) -> tuple[JoinGroupResponse, frozenset[str]]:
+        """Wait for all members to join; the new identity counts at once."""
+        rules = self._rules
+        channel = await self._coordinator.patient_channel(rules.request_timeout_s)
+        self._phase = Phase.JOINING
+        self._why = None  # whatever it was, this join is the answer
+        topics, owned = self._owner.topics(), self._holdings.owned
+        while True:
+            assignors = self._assignors.values()
+            request = join_request(rules, self._identity, assignors, topics, owned, why)
+            answer = await self._answer(channel.send(request, rules.join_timeout_s))
+            error = ErrorCode.of(answer.error_code)
+            if error is not ErrorCode.MEMBER_ID_REQUIRED:
+                break
+            self._identity = rules.nobody._replace(member_id=answer.member_id)
+        if error:
+            raise RequestError(error)
+        self._identity = rules.nobody._replace(
+            generation=answer.generation_id, member_id=answer.member_id
+        )
+        self._phase = Phase.SYNCING
+        self._pulse.begin(self._clock.elapsed_s())
+        self._look()
+        return answer, topics
+
+    async def _answer(self, joining: "asyncio.Future[Message]") -> JoinGroupResponse:
+        """The answer to a join; who leaves before it comes finds it where `_learn_id` looks."""
+        if not self._identity.member_id:
+            self._naming = joining
+            joining.add_done_callback(_heard)
+            joining = asyncio.shield(joining)
+        answer = await joining
+        self._naming = None
+        assert isinstance(answer, JoinGroupResponse)
+        return answer
+
+    async def _sync(self, joined: JoinGroupResponse) -> tuple[TopicPartition, ...]:
+        """Get an assignment; as the leader, make those of all."""
+        rules, member = self._rules, self._identity
+        self._divided = None
+        assignments: list[SyncGroupRequestAssignment] = []
+        if joined.leader == joined.member_id:
+            assignments = await self._lead(joined)
+        request = sync_request(member, joined.protocol_name, assignments)
+        channel = await self._coordinator.patient_channel(rules.request_timeout_s)
+        answer = await channel.ask(request, SyncGroupResponse, rules.join_timeout_s)
+        if answer.error_code:
+            error = RequestError(ErrorCode.of(answer.error_code))
+            # What a heartbeat found out about meanwhile needs no second reaction.
+            lost = error_action(error.code) in LOSSES and self._identity is not member
+            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS) if lost else error
+        return read_assignment(answer.assignment)
+
+    async def _lead(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """Divide the partitions; after a static leader came back, what was divided stays."""
+        members = subscriptions(joined.members)
+        self._group_topics = topics_of(members)
+        known = [self._metadata.want(topic) for topic in self._group_topics]
+        if not all(topic is not None and topic.partitions for topic in known):
+            await self._metadata.refreshed(self._rules.request_timeout_s)
+        self._divided = self._snapshot()
+        if joined.skip_assignment:
+            return []
+        assignor = self._assignor(joined)
+        topics = layouts(self._metadata.view, self._group_topics, with_racks=True)
+        return divide(assignor, self._protocol, topics, members)
+
+    def _snapshot(self) -> dict[str, TopicLayout]:
+        """What is divided; racks count where the leader has one, as with Java."""
+        return layouts(
+            self._metadata.view, self._group_topics, with_racks=self._rules.rack is not None
+        )
+
+    def _assignor(self, joined: JoinGroupResponse) -> Assignor:
+        assignor = self._assignors.get(joined.protocol_name or "")
+        if assignor is None:
+            raise RequestError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"the group chose {joined.protocol_name}, which this member did not offer",
+            )
+        return assignor
+
+    async def _complete(
+        self,
+        joined: JoinGroupResponse,
+        partitions: Sequence[TopicPartition],
+        topics: frozenset[str],
+        why: str,
+    ) -> None:
+        """Take what was assigned, and give up what was not."""
+        self._topics = topics
+        self._assignor(joined).on_assignment(partitions, joined.generation_id)
+        subscribed = self._owner.topics()
+        assigned = {one for one in partitions if one.topic in subscribed}
+        if subscribed != topics:
+            self.rejoin(SUBSCRIPTION_CHANGED)
+        holdings = self._holdings
+        gone = holdings.owned - assigned
+        if gone:
+            await holdings.revoke(gone, why)
+            self.rejoin(GIVEN_UP)
+        if self._identity.generation == joined.generation_id:
+            await holdings.assign(assigned - holdings.owned, why)
+
+    # Staying, and leaving.
+
+    def _is_beating(self) -> bool:
+        return self._identity.is_member and self._phase is not Phase.JOINING
+
+    async def _heartbeat(self, now_s: float) -> None:
+        rules, member = self._rules, self._identity
+        request = heartbeat_request(member)
+        left_s = min(rules.request_timeout_s, self._pulse.end_s() - now_s)
+        try:
+            channel = await self._coordinator.channel(left_s)
+            answer = await ask(channel, request, HeartbeatResponse, left_s, rules.request_timeout_s)
+            error = ErrorCode.of(answer.error_code)
+        except RequestError as failure:
+            error = failure.code
+        if self._identity is not member or self._phase is Phase.JOINING:
+            return  # it has joined since, and knows better
+        told_s = self._clock.elapsed_s()
+        if not error or error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._pulse.heard(told_s, now_s)
+        else:
+            self._pulse.failed(told_s, rules.backoff.pause_s(1))
+        if error:
+            self._told(error)
+        if self._divided is not None and len(self._divided) < len(self._group_topics):
+            self._metadata.expire()  # a topic that was missing may be there now
+        self.metadata_changed()
+
+    def _told(self, error: ErrorCode) -> None:
+        """A heartbeat was answered with an error."""
+        done = self._react(RequestError(error))
+        if done in LOSSES:
+            self.rejoin(error.text)
+        elif done is ErrorAction.REJOIN and self._phase is Phase.RESTING:
+            self.rejoin(TOLD_BY_HEARTBEAT)
+        self._look()
+
+    def _react(self, error: RequestError) -> ErrorAction:
+        """Do what an error asks for; raise it if it is final."""
+        done = error_action(error.code)
+        if done is ErrorAction.FINAL:
+            raise error
+        if done is ErrorAction.ELSEWHERE:
+            self._coordinator.forget()
+        elif done is ErrorAction.REGENERATE:
+            self._identity = self._identity._replace(generation=NO_GENERATION)
+        elif done is ErrorAction.RENEW:
+            self._identity = self._rules.nobody
+        return done
+
+    def _session_lost(self) -> None:
+        """Be the same member, if the coordinator knows it still, but own nothing."""
+        self._coordinator.forget()
+        self._identity = self._identity._replace(generation=NO_GENERATION)
+        self.rejoin(SESSION_LOST)
+
+    def _given_up(self) -> None:
+        self.rejoin(POLLED_LATE)
+
+    async def _learn_id(self, timeout_s: float) -> None:
+        """Without the id that it was given, nobody could say that it does not come with it.
+
+        The group would wait for it in every rebalance, until its session is over.
+        """
+        naming = self._naming
+        if naming is None or self._identity.member_id or self._identity.instance_id is not None:
+            return
+        await asyncio.wait((naming,), timeout=timeout_s)
+        if naming.done() and not naming.cancelled() and naming.exception() is None:
+            answer = naming.result()
+            assert isinstance(answer, JoinGroupResponse)
+            self._identity = self._identity._replace(member_id=answer.member_id)
+
+    async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
+        if member.instance_id is not None:
+            return
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        channel = await self._coordinator.channel(timeout_s)
+        request = leave_request(member, why, channel.version(LEAVE_GROUP))
+        left_s = deadline_s - self._clock.elapsed_s()
+        await ask(channel, request, LeaveGroupResponse, left_s, self._rules.request_timeout_s)
+
+
+def _heard(joining: "asyncio.Future[Message]") -> None:
+    """Nobody may be left who waits for it."""
+    if not joining.cancelled():
+        joining.exception()

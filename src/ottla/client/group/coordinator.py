@@ -1,0 +1,88 @@
+"""The coordinator of one group, and a member's two connections to it.
+
+Invariant: an answer that may take minutes holds up nothing else. A broker answers in order, so what
+waits for the other members has a connection of its own; heartbeats, commits and leaving have
+another, and none of them waits behind records that are fetched.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from ottla.client.lifecycle.backoff import Backoff
+from ottla.client.metrics.consumer_metrics import GroupCounts
+from ottla.client.network.connections import ConnectionConfig, Connections
+from ottla.client.network.coordinators import CoordinatorKind, Coordinators
+from ottla.client.network.metadata import Metadata
+from ottla.clock import Clock
+from ottla.errors import RequestError
+from ottla.protocol.message import Message
+from ottla.transport.channel import Channel, TimedOut
+from ottla.transport.network import Connector
+
+M = TypeVar("M", bound=Message)
+
+
+class GroupCoordinator:
+    """Found when it is needed; closed by `close`."""
+
+    def __init__(
+        self,
+        group_id: str,
+        metadata: Metadata,
+        connection_rules: ConnectionConfig,
+        backoff: Backoff,
+        network: Connector,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self.group_id: Final = group_id
+        self.counts: Final = GroupCounts()
+        self._clock = clock
+        self._prompt = Connections(connection_rules, network, clock, chance)
+        self._patient = Connections(connection_rules, network, clock, chance)
+        self._coordinators = Coordinators(
+            metadata, self._prompt, clock, backoff, connection_rules.request_timeout_s
+        )
+
+    async def channel(self, timeout_s: float) -> Channel:
+        """Where answers come soon; RequestError when it is not to be had in time."""
+        return await self._coordinators.channel(CoordinatorKind.GROUP, self.group_id, timeout_s)
+
+    async def patient_channel(self, timeout_s: float) -> Channel:
+        """Where an answer may wait for others; RequestError when it is not to be had in time."""
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        found = await self._coordinators.find(CoordinatorKind.GROUP, (self.group_id,), timeout_s)
+        broker = found[self.group_id]
+        if isinstance(broker, RequestError):
+            raise broker
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, deadline_s - self._clock.elapsed_s())):
+                return await self._patient.to(broker)
+        raise TimedOut(f"{broker}, the coordinator of {self.group_id}, was not reached in time")
+
+    def forget(self) -> None:
+        """It is the coordinator no more, or not to be reached: look it up anew."""
+        self._coordinators.forget(CoordinatorKind.GROUP, self.group_id)
+
+    async def close(self) -> None:
+        """Close both connections."""
+        await self._patient.close()
+        await self._prompt.close()
+
+
+async def ask(
+    channel: Channel,
+    request: Message,
+    answer: type[M],
+    timeout_s: float,
+    request_timeout_s: float,
+    version: int | None = None,
+) -> M:
+    """Ask, and wait no longer than `timeout_s`: who is in a hurry ends no connection."""
+    try:
+        async with asyncio.timeout(max(0.0, timeout_s)):
+            return await channel.ask(request, answer, request_timeout_s, version=version)
+    except TimeoutError:
+        raise TimedOut(f"{channel.address} did not answer in {timeout_s:g} s") from None

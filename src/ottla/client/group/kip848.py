@@ -1,0 +1,270 @@
+"""Membership of a group of KIP-848: the broker divides, a member does what its heartbeats say.
+
+Invariant: a heartbeat says what changed since the coordinator last answered, and everything after a
+failure. What the coordinator wants a member to have is worked on one step at a time: first what has
+to go is given up, then what is new is taken, then the coordinator hears of both. A member that was
+fenced has lost all it owned before it joins again.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from ottla.client.group.config import GroupConfig
+from ottla.client.group.coordinator import GroupCoordinator, ask
+from ottla.client.group.error_actions import LOSSES, ErrorAction, error_action
+from ottla.client.group.heartbeat_state import HeartbeatState, Wanted, by_topic, heartbeat_request
+from ottla.client.group.heartbeat_timer import HeartbeatTimer
+from ottla.client.group.interfaces import NO_GENERATION, GroupMember, GroupOwner
+from ottla.client.group.member_tasks import POLLED_LATE, MemberTasks
+from ottla.client.group.topic_names import TopicNames
+from ottla.client.network.metadata import Metadata
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition, Uuid
+from ottla.protocol.apis import CONSUMER_GROUP_HEARTBEAT
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.transport.channel import Channel, NotSupported
+
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2  # a static member's
+
+REASSIGNED: Final = "the coordinator assigned partitions anew"
+CLASSIC: Final = "group.protocol=classic works with every broker"
+
+_FIRST_INTERVAL_S: Final = 5.0  # until the coordinator tells its own
+_OWN_IDS_SINCE: Final = 1  # the version from which members choose their ids, and can send patterns
+
+
+class Kip848Membership(MemberTasks):
+    """One consumer's; `run` is its life."""
+
+    def __init__(
+        self,
+        owner: GroupOwner,
+        metadata: Metadata,
+        coordinator: GroupCoordinator,
+        rules: GroupConfig,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        # The session is the coordinator's secret: it tells when it is over.
+        pulse = HeartbeatTimer(_FIRST_INTERVAL_S, inf, rules.poll_interval_s, clock.elapsed_s())
+        super().__init__(owner, coordinator, rules, clock, pulse)
+        self._names = TopicNames(metadata, clock, rules.backoff, rules.request_timeout_s)
+        raw = bytes(int(chance() * 256) for _ in range(16))
+        self._member_id = str(Uuid(raw))
+        self._sent: HeartbeatState | None = (
+            None  # what the coordinator knows; None: nothing for sure
+        )
+        self._wanted: Wanted | None = None  # what it wants; None while there is no word
+        self._owned: dict[TopicPartition, Uuid] = {}
+        self._is_assigned = False  # the owner has heard what it has, be it nothing
+        self._lost: str | None = None  # why all is lost, until the owner knows
+        self._why = REASSIGNED
+        self._failures = 0
+        self._pulse.hurry()
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it has joined, and owns what the coordinator wants it to."""
+        return self._is_assigned and self._lost is None and not self._has_work()
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What it waits for before it is a member at rest."""
+        if self._is_late:
+            return f"a poll: {POLLED_LATE}"
+        if not self._identity.is_member:
+            return "joining the group"
+        return "partitions to be given up and taken" if self._has_work() else None
+
+    def rejoin(self, why: str) -> None:
+        """The subscription changed: the next heartbeat tells, at once."""
+        self._why = why
+        self._pulse.hurry()
+        self._look()
+
+    def metadata_changed(self) -> None:
+        """Look again whether topics have names; new ones of a subscription are told."""
+        if self._sent is not None and self._sent != self._statement():
+            self._pulse.hurry()
+        self._look()
+
+    def fenced(self, member: GroupMember, error: ErrorCode) -> None:
+        """A commit was told so."""
+        if member != self._identity:
+            return
+        if error_action(error) in LOSSES:
+            self._expelled(error.text)
+        elif error_action(error) is ErrorAction.FINAL:
+            self._final = RequestError(error)
+        self._look()
+
+    # What is owned.
+
+    def _has_work(self) -> bool:
+        if self._wanted is None:
+            return False
+        return not self._is_assigned or self._wanted != by_topic(self._owned)
+
+    async def _live(self) -> None:
+        while True:
+            await self._until(lambda: self._lost is not None or self._has_work())
+            if self._lost is not None:
+                await self._holdings.lose(self._lost)
+                self._owned, self._wanted, self._lost = {}, None, None
+                self._is_assigned = False
+                if self._is_late:
+                    await self._until(lambda: not self._is_late)
+                self._pulse.hurry()
+                self._look()
+            else:
+                await self._reconcile()
+
+    async def _reconcile(self) -> None:
+        """Come to own what is wanted, as far as the topics can be named."""
+        wanted, holdings, member_id = self._wanted, self._holdings, self._identity.member_id
+        assert wanted is not None
+        began_s = self._clock.elapsed_s()
+        names = await self._names.of(wanted)
+        if self._lost is not None or wanted is not self._wanted:
+            return
+        target = {
+            TopicPartition(names[topic], PartitionIndex(index)): topic
+            for topic, indexes in wanted.items()
+            if topic in names
+            for index in indexes
+        }
+        why, self._why = self._why, REASSIGNED
+        gone = {one for one, topic in self._owned.items() if target.get(one) != topic}
+        await holdings.revoke(gone, why)
+        if self._lost is not None or self._identity.member_id != member_id:
+            return  # what is left goes, too
+        added = target.keys() - holdings.owned
+        if added or gone or not self._is_assigned:
+            await holdings.assign(added, why)
+            self._owned, self._is_assigned = target, True
+            self._rebalanced(began_s)
+            self._pulse.hurry()
+            self._look()
+        if names.keys() < wanted.keys():
+            await self._clock.sleep(self._rules.backoff.longest_s)
+
+    # What is told.
+
+    def _is_beating(self) -> bool:
+        return self._lost is None and not self._is_late
+
+    def _statement(self) -> HeartbeatState:
+        pattern = self._owner.pattern()
+        return HeartbeatState(
+            topics=self._owner.topics() if pattern is None else frozenset(),
+            pattern=pattern,
+            assignor=self._rules.remote_assignor,
+            owned=by_topic(self._owned),
+        )
+
+    async def _heartbeat(self, now_s: float) -> None:
+        rules, member = self._rules, self._identity
+        statement = self._statement()
+        left_s = min(rules.request_timeout_s, self._pulse.end_s() - now_s)
+        try:
+            channel = await self._coordinator.channel(left_s)
+            request = self._request(channel, statement)
+            if not member.is_member:  # who leaves before the answer comes leaves by this name
+                member = self._identity = member._replace(member_id=request.member_id)
+            answer = await ask(
+                channel, request, ConsumerGroupHeartbeatResponse, left_s, rules.request_timeout_s
+            )
+            if answer.error_code:
+                raise RequestError(ErrorCode.of(answer.error_code), answer.error_message)
+        except RequestError as error:
+            self._told(member, error)
+            return
+        told_s = self._clock.elapsed_s()
+        self._failures = 0
+        self._pulse.interval_s = answer.heartbeat_interval_ms / 1000
+        self._pulse.heard(told_s, now_s)
+        if self._identity is not member or self._lost is not None:
+            return  # a commit was told that it is over
+        self._sent = statement
+        self._identity = rules.nobody._replace(
+            generation=answer.member_epoch, member_id=answer.member_id or request.member_id
+        )
+        if answer.assignment is not None:
+            self._wanted = {
+                one.topic_id: frozenset(one.partitions)
+                for one in answer.assignment.topic_partitions
+            }
+        if self._statement() != statement:
+            self._pulse.hurry()
+        self._look()
+
+    def _request(
+        self, channel: Channel, statement: HeartbeatState
+    ) -> ConsumerGroupHeartbeatRequest:
+        version = channel.version(CONSUMER_GROUP_HEARTBEAT)
+        if version < _OWN_IDS_SINCE and statement.pattern is not None:
+            raise NotSupported(
+                f"the broker at {channel.address} resolves no patterns: subscribe to topics by name"
+            )
+        member = self._identity
+        if not member.is_member:
+            chosen = self._member_id if version >= _OWN_IDS_SINCE else ""
+            member = member._replace(generation=0, member_id=member.member_id or chosen)
+        return heartbeat_request(self._rules, member, statement, self._sent)
+
+    def _told(self, member: GroupMember, error: RequestError) -> None:
+        """A heartbeat was not answered as hoped."""
+        self._sent = None  # what the coordinator knows is not sure any more
+        if self._identity is not member:
+            return
+        self._failures += 1
+        pause_s = self._rules.backoff.pause_s(self._failures)
+        self._pulse.failed(self._clock.elapsed_s(), pause_s)
+        done = error_action(error.code)
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise RequestError(error.code, f"{error.message or error.code.text}; {CLASSIC}")
+        if done is ErrorAction.FINAL:
+            raise error
+        if done is ErrorAction.ELSEWHERE:
+            self._coordinator.forget()
+        elif done in LOSSES:
+            self._expelled(error.code.text)
+        self._look()
+
+    def _expelled(self, why: str) -> None:
+        """The coordinator does not count on the member: all is lost, and it joins anew."""
+        self._identity = self._identity._replace(generation=NO_GENERATION)
+        self._sent = None
+        self._wanted = None
+        self._lost = why
+
+    def _session_lost(self) -> None:
+        raise AssertionError("only the coordinator knows")
+
+    def _given_up(self) -> None:
+        self._expelled(POLLED_LATE)
+
+    async def _learn_id(self, timeout_s: float) -> None:
+        """It has chosen its id."""
+
+    async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
+        if not member.member_id:
+            return
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        epoch = LEAVING if member.instance_id is None else LEAVING_FOR_A_WHILE
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=member.group_id,
+            member_id=member.member_id,
+            member_epoch=epoch,
+            instance_id=member.instance_id,
+        )
+        channel = await self._coordinator.channel(timeout_s)
+        left_s = deadline_s - self._clock.elapsed_s()
+        wait_s = self._rules.request_timeout_s
+        await ask(channel, request, ConsumerGroupHeartbeatResponse, left_s, wait_s)

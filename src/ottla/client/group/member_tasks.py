@@ -1,0 +1,200 @@
+"""MemberTasks: what memberships of both protocols share, which is to live and to be heard of.
+
+Invariant: a presence has two tasks while it runs. One lives: it alone talks to the owner, for as
+long as that takes. The other beats: it tells the coordinator meanwhile, and notices what has become
+of the session and of the application. When one of them ends, both do.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from ottla.client.group.config import GroupConfig
+from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.heartbeat_timer import HeartbeatTimer
+from ottla.client.group.interfaces import GroupMember, GroupOwner
+from ottla.client.group.owned_partitions import OwnedPartitions
+from ottla.clock import Clock
+from ottla.errors import RequestError
+from ottla.ids import TopicPartition
+
+POLLED_LATE: Final = "no poll within max.poll.interval.ms"
+
+_LOOKS: Final = 20  # in an interval of heartbeats
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class MemberTasks(ABC):
+    """A member, in whichever protocol."""
+
+    def __init__(
+        self,
+        owner: GroupOwner,
+        coordinator: GroupCoordinator,
+        rules: GroupConfig,
+        clock: Clock,
+        pulse: HeartbeatTimer,
+    ) -> None:
+        self._holdings = OwnedPartitions(owner)
+        self._owner = owner
+        self._coordinator = coordinator
+        self._rules = rules
+        self._clock = clock
+        self._pulse = pulse
+        self._identity = rules.nobody
+        self._is_late = False  # the application did not poll in time, and has not since
+        self._final: RequestError | None = None
+        self._lively = asyncio.Event()  # set when the one that lives has to look
+        self._audible = asyncio.Event()  # set when the one that beats has to look
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    @property
+    def identity(self) -> GroupMember:
+        """Who the consumer is now, for commits and transactions."""
+        return self._identity
+
+    def held(self, partition: TopicPartition) -> int | None:
+        """Since which assignment a partition is owned without a break; None: it is not."""
+        return self._holdings.held(partition)
+
+    def polled(self) -> None:
+        """The application asks for records, or waits for them still."""
+        self._pulse.polled_s = self._clock.elapsed_s()
+        if self._is_late:
+            self._is_late = False
+            self._look()
+
+    async def run(self) -> None:
+        """Join, share, stay, and join again; returns after `leave`, raises what is final."""
+        self.polled()
+        loop = asyncio.get_running_loop()
+        self._tasks = tasks = (loop.create_task(self._live()), loop.create_task(self._beat()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            outcomes = await _ended(tasks)
+        for outcome in outcomes:
+            if isinstance(outcome, RequestError):
+                self._identity = self._rules.nobody
+                await self._holdings.lose(str(outcome))
+            if outcome is not None and not isinstance(outcome, asyncio.CancelledError):
+                raise outcome
+
+    async def leave(self, timeout_s: float) -> None:
+        """End `run` and tell the coordinator; a static member is expected back and stays."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        await self._learn_id(timeout_s)
+        member, self._identity = self._identity, self._rules.nobody
+        if member.member_id:
+            with suppress(RequestError):  # the session ends by itself
+                left_s = max(0.0, deadline_s - self._clock.elapsed_s())
+                await self._say_goodbye(member, "the consumer is closed", left_s)
+
+    # What each protocol does in its own way.
+
+    @abstractmethod
+    async def _live(self) -> None:
+        """Join and rejoin, and hand partitions to the owner."""
+
+    @abstractmethod
+    async def _heartbeat(self, now_s: float) -> None:
+        """Tell the coordinator."""
+
+    @abstractmethod
+    async def _learn_id(self, timeout_s: float) -> None:
+        """Wait for an answer that tells who it is, if one is on its way."""
+
+    @abstractmethod
+    async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
+        """Tell the coordinator that the member leaves."""
+
+    @abstractmethod
+    def _is_beating(self) -> bool:
+        """Whether the coordinator expects to hear of it."""
+
+    @abstractmethod
+    def _session_lost(self) -> None:
+        """Nothing was heard for so long that the group has given it up."""
+
+    @abstractmethod
+    def _given_up(self) -> None:
+        """It has left because of a late poll."""
+
+    # What they share.
+
+    def _look(self) -> None:
+        """Something changed: both tasks look."""
+        self._lively.set()
+        self._audible.set()
+
+    async def _until(self, is_true: Callable[[], bool]) -> None:
+        """As the one that lives, wait for something; a final error is raised here."""
+        while True:
+            self._lively.clear()
+            if self._final is not None:
+                raise self._final
+            if is_true():
+                return
+            await self._lively.wait()
+
+    async def _beat(self) -> None:
+        while True:
+            self._audible.clear()
+            now_s = self._clock.elapsed_s()
+            if not self._is_beating():
+                await self._audible.wait()
+            elif self._pulse.is_late(now_s):
+                await self._leave_late()
+            elif self._pulse.is_lost(now_s):
+                _LOG.warning(
+                    "no heartbeat was answered for session.timeout.ms: the session is lost"
+                )
+                self._session_lost()
+                self._look()
+            elif self._pulse.next_s() > now_s:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pulse.next_s() - now_s):
+                        await self._audible.wait()
+            else:
+                await self._heartbeat(now_s)
+                took_s = self._clock.elapsed_s() - now_s
+                self._coordinator.counts.heartbeat_ms.add(took_s * 1000)
+
+    def _rebalanced(self, began_s: float) -> None:
+        took_s = self._clock.elapsed_s() - began_s
+        self._coordinator.counts.rebalance_ms.add(took_s * 1000)
+
+    async def _leave_late(self) -> None:
+        """The application is stuck, or slow: let others have its partitions."""
+        _LOG.warning(
+            "max.poll.interval.ms went by without a poll: the consumer leaves its group, loses its "
+            "partitions, and joins again at the next poll; raise it or lower max.poll.records"
+        )
+        member, self._identity = self._identity, self._rules.nobody
+        self._is_late = True
+        self._given_up()
+        self._look()
+        await self._lost_all(self._pulse.interval_s)
+        with suppress(RequestError):
+            await self._say_goodbye(member, POLLED_LATE, self._rules.request_timeout_s)
+
+    async def _lost_all(self, timeout_s: float) -> None:
+        """Wait until the owner has nothing, but not for one that is stuck in giving it up."""
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        while self._holdings.owned and self._clock.elapsed_s() < deadline_s:
+            await self._clock.sleep(timeout_s / _LOOKS)
+
+
+async def _ended(tasks: tuple[asyncio.Task[None], ...]) -> list[BaseException | None]:
+    """Tasks, ended, with what they ended by."""
+    for task in tasks:
+        task.cancel()
+    return await asyncio.gather(*tasks, return_exceptions=True)

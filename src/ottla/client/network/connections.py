@@ -1,0 +1,269 @@
+"""The connections of a client: one to each broker it needs, made when it is needed.
+
+Invariant: to an address there is one connection or one attempt at a time, however many ask for
+it; after a failure the next attempt waits, longer each time. Whoever asks for any broker gets one
+as long as one of those that are known, or one of the seeds, can be reached. Where a login is
+wanted nobody gets a connection before it; one that counts for a while is renewed in time (KIP-368).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from ssl import SSLContext
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.client.lifecycle.backoff import Backoff
+from ottla.client.network.cluster_view import BrokerView
+from ottla.clock import Clock
+from ottla.errors import RequestError
+from ottla.protocol.spares import Spares
+from ottla.transport.channel import Channel, open_channel
+from ottla.transport.failures import AuthenticationFailed, Disconnected
+from ottla.transport.network import Connector
+
+if TYPE_CHECKING:
+    from ottla.client.network.login import Login
+
+CLOSED: Final = "the client is closed"
+DOUBLINGS_MAX: Final = 32
+
+SPARE_BYTES_MAX: Final = 24 * 1024 * 1024
+"""Three answers to fetches from six partitions: one comes, one is read, one waits."""
+
+RENEWED_AFTER: Final = (0.85, 0.1)
+"""A login is renewed after this share of its time, and by chance up to so much later."""
+
+RENEWED_S_MIN: Final = 1.1
+"""Kafka takes no second renewal within a second: it tells who tries that no login is taken."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+class ConnectionConfig(NamedTuple):
+    """How a client connects."""
+
+    seeds: Sequence[Address]
+    """Whom to ask first, and again when all others are gone."""
+
+    client_id: str
+    software: tuple[str, str]
+    backoff: Backoff
+    setup_timeout_s: float = 10.0
+    setup_timeout_max_s: float = 30.0
+    request_timeout_s: float = 30.0
+    idle_s: float = 540.0
+    rebootstraps: bool = True
+    tls: SSLContext | None = None
+    login: "Login | None" = None
+
+    @property
+    def addresses(self) -> str:
+        """The seeds, for people."""
+        return ", ".join(f"{one.host}:{one.port}" for one in self.seeds)
+
+
+class _Remote:
+    """What there is of one address."""
+
+    def __init__(self, place: Address) -> None:
+        self.place = place
+        self.channel: Channel | None = None
+        self.attempt: asyncio.Task[Channel] | None = None
+        self.renewal: asyncio.Task[None] | None = None
+        self.failures = 0  # in a row
+        self.not_before_s = 0.0
+
+    @property
+    def open_channel(self) -> Channel | None:
+        channel = self.channel
+        return channel if channel is not None and channel.is_open else None
+
+
+class Connections:
+    """All of them; closed by `close`."""
+
+    def __init__(
+        self,
+        rules: ConnectionConfig,
+        network: Connector,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self.rules = rules
+        self.network = network
+        self.clock = clock
+        self.chance = chance
+        self._remotes: dict[Address, _Remote] = {}
+        self._spares = Spares(SPARE_BYTES_MAX)
+        self._closed = False
+        self._complaint = ""
+        if rules.tls is not None:
+            from ottla.transport.tls import TlsNetwork
+
+            self.network = TlsNetwork(network, rules.tls)
+
+    def open_to(self, broker: BrokerView) -> Channel | None:
+        """The connection to a broker, if there is one now."""
+        remote = self._remotes.get(Address(broker.host, broker.port))
+        return None if remote is None else remote.open_channel
+
+    async def to(self, broker: BrokerView) -> Channel:
+        """A connection to a broker; Disconnected or TimedOut if it cannot be had now."""
+        return await self._reach(self._remote(Address(broker.host, broker.port)))
+
+    async def any(self, brokers: Iterable[BrokerView]) -> Channel:
+        """A connection to one of the brokers that are known or, failing that, to a seed."""
+        known = [self._remote(Address(one.host, one.port)) for one in brokers]
+        open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
+        if open_:
+            self._complaint = ""
+            return min(open_, key=lambda one: (one.is_resting, one.in_flight, self.chance()))
+        tries = self._in_turn(known)
+        if self.rules.rebootstraps or not known:
+            seeds = [self._remote(place) for place in self.rules.seeds]
+            tries += [one for one in self._in_turn(seeds) if one not in tries]
+        failure: RequestError = Disconnected("there is no broker to ask: give bootstrap.servers")
+        for remote in tries:
+            try:
+                return await self._reach(remote)
+            except RequestError as error:
+                # That one of them is down does not matter where another refuses us.
+                if not isinstance(failure, AuthenticationFailed):
+                    failure = error
+        self._complain(failure)
+        raise failure
+
+    def _complain(self, failure: RequestError) -> None:
+        """Say once what is wrong: who only waits for records hears of it nowhere else."""
+        if failure.retriable and str(failure) != self._complaint and not self._closed:
+            self._complaint = str(failure)
+            _log.warning("no broker can be asked, which is tried again and again: %s", failure)
+
+    def close_idle(self) -> None:
+        """Close what nobody has used for long."""
+        now_s = asyncio.get_running_loop().time()
+        for remote in self._remotes.values():
+            channel = remote.open_channel
+            if (
+                channel is not None
+                and not channel.in_flight
+                and 0 <= self.rules.idle_s < now_s - channel.last_used_s
+            ):
+                channel.close()
+
+    async def close(self) -> None:
+        """Close all: what is awaited fails, and nothing is opened any more."""
+        self._closed = True
+        remotes = self._remotes.values()
+        tasks: list[asyncio.Task[Any]] = []
+        for remote in remotes:
+            tasks += [task for task in (remote.attempt, remote.renewal) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for remote in remotes:
+            if remote.channel is not None:
+                remote.channel.close()
+
+    def _remote(self, place: Address) -> _Remote:
+        return self._remotes.setdefault(place, _Remote(place))
+
+    def _in_turn(self, remotes: Iterable[_Remote]) -> list[_Remote]:
+        """Those that may be tried first, first; among equals by chance."""
+        now_s = self.clock.elapsed_s()
+        return sorted(remotes, key=lambda one: (max(one.not_before_s, now_s), self.chance()))
+
+    async def _reach(self, remote: _Remote) -> Channel:
+        if self._closed:
+            raise Disconnected(CLOSED)
+        if (channel := remote.open_channel) is not None:
+            return channel
+        if remote.attempt is None:
+            remote.attempt = asyncio.get_running_loop().create_task(self._attempt(remote))
+            remote.attempt.add_done_callback(_noted)
+        attempt = remote.attempt
+        # Others may wait for the same attempt: who gives up does not end it.
+        await asyncio.wait((attempt,))
+        if attempt.cancelled():
+            raise Disconnected(CLOSED)
+        return attempt.result()
+
+    async def _attempt(self, remote: _Remote) -> Channel:
+        rules = self.rules
+        try:
+            await self.clock.sleep(max(0.0, remote.not_before_s - self.clock.elapsed_s()))
+            doubled_s = rules.setup_timeout_s * 2 ** min(remote.failures, DOUBLINGS_MAX)
+            channel = await open_channel(
+                self.network,
+                *remote.place,
+                client_id=rules.client_id,
+                software=rules.software,
+                setup_timeout_s=min(doubled_s, rules.setup_timeout_max_s),
+                request_timeout_s=rules.request_timeout_s,
+                ended=lambda: self._ended(remote),
+                spares=self._spares,
+            )
+            await self._log_in(remote, channel)
+        except RequestError:
+            remote.failures += 1
+            self._pause(remote)
+            raise
+        finally:
+            remote.attempt = None
+        remote.failures = 0
+        remote.channel = channel
+        return channel
+
+    def _ended(self, remote: _Remote) -> None:
+        """A connection is gone: the first pause comes before the next one."""
+        if remote.renewal is not None:
+            remote.renewal.cancel()
+        if remote.attempt is None:
+            self._pause(remote)
+
+    async def _log_in(self, remote: _Remote, channel: Channel) -> None:
+        login = self.rules.login
+        if login is None:
+            return
+        try:
+            session_s = await login.on(channel, self.rules.request_timeout_s)
+        except BaseException:
+            channel.close()
+            raise
+        if session_s > 0:
+            renewing = self._renew(channel, login, session_s)
+            remote.renewal = asyncio.get_running_loop().create_task(renewing)
+
+    async def _renew(self, channel: Channel, login: "Login", session_s: float) -> None:
+        """Log in anew as often as the broker wants it, while the connection lasts."""
+        share, later = RENEWED_AFTER
+        while session_s > 0:
+            after_s = session_s * (share + later * self.chance())
+            await self.clock.sleep(max(after_s, RENEWED_S_MIN))
+            # An idle connection stays one, and is closed in time.
+            used_s = channel.last_used_s
+            channel.hold()
+            try:
+                session_s = await login.on(channel, self.rules.request_timeout_s)
+            except RequestError as error:
+                channel.fail(error)
+                return
+            channel.last_used_s = used_s
+            channel.release()
+
+    def _pause(self, remote: _Remote) -> None:
+        pause_s = self.rules.backoff.pause_s(max(remote.failures, 1))
+        remote.not_before_s = self.clock.elapsed_s() + pause_s
+
+
+def _noted(attempt: asyncio.Task[Channel]) -> None:
+    """A failure that nobody waited for is known all the same: the next one who asks tries again."""
+    if not attempt.cancelled():
+        attempt.exception()

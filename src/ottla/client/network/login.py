@@ -1,0 +1,127 @@
+"""A login: the client tells a broker who it is, before it asks for anything else.
+
+Invariant: a login ends with a connection that is logged in, with AuthenticationFailed when one of
+the ends does not accept the other, which no second try mends, or with an error that may pass. What
+proves who the client is goes to the broker and nowhere else.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ottla.access.mechanisms import oauthbearer, plain
+from ottla.access.scram import Exchange, LoginFailed, scram
+from ottla.client.network.tokens import Tokens
+from ottla.errors import ErrorCode
+from ottla.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from ottla.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.settings.credentials import Credentials
+from ottla.settings.values import Secret
+from ottla.transport.channel import Channel
+from ottla.transport.failures import AuthenticationFailed, NotSupported
+
+_NO_LOGIN = "this port takes no login: set security.protocol to PLAINTEXT or SSL"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a client logs in."""
+
+    mechanism: str
+    exchange: Callable[[], Awaitable[Exchange]] = field(repr=False)
+    """Begins a new exchange of the mechanism."""
+
+    async def on(self, channel: Channel, timeout_s: float) -> float:
+        """Log in on a connection; returns for how many seconds that counts, 0 being without end."""
+        exchange = await self.exchange()
+        await _agree(channel, self.mechanism, timeout_s)
+        lifetime_ms = 0
+        try:
+            ours = next(exchange)
+            while True:
+                answer = await channel.ask(
+                    SaslAuthenticateRequest(auth_bytes=ours), SaslAuthenticateResponse, timeout_s
+                )
+                if answer.error_code:
+                    raise _refused(channel, self.mechanism, answer)
+                lifetime_ms = answer.session_lifetime_ms
+                ours = exchange.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            return lifetime_ms / 1000
+        except LoginFailed as failed:
+            raise AuthenticationFailed(
+                f"no login at {channel.address} by {self.mechanism}: {failed}"
+            ) from None
+        finally:
+            exchange.close()
+
+
+def login_with_password(
+    mechanism: str, credentials: Credentials, nonce: Callable[[], str]
+) -> Login:
+    """Log in by name and password."""
+
+    async def exchange() -> Exchange:
+        if mechanism == "PLAIN":
+            return plain(*credentials)
+        return scram(mechanism, *credentials, nonce())
+
+    return Login(mechanism, exchange)
+
+
+def login_with_token(tokens: Tokens) -> Login:
+    """Log in by OAUTHBEARER."""
+
+    async def exchange() -> Exchange:
+        token = await tokens.current()
+        return oauthbearer(Secret(token.text), token.extensions)
+
+    return Login("OAUTHBEARER", exchange)
+
+
+async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
+    """Tell the broker the mechanism."""
+    try:
+        version = channel.version(SASL_HANDSHAKE)
+        channel.version(SASL_AUTHENTICATE)
+        if version < 1:
+            raise NotSupported(
+                f"{channel.address} is older than Kafka 1.0, whose logins are others"
+            )
+    except NotSupported as error:
+        message = f"no login at {channel.address}: {error.message}"
+        raise AuthenticationFailed(message, _NO_LOGIN, error.code) from None
+    answer = await channel.ask(
+        SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, timeout_s
+    )
+    code = ErrorCode.of(answer.error_code)
+    if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(sorted(answer.mechanisms))
+        raise AuthenticationFailed(
+            f"{channel.address} does not take logins by {mechanism}",
+            f"set sasl.mechanism to one of those it takes: {offered}",
+            code,
+        )
+    if code is ErrorCode.ILLEGAL_SASL_STATE:
+        raise AuthenticationFailed(f"no login at {channel.address}", _NO_LOGIN, code)
+    if code is not ErrorCode.NONE:
+        raise AuthenticationFailed(f"no login at {channel.address}", code.text, code)
+
+
+def _refused(
+    channel: Channel, mechanism: str, answer: SaslAuthenticateResponse
+) -> AuthenticationFailed:
+    told = f" ({answer.error_message})" if answer.error_message else ""
+    hint = (
+        "check the token and what the broker expects of one"
+        if mechanism == "OAUTHBEARER"
+        else "check user and password, and that the user exists for this mechanism"
+    )
+    return AuthenticationFailed(
+        f"{channel.address} refused the login by {mechanism}{told}",
+        hint,
+        ErrorCode.of(answer.error_code),
+    )

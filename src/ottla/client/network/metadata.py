@@ -1,0 +1,275 @@
+"""Metadata: who asks the cluster about itself, and when.
+
+Invariant: one question at a time is on its way. Whoever needs to know something waits for an
+answer to a question that was asked after the need arose, so that nobody acts on what was already
+wrong; and never longer than its own deadline, nor than until a broker refuses to know us. What is
+known ages, and is asked for anew in time.
+Who only suspects that it is wrong makes no more than one question in each pause between retries.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from ottla.client.lifecycle.backoff import Backoff
+from ottla.client.network.cluster_view import NOTHING_KNOWN, BrokerView, ClusterView, TopicView
+from ottla.client.network.connections import CLOSED, Connections
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId
+from ottla.protocol.apis import METADATA
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from ottla.transport.channel import Channel
+from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOut
+
+_log: Final = logging.getLogger(__name__)
+
+SWEEP_S: Final = 5.0
+"""So often idle connections and unused topics are looked for."""
+
+# What asking again may mend, though for most requests it is final: a topic that is being made.
+_PASSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+NO_TOPIC: Final = (
+    "check its name, or make it with Admin.create_topic; the broker makes none by itself, unless "
+    "its auto.create.topics.enable says so"
+)
+SPEAKS_KAFKA: Final = "is it a broker, and does this port want TLS? See security.protocol"
+
+
+class MetadataConfig(NamedTuple):
+    """How fresh metadata are."""
+
+    backoff: Backoff
+    max_age_s: float = 300.0
+    max_idle_s: float | None = None
+    """After this a topic that nobody asked for is forgotten; None keeps it."""
+
+    request_timeout_s: float = 30.0
+    may_create_topics: bool = True
+
+
+class Metadata:
+    """What is known of the cluster; `run` keeps it so."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        rules: MetadataConfig,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self.view: ClusterView = NOTHING_KNOWN
+        self.failure: RequestError | None = None  # of the last question
+        self.all_topics = False  # for subscriptions by pattern
+        self._connections = connections
+        self._rules = rules
+        self._clock = clock
+        self._changed = changed
+        self._used_s: dict[str, float] = {}  # when a topic was last asked for
+        self._asked = asyncio.Event()
+        self._hurried = asyncio.Event()  # somebody waits
+        self._questions = 0  # begun so far
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # for a question, or a later one
+        self._told_s = clock.elapsed_s()
+        self._answered = False
+        self._is_over = False
+
+    def want(self, topic: str) -> TopicView | None:
+        """A topic, if it is known; from now on it is kept up to date."""
+        self._used_s[topic] = self._clock.elapsed_s()
+        return self.view.topics.get(topic)
+
+    def forget(self, topic: str) -> None:
+        """Nobody needs a topic any more."""
+        self._used_s.pop(topic, None)
+
+    def expire(self) -> None:
+        """What is known is wrong somewhere: ask soon."""
+        self._asked.set()
+
+    def learn(self, topic: str, partition: int, leader: int, epoch: int, *at: BrokerView) -> None:
+        """Take a leader that an answer named, or ask if it names none."""
+        before, self.view = self.view, self.view.led_by(topic, partition, leader, epoch, at)
+        if self.view is before:
+            self.expire()
+        else:
+            self._changed()
+
+    async def refreshed(self, timeout_s: float) -> ClusterView:
+        """The view after a question that is asked now."""
+        if self._is_over:
+            raise Disconnected(CLOSED)
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = (self._questions + 1, answered)
+        self._waiting.append(waiting)
+        self._asked.set()
+        self._hurried.set()
+        try:
+            await asyncio.wait((answered,), timeout=timeout_s)
+        finally:
+            if answered.done():
+                answered.exception()  # is known, even if nobody is there any more to hear it
+            else:
+                self._waiting.remove(waiting)
+        if not answered.done():
+            raise self.failure or TimedOut(f"no metadata within {timeout_s:g} s")
+        answered.result()
+        return self.view
+
+    async def topic(self, name: str, timeout_s: float) -> TopicView:
+        """A topic with its partitions; the error that keeps it away, if that does not pass."""
+        deadline_s = self._clock.elapsed_s() + timeout_s
+        tries = 0
+        known = self.want(name)
+        while known is None or not known.partitions:
+            if known is not None and _is_final(known.error):
+                raise RequestError(known.error, f"{name}: {known.error.text}")
+            left_s = deadline_s - self._clock.elapsed_s()
+            if left_s <= 0:
+                raise self._late(name, known, timeout_s)
+            if tries:
+                await self._clock.sleep(min(left_s, self._rules.backoff.pause_s(tries)))
+            tries += 1
+            with suppress(TimedOut):
+                await self.refreshed(max(0.0, deadline_s - self._clock.elapsed_s()))
+            known = self.want(name)
+        return known
+
+    async def channel(self, broker: BrokerId) -> Channel:
+        """A connection to a broker by its id; BROKER_NOT_AVAILABLE if there is none of it."""
+        known = self.view.brokers.get(broker)
+        if known is None:
+            raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker has the id {broker}")
+        return await self._connections.to(known)
+
+    async def any_channel(self) -> Channel:
+        """A connection to any broker."""
+        return await self._connections.any(self.view.brokers.values())
+
+    # The one who asks.
+
+    async def run(self) -> None:
+        """Ask when somebody needs to know, and when what is known is old."""
+        try:
+            await self._ask_and_ask()
+        finally:
+            # Nobody asks any more, so nobody waits.
+            self._is_over = True
+            for _, answered in self._waiting:
+                answered.set_exception(Disconnected(CLOSED))
+            self._waiting.clear()
+
+    async def _ask_and_ask(self) -> None:
+        failures = 0
+        while True:
+            await self._until_due()
+            # A question asked twice in a moment has the same answer twice.
+            if failures:
+                await self._clock.sleep(self._rules.backoff.pause_s(failures))
+            elif self._answered:
+                await self._until_worth_it()
+            self._asked.clear()
+            self._hurried.clear()
+            self._questions += 1
+            try:
+                await self._ask()
+            except RequestError as failure:
+                failures += 1
+                self.failure = failure
+                if isinstance(failure, AuthenticationFailed):
+                    # Who waits should know, and who needs it later may try it again.
+                    self._told_s = self._clock.elapsed_s()
+                    self._tell(failure)
+                else:
+                    self._asked.set()
+                continue
+            failures, self.failure, self._answered = 0, None, True
+            self._told_s = self._clock.elapsed_s()
+            self._tell()
+            self._changed()
+
+    def _miss_topics(self, before: ClusterView) -> None:
+        """Say once which topics there are not: who waits for records hears of it nowhere else."""
+        for name in self._used_s:
+            known, knew = self.view.topics.get(name), before.topics.get(name)
+            is_missed = known is not None and known.error in _PASSING
+            if is_missed and (knew is None or knew.error not in _PASSING):
+                _log.warning("there is no topic %s, and it is waited for: %s", name, NO_TOPIC)
+
+    async def _until_worth_it(self) -> None:
+        """Wait a pause after the last answer, unless somebody waits for the next."""
+        pause_s = self._told_s + self._rules.backoff.pause_s(1) - self._clock.elapsed_s()
+        if pause_s > 0 and not self._hurried.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._hurried.wait()
+
+    def _tell(self, failure: RequestError | None = None) -> None:
+        """Let those go on whose question was answered, or will not be."""
+        waiting, self._waiting = self._waiting, []
+        for question, answered in waiting:
+            if question > self._questions:
+                self._waiting.append((question, answered))
+            elif failure is not None:
+                answered.set_exception(failure)
+            else:
+                answered.set_result(None)
+
+    async def _until_due(self) -> None:
+        while not self._asked.is_set():
+            left_s = self._told_s + self._rules.max_age_s - self._clock.elapsed_s()
+            if left_s <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, SWEEP_S)):
+                    await self._asked.wait()
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._connections.close_idle()
+        idle_s = self._rules.max_idle_s
+        if idle_s is None:
+            return
+        now_s = self._clock.elapsed_s()
+        idle = [topic for topic, used_s in self._used_s.items() if now_s - used_s > idle_s]
+        for topic in idle:
+            del self._used_s[topic]
+        if idle:
+            self.view = self.view.without(idle)
+
+    async def _ask(self) -> None:
+        channel = await self.any_channel()
+        every = self.all_topics
+        if channel.version(METADATA) < 1 and not self._used_s:
+            every = True  # the oldest brokers cannot be asked for no topic
+        request = MetadataRequest(
+            topics=None if every else [MetadataRequestTopic(name=name) for name in self._used_s],
+            allow_auto_topic_creation=self._rules.may_create_topics,
+        )
+        answer = await channel.ask(request, MetadataResponse, self._rules.request_timeout_s)
+        if not answer.brokers:
+            raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"{channel.address} knows no broker")
+        before, self.view = self.view, self.view.told(answer, all_topics=every)
+        self._miss_topics(before)
+
+    def _late(self, name: str, known: TopicView | None, timeout_s: float) -> RequestError:
+        if self.failure is not None:
+            return self.failure
+        late = f"{name} is not known after {timeout_s:g} s"
+        if known is None or not known.error:
+            seeds = self._connections.rules.addresses
+            return TimedOut(f"{late}: {seeds} did not answer", SPEAKS_KAFKA)
+        if known.error in _PASSING:
+            return TimedOut(f"{late}: there is no such topic", NO_TOPIC)
+        return TimedOut(f"{late}: {known.error.text}")
+
+
+def _is_final(error: ErrorCode) -> bool:
+    return error is not ErrorCode.NONE and not error.retriable and error not in _PASSING

@@ -1,0 +1,204 @@
+"""The outbox of a producer: records in batches, by partition, until the broker has them.
+
+Invariant: memory is taken when a batch begins and given back when it is settled; who finds none
+waits, first come, first served, and who gives up waiting has taken none. After its end it takes
+nothing more, so that no batch waits for a sender that is gone.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from ottla.client.produce.partition_queue import PartitionQueue
+from ottla.client.produce.pending_batch import Ack, PendingBatch
+from ottla.client.produce.row_ack import Run
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
+from ottla.records import BatchBuilder, Compression, Rows
+from ottla.transport.channel import TimedOut
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxConfig:
+    """How records are put together."""
+
+    batch_bytes: int
+    memory_bytes: int
+    compression: Compression
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxNews:
+    """Who hears of what happens in an outbox."""
+
+    filled: Callable[[], None]
+    """A batch is ready to leave, or may be soon."""
+
+    closed: Callable[[PendingBatch], None]
+    """A batch takes no more records."""
+
+
+@dataclass(slots=True)
+class Outbox:
+    """All queues of a producer, and the memory that they share."""
+
+    rules: OutboxConfig
+    elapsed_s: Callable[[], float]
+    news: OutboxNews
+    queues: dict[TopicPartition, PartitionQueue] = field(
+        default_factory=dict[TopicPartition, PartitionQueue]
+    )
+    memory_left: int = -1
+    has_filled: bool = False  # a batch, since somebody let others have a turn
+    _waiting: deque[tuple[int, asyncio.Future[None]]] = field(
+        default_factory=deque[tuple[int, asyncio.Future[None]]]
+    )
+
+    _over: RequestError | None = None  # why it takes nothing more
+
+    def __post_init__(self) -> None:
+        self.memory_left = self.rules.memory_bytes
+
+    @property
+    def waiting_calls(self) -> int:
+        """How many wait for memory; while there are any, nothing lingers."""
+        return len(self._waiting)
+
+    def unsettled(self) -> list[PendingBatch]:
+        """All batches that are not settled."""
+        return [
+            batch for queue in self.queues.values() for batch in (*queue.in_flight, *queue.waiting)
+        ]
+
+    def add(
+        self,
+        partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> Ack | None:
+        """Put a record into the batch that is open; None when there is none with room."""
+        queue = self.queues.get(partition)
+        batch = None if queue is None else queue.open
+        if batch is None:
+            return None
+        builder = batch.builder
+        if builder.append(timestamp_ms, key, value, headers):
+            return Ack(batch, builder.count - 1)
+        assert queue is not None
+        self._fill(queue)
+        return None
+
+    def extend(
+        self,
+        partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        values: list[bytes | None],
+        start: int,
+    ) -> list[Ack]:
+        """Put as many values as fit from `start` on into the batch that is open, if there is one.
+
+        The record that does not fit is not looked at again here: `add` closes the batch for it.
+        """
+        queue = self.queues.get(partition)
+        batch = None if queue is None else queue.open
+        if batch is None:
+            return []
+        first = batch.builder.count
+        count = batch.builder.extend(timestamp_ms, key, values, start)
+        return [*map(Ack, repeat(batch), range(first, first + count))]
+
+    def extend_rows(
+        self, partition: TopicPartition, rows: Rows, start: int, stop: int
+    ) -> Run | None:
+        """Put as many rows as fit from `start` on into the batch that is open; None without any."""
+        queue = self.queues.get(partition)
+        batch = None if queue is None else queue.open
+        if queue is None or batch is None:
+            return None
+        first = batch.builder.count
+        after = rows.append_to(batch.builder, start, stop)
+        if after < stop:
+            self._fill(queue)
+        return Run(batch, first, after - start) if after > start else None
+
+    async def reserve(self, size: int, timeout_s: float) -> int:
+        """Take memory for a batch whose first record has at most so many bytes; how much it is."""
+        if self._over is not None:
+            raise self._over
+        memory = max(self.rules.batch_bytes, size)
+        if memory > self.rules.memory_bytes:
+            raise RequestError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes is more than buffer.memory={self.rules.memory_bytes}",
+            )
+        if self._waiting or memory > self.memory_left:
+            await self._room(memory, timeout_s)
+            if self._over is not None:  # it came, and then the end
+                raise self._over
+        else:
+            self.memory_left -= memory
+        return memory
+
+    def close(self, reason: RequestError) -> None:
+        """Take nothing more: who waits for memory, and who comes later, hears why."""
+        self._over = reason
+        waiting, self._waiting = self._waiting, deque()
+        for _, coming in waiting:
+            if not coming.done():
+                coming.set_result(None)
+
+    def begin(self, partition: TopicPartition, memory: int) -> None:
+        """Open a batch with memory that was taken for it, unless somebody else was faster."""
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition, self.news.closed)
+        if queue.open is not None:
+            self.give_back(memory)
+            return
+        rules = self.rules
+        builder = BatchBuilder(max(rules.batch_bytes, 1), rules.compression, rules.level)
+        queue.begin(builder, memory, self.elapsed_s())
+        self.news.filled()
+
+    def give_back(self, memory: int) -> None:
+        """Memory is free again: those who wait for it have it first."""
+        self.memory_left += memory
+        while self._waiting and self._waiting[0][0] <= self.memory_left:
+            wanted, coming = self._waiting.popleft()
+            if not coming.done():
+                self.memory_left -= wanted
+                coming.set_result(None)
+
+    def _fill(self, queue: PartitionQueue) -> None:
+        queue.close()
+        self.has_filled = True
+        self.news.filled()
+
+    async def _room(self, memory: int, timeout_s: float) -> None:
+        coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = (memory, coming)
+        self._waiting.append(waiting)
+        self.news.filled()
+        try:
+            await asyncio.wait((coming,), timeout=timeout_s)
+        except asyncio.CancelledError:
+            if coming.done():  # it came, and nobody is there to use it
+                self.give_back(memory)
+            raise
+        finally:
+            if not coming.done():
+                self._waiting.remove(waiting)
+                self.give_back(0)  # who is behind may fit
+        if not coming.done():
+            raise TimedOut(
+                f"no room for a record after {timeout_s:g} s: the brokers take fewer than are "
+                "sent; raise buffer.memory or max.block.ms, or send less"
+            )

@@ -1,0 +1,143 @@
+"""PartitionChooser: to which partition of its topic a record goes.
+
+Invariant: a record goes to a partition that its topic has. What is known of a topic's partitions is
+put together once for each answer of the cluster, so that a record costs one question to the
+partitioner and nothing more.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ottla.client.network.cluster_view import TopicView
+from ottla.client.network.metadata import Metadata
+from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
+from ottla.client.topic_name import checked_name
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.primitives import Buffer
+from ottla.records import Column, partitions
+
+
+class _Topic(NamedTuple):
+    """What a choice needs, as long as the cluster tells nothing else."""
+
+    view: TopicView
+    choices: Partitions
+    places: dict[int, TopicPartition]
+
+
+class PartitionChooser:
+    """Asks the partitioner."""
+
+    def __init__(self, metadata: Metadata, partitioner: Partitioner) -> None:
+        self._metadata = metadata
+        self._partitioner = partitioner
+        self._topics: dict[str, _Topic] = {}
+        # By key it chooses the same again until a batch is full, or the cluster changes.
+        self._is_steady = isinstance(partitioner, KeyPartitioner)
+
+    def is_steady(self, partition: int | None) -> bool:
+        """Whether records of one key go where the one before went, until its batch is full."""
+        return self._is_steady or partition is not None
+
+    def kept(self, where: TopicPartition | None, partition: int | None) -> int | None:
+        """Which partition a record names when it is tried again, after it was sent `where`.
+
+        Who chooses by turns is asked once for a record: with two partitions it would otherwise be
+        asked twice for each first record of a batch, and one of them got none.
+        """
+        return partition if where is None or self._is_steady else where.partition
+
+    def find(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> TopicPartition | None:
+        """Where a record goes; None while its topic is not known, or has no such partition."""
+        known = self._known(topic)
+        if known is None:
+            return None
+        if partition is None:
+            partition = self._partitioner.choose(topic, key, value, known.choices)
+        return known.places.get(partition)
+
+    async def choices(self, topic: str, timeout_s: float, wanted: Iterable[int] = ()) -> Partitions:
+        """The partitions of a topic, when it is known and has those that are wanted.
+
+        RequestError if it does not become so.
+        """
+        self._metadata.want(checked_name(topic))
+        while (known := self._known(topic)) is None:
+            await self._metadata.topic(topic, timeout_s)
+        for partition in wanted:
+            if partition not in known.places:
+                await self._added(topic, partition, timeout_s)
+                known = self._topics[topic]
+        return known.choices
+
+    def of_rows(
+        self,
+        topic: str,
+        choices: Partitions,
+        keys: Column | None,
+        contents: Callable[[], Iterable[tuple[bytes | None, bytes | None]]],
+    ) -> Buffer | None:
+        """Where rows go, as 32-bit numbers, or -1 for any; None when that is so for all.
+
+        Of rows that may go anywhere those of one batch go where `find` says for it. `contents` are
+        the keys and values of the rows, for a partitioner that has to see each.
+        """
+        partitioner = self._partitioner
+        if not isinstance(partitioner, KeyPartitioner):
+            chosen = (partitioner.choose(topic, *one, choices) for one in contents())
+            return memoryview(array("i", chosen))
+        if keys is None or not partitioner.heeds_keys or choices.count == 1:
+            return None
+        return partitions(keys, choices.count)
+
+    async def found(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timeout_s: float,
+    ) -> TopicPartition:
+        """Where a record goes, when its topic is known; RequestError if it does not become so."""
+        self._metadata.want(checked_name(topic))
+        place = self.find(topic, key, value, partition)
+        while place is None:
+            if self._known(topic) is not None:
+                return await self._added(topic, partition, timeout_s)
+            await self._metadata.topic(topic, timeout_s)
+            place = self.find(topic, key, value, partition)
+        return place
+
+    async def _added(self, topic: str, partition: int | None, timeout_s: float) -> TopicPartition:
+        """A partition that was not there when the cluster last told of its topic."""
+        await self._metadata.refreshed(timeout_s)
+        known = self._known(topic)
+        place = None if known is None or partition is None else known.places.get(partition)
+        if place is None:
+            count = 0 if known is None else len(known.places)
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"nothing was sent: {topic} has partitions 0 to {count - 1}, not {partition}",
+            )
+        return place
+
+    def _known(self, topic: str) -> _Topic | None:
+        view = self._metadata.view.topics.get(topic)
+        known = self._topics.get(topic)
+        if known is None or known.view is not view:
+            if view is None or not view.partitions:
+                return None
+            known = self._topics[topic] = _seen(view)
+        return known
+
+
+def _seen(view: TopicView) -> _Topic:
+    led = (one.index for one in view.partitions.values() if one.leader >= 0)
+    places = {
+        index: TopicPartition(view.name, PartitionIndex(index)) for index in sorted(view.partitions)
+    }
+    return _Topic(view, Partitions(len(view.partitions), tuple(sorted(led))), places)

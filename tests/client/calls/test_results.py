@@ -1,0 +1,94 @@
+"""Results: an error is never taken for a value, and hides none."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ottla.client.admin import Listing, Results
+from ottla.client.calls.results import check, or_none, refused, settled
+from ottla.errors import ErrorCode, RequestError
+
+WRONG = RequestError(ErrorCode.INVALID_CONFIG, "b: it is wrong")
+BOTH = Results[str, int]({"a": 1, "b": WRONG})
+
+
+def test_looking_at_what_failed_raises() -> None:
+    assert BOTH["a"] == 1
+    with pytest.raises(RequestError, match="it is wrong"):
+        assert BOTH["b"]
+    with pytest.raises(KeyError):
+        assert BOTH["c"]
+    with pytest.raises(RequestError, match="it is wrong"):
+        list(BOTH.items())
+    with pytest.raises(RequestError, match="it is wrong"):
+        BOTH.or_raise()
+    with pytest.raises(RequestError, match="it is wrong"):
+        assert BOTH.get("b", 7)
+
+
+def test_what_failed_can_be_parted_from_the_rest() -> None:
+    assert [*BOTH] == ["a", "b"]
+    assert len(BOTH) == 2
+    assert "b" in BOTH
+    assert "c" not in BOTH
+    assert BOTH.succeeded == {"a": 1}
+    assert BOTH.failed == {"b": WRONG}
+    assert Results[str, int]({"a": 1}).or_raise() == {"a": 1}
+    assert "it is wrong" in repr(BOTH)
+
+
+def test_a_listing_without_a_broker_is_not_taken_for_all() -> None:
+    assert [*Listing(("a",), {})] == ["a"]
+    part = Listing(("a",), {2: WRONG})
+    assert part.found == ("a",)
+    looks: list[Callable[[], object]] = [
+        lambda: list(part),
+        lambda: len(part),
+        lambda: bool(part),
+        lambda: part[0],
+        lambda: part[:1],
+        lambda: "a" in part,
+        lambda: [*reversed(part)],
+    ]
+    for look in looks:
+        with pytest.raises(RequestError, match="it is wrong"):
+            look()
+
+
+def test_a_listing_is_a_sequence() -> None:
+    listing = Listing(("a", "b", "a"), {})
+    assert isinstance(listing, Sequence)
+    assert len(listing) == 3
+    assert (listing[0], listing[-2], listing[1:]) == ("a", "b", ("b", "a"))
+    assert [*reversed(listing)] == ["a", "b", "a"]
+    assert "b" in listing
+    assert (listing.count("a"), listing.index("b")) == (2, 1)
+    assert listing
+    assert not Listing[str]((), {})
+    assert listing == Listing(("a", "b", "a"), {})
+    with pytest.raises(IndexError):
+        assert listing[3]
+
+
+def test_codes_of_the_wire_become_errors() -> None:
+    assert refused(0, "t") is None
+    told = refused(ErrorCode.INVALID_CONFIG, "t", "no number")
+    assert told is not None
+    assert str(told) == "INVALID_CONFIG (40): t: no number"
+    later = refused(9999, "t")
+    assert later is not None
+    assert later.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "error 9999 of a later Kafka" in str(later)
+    check(0, "t")
+    with pytest.raises(RequestError, match="t: "):
+        check(ErrorCode.INVALID_CONFIG, "t")
+    assert or_none(-1) is None
+    assert or_none(0) == 0
+
+
+def test_a_coordinator_that_is_none_answers_for_nothing() -> None:
+    moved = RequestError(ErrorCode.NOT_COORDINATOR)
+    assert settled({"a": None, "b": WRONG}) == {"a": None, "b": WRONG}
+    with pytest.raises(RequestError) as raised:
+        settled({"a": WRONG, "b": moved})
+    assert raised.value is moved

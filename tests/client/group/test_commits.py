@@ -1,0 +1,475 @@
+"""Commits: what passes is tried again, what does not is told, and nobody rewinds another."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import chain, repeat
+from typing import Any
+
+import pytest
+
+from client.group.stage import Guest, all_of, guests, settled, tp
+from client.scenarios import run
+from client.scripted_broker import HOST, ScriptedBroker
+from ottla.client.group.commits import CommitFailed, Commits, Verdict, verdict
+from ottla.client.group.interfaces import GroupMember
+from ottla.client.group.offsets import (
+    STABLE_SINCE,
+    OffsetAndMetadata,
+    commit_errors,
+    commit_request,
+    fetch_request,
+    fetched,
+    version_for,
+)
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.protocol.apis import OFFSET_COMMIT, OFFSET_FETCH
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.testing import Cluster
+from ottla.transport.channel import TimedOut
+
+E = ErrorCode
+T0, T1 = tp("t", 0), tp("t", 1)
+FIVE = {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(6, "a note", 3)}
+ID = Uuid(bytes(15) + b"7")
+
+
+@pytest.mark.parametrize(
+    ("error", "has_moved_on", "is_ours", "expected"),
+    [
+        (E.NONE, False, False, Verdict.KEPT),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, False, False, Verdict.AGAIN),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, False, False, Verdict.AGAIN),
+        (E.OFFSET_METADATA_TOO_LARGE, False, True, Verdict.FAILED),
+        (E.UNKNOWN_MEMBER_ID, True, True, Verdict.FAILED),
+        (E.FENCED_INSTANCE_ID, False, True, Verdict.FAILED),
+        # A partition that stays ours is committed again in the next generation, no other.
+        (E.REBALANCE_IN_PROGRESS, False, True, Verdict.AGAIN),
+        (E.REBALANCE_IN_PROGRESS, False, False, Verdict.FAILED),
+        (E.ILLEGAL_GENERATION, True, True, Verdict.AGAIN),
+        (E.ILLEGAL_GENERATION, True, False, Verdict.FAILED),
+        (E.ILLEGAL_GENERATION, False, True, Verdict.FAILED),
+        (E.STALE_MEMBER_EPOCH, False, True, Verdict.AGAIN),
+        (E.STALE_MEMBER_EPOCH, True, False, Verdict.FAILED),
+    ],
+)
+def test_every_error_has_its_verdict(
+    error: ErrorCode, has_moved_on: bool, is_ours: bool, expected: Verdict
+) -> None:
+    assert verdict(error, has_moved_on=has_moved_on, is_ours=is_ours) is expected
+
+
+def test_topics_are_named_by_ids_where_all_are_known() -> None:
+    assert version_for(10, ["t"], {"t": ID}) == 10
+    assert version_for(10, ["t", "u"], {"t": ID, "u": ZERO_UUID}) == 9
+    assert version_for(7, ["t"], {"t": ZERO_UUID}) == 7
+
+
+@pytest.mark.parametrize("version", [*OFFSET_COMMIT.versions])
+def test_a_commit_can_be_written_and_its_answer_read_in_every_version(version: int) -> None:
+    member = GroupMember("g", 3, "m")
+    request = commit_request(member, FIVE, {"t": ID})
+    read = OffsetCommitRequest.decode(request.encode(version), version)
+    [topic] = read.topics
+    assert (topic.topic_id, topic.name) == ((ID, "") if version >= 10 else (ZERO_UUID, "t"))
+    assert [one.committed_offset for one in topic.partitions] == [5, 6]
+    answer = committing({T0: E.NONE, T1: E.NOT_COORDINATOR}, ID)
+    answer = OffsetCommitResponse.decode(answer.encode(version), version)
+    assert commit_errors(answer, {"t": ID}) == {T0: E.NONE, T1: E.NOT_COORDINATOR}
+
+
+@pytest.mark.parametrize("version", [*OFFSET_FETCH.versions])
+def test_a_fetch_can_be_written_in_every_version(version: int) -> None:
+    member = GroupMember("g", 3, "m", is_modern=True)
+    stable = version >= 7
+    request = fetch_request([member], [T0, T1], {"t": ID}, is_stable=stable, version=version)
+    read = OffsetFetchRequest.decode(request.encode(version), version)
+    if version < 8:
+        assert read.topics is not None
+        assert [one.name for one in read.topics] == ["t"]
+        assert read.group_id == "g"
+    else:
+        [group] = read.groups
+        assert group.group_id == "g"
+        assert group.member_epoch == (3 if version >= 9 else -1)
+        assert group.topics is not None
+        assert [*group.topics[0].partition_indexes] == [0, 1]
+
+
+def test_a_classic_member_does_not_say_who_asks_for_offsets() -> None:
+    request = fetch_request([GroupMember("g", 3, "m")], [T0], {}, is_stable=False, version=9)
+    assert (request.groups[0].member_id, request.groups[0].member_epoch) == (None, -1)
+
+
+def committing(errors: dict[TopicPartition, ErrorCode], uuid: Uuid = ZERO_UUID) -> Any:
+    parts = [
+        OffsetCommitResponsePartition(partition_index=one.partition, error_code=code)
+        for one, code in errors.items()
+    ]
+    return OffsetCommitResponse(
+        topics=[OffsetCommitResponseTopic(name="t", topic_id=uuid, partitions=parts)]
+    )
+
+
+def fetching(*ones: tuple[int, int, ErrorCode], error: ErrorCode = E.NONE) -> Any:
+    parts = [
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=offset, metadata="", error_code=code
+        )
+        for index, offset, code in ones
+    ]
+    topics = [OffsetFetchResponseTopics(name="t", partitions=parts)]
+    group = OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=error)
+    return OffsetFetchResponse(groups=[group])
+
+
+def test_an_answer_about_a_topic_that_nobody_asked_about_is_an_error() -> None:
+    answer = committing({T0: E.NONE}, ID)
+    read = OffsetCommitResponse.decode(answer.encode(10), 10)
+    with pytest.raises(RequestError, match=str(ID)):
+        commit_errors(read, {})
+
+
+@asynccontextmanager
+async def scripted(
+    kind: Any, answers: Iterable[Any], newest: Any = None, **named: Any
+) -> AsyncGenerator[tuple[ScriptedBroker, Commits, Guest]]:
+    """A broker that gives answers one after the other, and commits of nobody in particular."""
+    script = iter(answers)
+
+    def found(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        one = Coordinator(
+            key="g", node_id=1, host=HOST, port=broker.place.port, error_code=0, error_message=None
+        )
+        return FindCoordinatorResponse(coordinators=[one])
+
+    broker = ScriptedBroker(
+        {FindCoordinatorRequest: found, kind: lambda _: next(script)}, newest=newest
+    )
+    async with broker, guests() as guest:
+        one = guest(broker.bootstrap_servers, [], **named)
+        one.life.cancel()
+        yield broker, Commits(one.coordinator, one.metadata, one.rules, one.clock), one
+
+
+def test_what_passes_is_committed_again_and_what_does_not_is_told() -> None:
+    async def scenario() -> None:
+        answers = [
+            committing({T0: E.COORDINATOR_LOAD_IN_PROGRESS, T1: E.NONE}),
+            committing({T0: E.NOT_COORDINATOR}),
+            committing({T0: E.OFFSET_METADATA_TOO_LARGE}),
+        ]
+        async with scripted(OffsetCommitRequest, answers) as (broker, commits, _):
+            with pytest.raises(CommitFailed, match="t-0: The note") as failed:
+                await commits.commit(FIVE, 10)
+            assert failed.value.code is E.OFFSET_METADATA_TOO_LARGE
+            assert failed.value.errors.keys() == {T0}
+            asked = [one for one in broker.asked if isinstance(one, OffsetCommitRequest)]
+            # What was kept is not sent again, or it could undo what was kept after it.
+            assert [len(one.topics[0].partitions) for one in asked] == [2, 1, 1]
+            assert {one.generation_id_or_member_epoch for one in asked} == {-1}
+            assert broker.count(FindCoordinatorRequest) == 2  # again, after NOT_COORDINATOR
+
+    run(scenario())
+
+
+def test_all_failures_of_a_commit_are_kept() -> None:
+    async def scenario() -> None:
+        codes = {T0: E.TOPIC_AUTHORIZATION_FAILED, T1: E.INVALID_COMMIT_OFFSET_SIZE}
+        async with scripted(OffsetCommitRequest, [committing(codes)]) as (_, commits, _guest):
+            with pytest.raises(CommitFailed, match="and 1 more") as failed:
+                await commits.commit(FIVE, 10)
+            assert {one: error.code for one, error in failed.value.errors.items()} == codes
+
+    run(scenario())
+
+
+def test_commits_are_kept_in_the_order_in_which_they_were_asked_for() -> None:
+    """One that is tried again does not take back what a later one has kept."""
+
+    async def scenario() -> None:
+        loading = committing({T0: E.COORDINATOR_LOAD_IN_PROGRESS})
+        answers = chain([loading, loading], repeat(committing({T0: E.NONE})))
+        async with scripted(OffsetCommitRequest, answers) as (broker, commits, _guest):
+            await asyncio.gather(
+                *(commits.commit({T0: OffsetAndMetadata(offset)}, 10) for offset in (5, 9, 3))
+            )
+            asked = [one for one in broker.asked if isinstance(one, OffsetCommitRequest)]
+            offsets = [one.topics[0].partitions[0].committed_offset for one in asked]
+            assert offsets == [5, 5, 5, 9, 3]
+
+    run(scenario())
+
+
+def test_a_commit_behind_one_without_an_answer_ends_with_its_time() -> None:
+    async def scenario() -> None:
+        async with scripted(OffsetCommitRequest, repeat(None)) as (_, commits, _guest):
+            first = asyncio.create_task(commits.commit({T0: OffsetAndMetadata(5)}, 20))
+            await asyncio.sleep(0)
+            with pytest.raises(CommitFailed, match="an earlier commit has no answer"):
+                await commits.commit({T0: OffsetAndMetadata(9)}, 0.2)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+
+    run(scenario())
+
+
+def test_a_commit_ends_with_its_time_and_says_what_it_waited_for() -> None:
+    async def scenario() -> None:
+        def always() -> Any:
+            while True:
+                yield committing(dict.fromkeys(FIVE, E.COORDINATOR_LOAD_IN_PROGRESS))
+
+        async with scripted(OffsetCommitRequest, always()) as (_, commits, _guest):
+            with pytest.raises(CommitFailed, match="not in 1 s") as failed:
+                await commits.commit(FIVE, 1)
+            assert failed.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
+            assert failed.value.errors.keys() == {T0, T1}
+
+    run(scenario())
+
+
+def test_what_kept_a_commit_waiting_is_told_and_not_that_its_time_was_over() -> None:
+    """The last try is cut short by the deadline, which says nothing of why it came to that."""
+
+    async def scenario() -> None:
+        loading = committing(dict.fromkeys(FIVE, E.COORDINATOR_LOAD_IN_PROGRESS))
+        answers = chain([loading], repeat(None))
+        async with scripted(OffsetCommitRequest, answers) as (broker, commits, _):
+            text = f"t-0 .*not in 1 s: {E.COORDINATOR_LOAD_IN_PROGRESS.text}"
+            with pytest.raises(CommitFailed, match=text) as failed:
+                await commits.commit(FIVE, 1)
+            assert broker.count(OffsetCommitRequest) == 2
+            for error in (failed.value, *failed.value.errors.values()):
+                assert isinstance(error.__cause__, RequestError)
+                assert error.__cause__.code is E.COORDINATOR_LOAD_IN_PROGRESS
+
+    run(scenario())
+
+
+def test_a_commit_without_any_answer_says_who_was_silent() -> None:
+    async def scenario() -> None:
+        async with scripted(OffsetCommitRequest, repeat(None)) as (broker, commits, _):
+            text = f"not in 0.2 s: {broker.bootstrap_servers} did not answer"
+            with pytest.raises(CommitFailed, match=text) as failed:
+                await commits.commit(FIVE, 0.2)
+            assert isinstance(failed.value.__cause__, TimedOut)
+
+    run(scenario())
+
+
+def test_what_kept_offsets_from_being_known_is_told() -> None:
+    async def scenario() -> None:
+        answers = chain([fetching(error=E.COORDINATOR_LOAD_IN_PROGRESS)], repeat(None))
+        async with scripted(OffsetFetchRequest, answers) as (_, commits, _guest):
+            text = f"after 1 s: {E.COORDINATOR_LOAD_IN_PROGRESS.text}"
+            with pytest.raises(TimedOut, match=text) as failed:
+                await commits.committed([T0], 1)
+            assert isinstance(failed.value.__cause__, RequestError)
+
+    run(scenario())
+
+
+def test_who_commits_in_a_hurry_ends_no_connection() -> None:
+    """Its answer comes late; heartbeats on the same connection must not suffer."""
+
+    async def scenario() -> None:
+        async with scripted(OffsetCommitRequest, [None]) as (_, commits, one):
+            channel = await one.coordinator.channel(10)
+            with pytest.raises(CommitFailed):
+                await commits.commit(FIVE, 0.1)
+            assert channel.is_open
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_offsets_that_are_not_stable_are_waited_for(isolation: str) -> None:
+    async def scenario() -> None:
+        answers = [
+            fetching((0, 7, E.NONE), (1, -1, E.UNSTABLE_OFFSET_COMMIT)),
+            fetching(error=E.COORDINATOR_LOAD_IN_PROGRESS),
+            fetching((1, -1, E.NONE)),
+        ]
+        settings = {"isolation_level": isolation}
+        async with scripted(OffsetFetchRequest, answers, **settings) as (broker, commits, _):
+            assert await commits.committed([T0, T1], 10) == {T0: OffsetAndMetadata(7), T1: None}
+            asked = [one for one in broker.asked if isinstance(one, OffsetFetchRequest)]
+            assert [one.require_stable for one in asked] == [True] * 3
+
+    run(scenario())
+
+
+def test_a_broker_too_old_for_stable_offsets_is_asked_for_what_it_has() -> None:
+    async def scenario() -> None:
+        part = OffsetFetchResponsePartition(
+            partition_index=0, committed_offset=7, metadata="", error_code=E.NONE
+        )
+        answer = OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[part])])
+        old = {OFFSET_FETCH: STABLE_SINCE - 1}
+        async with scripted(OffsetFetchRequest, [answer], newest=old) as (_, commits, _guest):
+            assert await commits.committed([T0], 10) == {T0: OffsetAndMetadata(7)}
+
+    run(scenario())
+
+
+def test_a_negative_offset_that_somebody_wrote_counts_as_none() -> None:
+    async def scenario() -> None:
+        answers = [fetching((0, -5, E.NONE))]
+        async with scripted(OffsetFetchRequest, answers) as (_, commits, _guest):
+            assert await commits.committed([T0], 10) == {T0: None}
+
+    run(scenario())
+
+
+def test_offsets_that_may_not_be_asked_for_are_told_at_once() -> None:
+    async def scenario() -> None:
+        answers = [fetching((0, -1, E.TOPIC_AUTHORIZATION_FAILED))]
+        async with scripted(OffsetFetchRequest, answers) as (_, commits, _guest):
+            with pytest.raises(RequestError, match="t-0") as refused:
+                await commits.committed([T0], 10)
+            assert refused.value.code is E.TOPIC_AUTHORIZATION_FAILED
+
+    run(scenario())
+
+
+def test_offsets_that_do_not_come_end_with_their_time() -> None:
+    async def scenario() -> None:
+        async with scripted(OffsetFetchRequest, [None]) as (_, commits, _guest):
+            with pytest.raises(TimedOut, match=r"t-0 not known after 0\.1 s"):
+                await commits.committed([T0], 0.1)
+
+    run(scenario())
+
+
+class Standing:
+    """A membership that says what the test wants."""
+
+    def __init__(self) -> None:
+        self.identity = GroupMember("g", 3, "m")
+        self.since: dict[TopicPartition, int] = {T0: 1, T1: 1}
+        self.told: list[tuple[GroupMember, ErrorCode]] = []
+
+    def held(self, partition: TopicPartition) -> int | None:
+        return self.since.get(partition)
+
+    def fenced(self, member: GroupMember, error: ErrorCode) -> None:
+        self.told.append((member, error))
+
+
+def moved_on(standing: Standing, errors: dict[TopicPartition, ErrorCode]) -> Callable[[], Any]:
+    def answer() -> Any:
+        standing.identity = standing.identity._replace(generation=4)
+        standing.since = {T0: 1, T1: 2}  # T1 was somebody else's in between
+        return committing(errors)
+
+    return answer
+
+
+def test_a_commit_follows_into_the_next_generation_only_what_was_ours_throughout() -> None:
+    async def scenario() -> None:
+        standing = Standing()
+        late = moved_on(standing, dict.fromkeys(FIVE, E.ILLEGAL_GENERATION))
+
+        def script() -> Any:
+            yield late()
+            yield committing({T0: E.NONE})
+
+        async with scripted(OffsetCommitRequest, script()) as (broker, _, one):
+            commits = member_commits(one, standing)
+            with pytest.raises(CommitFailed) as failed:
+                await commits.commit(FIVE, 10)
+            assert failed.value.errors.keys() == {T1}
+            assert failed.value.code is E.ILLEGAL_GENERATION
+            assert not standing.told
+            asked = [one for one in broker.asked if isinstance(one, OffsetCommitRequest)]
+            assert [one.generation_id_or_member_epoch for one in asked] == [3, 4]
+            sent = [[one.partition_index for one in it.topics[0].partitions] for it in asked]
+            assert sent == [[0, 1], [0]]
+
+    run(scenario())
+
+
+def test_who_is_expelled_hears_of_it_by_a_commit() -> None:
+    async def scenario() -> None:
+        standing = Standing()
+        answers = [committing({T0: E.UNKNOWN_MEMBER_ID})]
+        async with scripted(OffsetCommitRequest, answers) as (_, _, one):
+            with pytest.raises(CommitFailed):
+                await member_commits(one, standing).commit({T0: FIVE[T0]}, 10)
+            assert standing.told == [(standing.identity, E.UNKNOWN_MEMBER_ID)]
+            standing.identity = GroupMember("g")
+            with pytest.raises(CommitFailed, match="no member of its group now"):
+                await member_commits(one, standing).commit({T0: FIVE[T0]}, 10)
+
+    run(scenario())
+
+
+def member_commits(one: Guest, standing: Any) -> Commits:
+    return Commits(one.coordinator, one.metadata, one.rules, one.clock, lambda: standing)
+
+
+def test_without_membership_offsets_are_kept_and_found() -> None:
+    async def scenario() -> None:
+        async with Cluster(settings={"num.partitions": 3}) as cluster, guests() as guest:
+            one = guest(cluster.bootstrap_servers, ["t"])
+            await settled([one], all_of("t", 3))
+            await one.leave()
+            other = guest(cluster.bootstrap_servers, [], group_id="alone")
+            other.life.cancel()
+            commits = Commits(other.coordinator, other.metadata, other.rules, other.clock)
+            assert await commits.committed([T0, T1], 10) == {T0: None, T1: None}
+            await commits.commit(FIVE, 10)
+            assert await commits.committed([T0, T1], 10) == FIVE
+            await asyncio.gather(*(commits.commit({T0: FIVE[T0]}, 10) for _ in range(20)))
+            # By ids, once they are known.
+            await other.metadata.topic("t", 10)
+            await commits.commit({T0: OffsetAndMetadata(9)}, 10)
+            assert await commits.committed([T0], 10) == {T0: OffsetAndMetadata(9)}
+
+    run(scenario())
+
+
+def test_a_member_that_was_removed_loses_all_after_its_next_commit() -> None:
+    """Somebody else removed it; the commit knows before the heartbeat does."""
+
+    async def scenario() -> None:
+        async with Cluster(settings={"num.partitions": 3}) as cluster, guests() as guest:
+            one = guest(cluster.bootstrap_servers, ["t"], heartbeat_interval_ms=1_900)
+            await settled([one], all_of("t", 3))
+            member = one.membership.identity
+            one.membership.fenced(member._replace(generation=0), E.UNKNOWN_MEMBER_ID)
+            assert one.membership.is_member  # that was somebody it is not any more
+            one.membership.fenced(member, E.UNKNOWN_MEMBER_ID)
+            assert not one.membership.identity.is_member
+            await settled([one], all_of("t", 3))
+            assert one.owner.heard("lose") == [all_of("t", 3)]
+
+    run(scenario())
+
+
+def test_offsets_are_read_in_the_old_form_too() -> None:
+    answer = OffsetFetchResponse(topics=[], error_code=E.NOT_COORDINATOR)
+    read = OffsetFetchResponse.decode(answer.encode(7), 7)
+    assert fetched(read, {}).error is E.NOT_COORDINATOR

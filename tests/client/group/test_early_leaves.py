@@ -1,0 +1,175 @@
+"""Consumers that are closed while they join: nobody stays, and nobody waits for them."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from client.consuming import FAST, FROM_START
+from client.scenarios import run, until
+from client.scripted_broker import HOST, ScriptedBroker
+from ottla.client.admin import Admin
+from ottla.client.consumer import Consumer
+from ottla.errors import ErrorCode
+from ottla.protocol.message import Message
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.testing import Cluster
+from ottla.transport.network import Connector
+from proxy import Detour
+
+COUNT = 80
+GROUPS = 4
+SETTINGS: dict[str, object] = {
+    **FAST,
+    **FROM_START,
+    "heartbeat.interval.ms": 20,
+    "session.timeout.ms": 45_000,
+}
+"""Who stays without a word is given up after a time that no test waits for."""
+
+
+def member(servers: str, group: str, network: Connector | None = None) -> Consumer[bytes, bytes]:
+    settings = {**SETTINGS, "bootstrap.servers": servers, "group.id": group}
+    return Consumer(settings, "t", network=network)
+
+
+async def turns_to_join(servers: str) -> int:
+    """How many turns of the loop it takes to have partitions, in a group of one's own."""
+    turns = 0
+    async with member(servers, f"group-{time.monotonic_ns()}") as ours:
+        while not ours.assignment:
+            await asyncio.sleep(0)
+            turns += 1
+    return turns
+
+
+@asynccontextmanager
+async def resident(servers: str, group: str) -> AsyncGenerator[Consumer[bytes, bytes]]:
+    """A member that stays, and is asked to join again for each of the others."""
+    async with member(servers, group) as ours:
+        reading = asyncio.create_task(read(ours))
+        try:
+            await until(lambda: bool(ours.assignment))
+            yield ours
+        finally:
+            reading.cancel()
+
+
+async def read(ours: Consumer[bytes, bytes]) -> None:
+    async for _ in ours:
+        pass
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one-by-one", "together"])
+def test_who_is_closed_while_it_joins_is_no_member_any_more(together: bool) -> None:
+    async def scenario() -> None:
+        chance = random.Random(4)
+        async with Cluster(settings={"num.partitions": 2}) as cluster, AsyncExitStack() as stack:
+            servers = cluster.bootstrap_servers
+            await turns_to_join(servers)  # which makes the topics of the cluster
+            whole = await turns_to_join(servers)
+            groups = [f"g-{number}" for number in range(GROUPS)]
+            stay = [await stack.enter_async_context(resident(servers, name)) for name in groups]
+
+            async def join_and_close(number: int) -> None:
+                async with member(servers, groups[number % GROUPS]):
+                    for _ in range(chance.randrange(2 * whole)):
+                        await asyncio.sleep(0)
+
+            if together:
+                await asyncio.gather(*map(join_and_close, range(COUNT)))
+            else:
+                for number in range(COUNT):
+                    await join_and_close(number)
+            async with Admin({**FAST, "bootstrap.servers": servers}) as admin:
+                told = (await admin.describe_groups(groups)).or_raise()
+            assert [len(one.members) for one in told.values()] == [1] * GROUPS
+            # Who was told an id and is gone would be waited for in the next rebalance.
+            for group, before in zip(groups, stay, strict=True):
+                async with member(servers, group) as ours:
+                    both = (before, ours)
+                    await until(lambda both=both: all(len(one.assignment) == 1 for one in both))
+
+    run(scenario())
+
+
+def coordinator(joined: list[JoinGroupRequest], *, answers: bool) -> ScriptedBroker:
+    """A coordinator that gives ids to who joins, and never ends a rebalance."""
+
+    def found(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        one = Coordinator(
+            key="g", node_id=1, host=HOST, port=broker.place.port, error_code=0, error_message=None
+        )
+        return FindCoordinatorResponse(coordinators=[one])
+
+    def join(request: JoinGroupRequest) -> JoinGroupResponse | None:
+        joined.append(request)
+        if request.member_id or not answers:
+            return None
+        return JoinGroupResponse(
+            error_code=ErrorCode.MEMBER_ID_REQUIRED,
+            generation_id=-1,
+            protocol_name="",
+            leader="",
+            member_id="an-id",
+            members=[],
+        )
+
+    broker = ScriptedBroker(
+        {
+            FindCoordinatorRequest: found,
+            JoinGroupRequest: join,
+            LeaveGroupRequest: lambda _: LeaveGroupResponse(error_code=0, members=[]),
+        }
+    )
+    return broker
+
+
+def test_who_leaves_before_it_knows_its_id_waits_for_it_and_leaves_by_it() -> None:
+    async def scenario() -> None:
+        joined: list[JoinGroupRequest] = []
+        async with coordinator(joined, answers=True) as broker, Detour() as detour:
+            ours = member(broker.bootstrap_servers, "g", detour)
+            await ours.__aenter__()
+            answer = broker.answers[JoinGroupRequest]
+
+            def held(request: JoinGroupRequest) -> Message | None:
+                detour.trouble.freeze()
+                return answer(request)
+
+            broker.answers[JoinGroupRequest] = held
+            await until(lambda: bool(joined))
+            closing = asyncio.create_task(ours.close())
+            await asyncio.sleep(0.05)  # to be deep in it
+            assert not closing.done()
+            detour.trouble.thaw()
+            await closing
+            assert [one.member_id for one in joined] == [""]
+            left = [one for one in broker.asked if isinstance(one, LeaveGroupRequest)]
+            assert [one.member_id for leave in left for one in leave.members] == ["an-id"]
+
+    run(scenario())
+
+
+def test_who_leaves_and_is_told_nothing_does_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.client.subscription_state.LAST_COMMIT_S", 0.2)
+
+    async def scenario() -> None:
+        joined: list[JoinGroupRequest] = []
+        async with coordinator(joined, answers=False) as broker:
+            async with member(broker.bootstrap_servers, "g"):
+                await until(lambda: bool(joined))
+            assert not broker.count(LeaveGroupRequest)  # nobody knows by which name
+
+    run(scenario())

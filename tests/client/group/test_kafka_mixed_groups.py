@@ -1,0 +1,154 @@
+"""Our members in one group with others': every partition has exactly one owner.
+
+With every assignor that both have, at our broker and at a real Kafka, and there in the protocol of
+KIP-848 too. Members of both kinds lead, join and leave.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Generator, Sequence
+from itertools import count
+from typing import TypeAlias
+
+import pytest
+
+from client.group.peers import (
+    AIOKAFKA,
+    JAVA,
+    AiokafkaPeer,
+    ConfluentPeer,
+    JavaPeers,
+    Joins,
+    Peer,
+)
+from client.group.stage import Guest, all_of, guests
+from client.scenarios import run, until
+from judges.kafka_broker import KafkaBroker
+from judges.ottla_broker import OttlaBroker, ottla_broker
+from kafka_java import kafka_broker
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
+
+NUMBERS = count()
+PARTITIONS = 7
+
+
+SETTINGS = {
+    "num.partitions": PARTITIONS,
+    "auto.create.topics.enable": "true",
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+}
+
+
+@pytest.fixture(scope="module", params=["Kafka", "Ottla"])
+def server(request: pytest.FixtureRequest) -> Generator[KafkaBroker | OttlaBroker]:
+    if request.param == "Ottla":
+        with ottla_broker(SETTINGS) as running:
+            yield running
+    else:
+        with kafka_broker({**SETTINGS, "group.consumer.assignment.interval.ms": 0}) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def java(server: KafkaBroker | OttlaBroker) -> Generator[JavaPeers]:
+    with JavaPeers(server.bootstrap) as peers:
+        yield peers
+
+
+Server: TypeAlias = KafkaBroker | OttlaBroker
+
+
+def tried(server: Server, joins: Joins, strategy: str) -> None:
+    """Our broker has groups of the classic protocol alone, and says so."""
+    if strategy != "consumer" or isinstance(server, KafkaBroker):
+        run(mixed(server.bootstrap, joins, strategy))
+    else:
+        run(refused(server.bootstrap))
+
+
+@pytest.mark.parametrize("strategy", [*JAVA])
+def test_with_the_java_client(server: Server, java: JavaPeers, strategy: str) -> None:
+    tried(server, java.join, strategy)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky", "consumer"])
+def test_with_confluent_kafka(server: Server, strategy: str) -> None:
+    tried(server, ConfluentPeer, strategy)
+
+
+@pytest.mark.parametrize("strategy", [*AIOKAFKA])
+def test_with_aiokafka(server: Server, strategy: str) -> None:
+    tried(server, AiokafkaPeer, strategy)
+
+
+async def refused(bootstrap: str) -> None:
+    async with guests() as guest:
+        one = guest(bootstrap, ["t"], group_protocol="consumer")
+        await until(one.life.done)
+        with pytest.raises(RequestError, match=r"group\.protocol=classic") as told:
+            one.life.result()
+        assert told.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
+    """Members of both kinds come and go, each of them leads once."""
+    number = next(NUMBERS)
+    topic, group = f"topic-{number}", f"group-{number}"
+    whole = all_of(topic, PARTITIONS)
+    settings: dict[str, object] = {"group_protocol": "consumer"}
+    if strategy != "consumer":
+        settings = {"partition_assignment_strategy": strategy}
+    peers: list[Peer] = []
+
+    async with guests() as guest:
+
+        def our() -> Guest:
+            return guest(bootstrap, [topic], group_id=group, metadata_max_age_ms=1000, **settings)
+
+        def their() -> Peer:
+            peers.append(theirs(bootstrap, group, topic, strategy))
+            return peers[-1]
+
+        async def leave(one: Guest | Peer) -> None:
+            await one.leave()
+            if one in peers:
+                peers.remove(one)
+
+        try:
+            first = our()
+            await shared([first], whole)
+            second = their()
+            await shared([first, second], whole)
+            third, fourth = our(), their()
+            await shared([first, second, third, fourth], whole)
+            await leave(first)  # it led
+            await shared([second, third, fourth], whole)
+            await leave(second)
+            await shared([third, fourth], whole)
+            fifth = our()
+            await shared([third, fourth, fifth], whole)
+            await leave(third)
+            await leave(fifth)
+            await shared([fourth], whole)  # all of it went to a member that is not ours
+            sixth = our()
+            await shared([fourth, sixth], whole)
+            await leave(fourth)
+            await shared([sixth], whole)
+            await sixth.leave()
+        finally:
+            await asyncio.gather(*(one.leave() for one in peers), return_exceptions=True)
+
+
+async def shared(members: Sequence[Guest | Peer], whole: frozenset[TopicPartition]) -> None:
+    """Wait until every partition has exactly one owner, and nobody has too many."""
+    least = len(whole) // len(members)
+
+    def is_shared() -> bool:
+        found = [one.has for one in members]
+        return Counter(partition for has in found for partition in has) == Counter(whole) and all(
+            least <= len(has) <= least + 1 for has in found
+        )
+
+    await until(is_shared, lambda: f"{[(type(one).__name__, sorted(one.has)) for one in members]}")

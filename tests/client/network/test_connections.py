@@ -1,0 +1,183 @@
+"""Connections on real sockets: shared, made in turn, paused after failures, closed when idle."""
+
+import asyncio
+
+import pytest
+
+from client.scenarios import run
+from client.scripted_broker import ScriptedBroker
+from ottla.client.lifecycle.backoff import Backoff
+from ottla.client.network.cluster_view import BrokerView
+from ottla.client.network.connections import Address, ConnectionConfig, Connections
+from ottla.clock import SystemClock
+from ottla.errors import RequestError
+from ottla.ids import BrokerId
+from ottla.transport.channel import Channel, Disconnected
+from ottla.transport.network import TcpNetwork
+
+HOST = "127.0.0.1"
+
+
+class PatientClock(SystemClock):
+    """The machine's clock, which notes the pauses that it is asked for and makes none."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def nobody() -> Address:
+    """A place where nobody listens."""
+    async with ScriptedBroker({}) as here:
+        return here.place
+
+
+def connections(
+    *seeds: Address,
+    clock: PatientClock | None = None,
+    idle_s: float = 60,
+    rebootstraps: bool = True,
+) -> Connections:
+    rules = ConnectionConfig(
+        seeds,
+        "test",
+        ("ottla", "0"),
+        Backoff(0.05, 1.0, lambda: 0.5),
+        idle_s=idle_s,
+        rebootstraps=rebootstraps,
+    )
+    return Connections(rules, TcpNetwork(), clock or PatientClock(), lambda: 0.5)
+
+
+async def ended(channel: Channel) -> None:
+    while channel.is_open:
+        await asyncio.sleep(0.005)
+
+
+def test_many_who_ask_share_one_connection() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as one:
+            ours = connections(one.place)
+            channels = await asyncio.gather(*(ours.to(one.view()) for _ in range(20)))
+            assert {*map(id, channels)} == {id(ours.open_to(one.view()))}
+            assert await ours.any([]) is channels[0]
+            assert one.accepted == 1
+            await ours.close()
+
+    run(scenario())
+
+
+def test_who_gives_up_does_not_end_the_attempt_of_the_others() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as one:
+            ours = connections(one.place)
+            first = asyncio.create_task(ours.to(one.view()))
+            second = asyncio.create_task(ours.to(one.view()))
+            await asyncio.sleep(0)
+            first.cancel()
+            assert (await second).is_open
+            assert one.accepted == 1
+            await ours.close()
+
+    run(scenario())
+
+
+def test_the_next_seed_is_tried_when_one_is_down() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as one:
+            down = await nobody()
+            ours = connections(down, one.place)
+            for _ in range(3):
+                assert (await ours.any([])).is_open
+            await ours.close()
+
+    run(scenario())
+
+
+def test_seeds_are_asked_again_when_all_known_brokers_are_gone() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as seed:
+            gone = BrokerView(BrokerId(7), *await nobody())
+            ours = connections(seed.place)
+            assert (await ours.any([gone])).address.endswith(f":{seed.place.port}")
+            await ours.close()
+            strict = connections(seed.place, rebootstraps=False)
+            with pytest.raises(Disconnected, match="refused"):
+                await strict.any([gone])
+            assert (await strict.any([])).is_open
+            await strict.close()
+
+    run(scenario())
+
+
+def test_pauses_grow_with_failures_and_end_with_a_success() -> None:
+    async def scenario() -> None:
+        clock = PatientClock()
+        ours = connections(await nobody(), clock=clock)
+        for _ in range(4):
+            with pytest.raises(Disconnected, match="ottla dev"):
+                await ours.any([])
+        assert clock.pauses == pytest.approx([0.05, 0.1, 0.2], abs=0.04)
+
+    run(scenario())
+
+
+def test_a_lost_connection_is_made_anew_after_a_pause() -> None:
+    async def scenario() -> None:
+        clock = PatientClock()
+        async with ScriptedBroker({}) as one:
+            ours = connections(one.place, clock=clock)
+            channel = await ours.to(one.view())
+            assert clock.pauses == []
+            one.drop()
+            await ended(channel)
+            assert ours.open_to(one.view()) is None
+            assert await ours.to(one.view()) is not channel
+            assert clock.pauses == pytest.approx([0.05], abs=0.04)
+            await ours.close()
+
+    run(scenario())
+
+
+def test_idle_connections_are_closed() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as one:
+            ours = connections(one.place, idle_s=600)
+            channel = await ours.to(one.view())
+            ours.close_idle()
+            assert channel.is_open
+            channel.last_used_s -= 601
+            ours.close_idle()
+            assert not channel.is_open
+            await ours.close()
+
+    run(scenario())
+
+
+def test_nothing_is_left_after_a_close() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as one:
+            ours = connections(one.place)
+            channel = await ours.to(one.view())
+            attempt = asyncio.create_task(ours.to(BrokerView(BrokerId(2), *await nobody())))
+            await asyncio.sleep(0)
+            await ours.close()
+            assert not channel.is_open
+            with pytest.raises((asyncio.CancelledError, RequestError)):
+                await attempt
+            with pytest.raises(Disconnected, match="closed"):
+                await ours.to(one.view())
+
+    run(scenario())
+
+
+def test_without_seeds_the_setting_is_named() -> None:
+    async def scenario() -> None:
+        with pytest.raises(Disconnected, match=r"bootstrap\.servers"):
+            await connections().any([])
+
+    run(scenario())

@@ -1,0 +1,174 @@
+"""Coordinators: remembered, forgotten, looked up in few requests, and never without an end."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from client.scenarios import run
+from client.scripted_broker import HOST, ScriptedBroker
+from ottla.client.lifecycle.backoff import Backoff
+from ottla.client.network.connections import Address, ConnectionConfig, Connections
+from ottla.client.network.coordinators import CoordinatorKind, Coordinators
+from ottla.client.network.metadata import Metadata, MetadataConfig
+from ottla.clock import SystemClock
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.apis import FIND_COORDINATOR
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.testing import Cluster
+from ottla.transport.failures import Disconnected, NotSupported, TimedOut
+from ottla.transport.network import TcpNetwork
+
+GROUP, TRANSACTION, SHARE = CoordinatorKind
+BACKOFF = Backoff(0.01, 0.05, lambda: 0.5)
+
+
+@asynccontextmanager
+async def coordinators(*seeds: Address) -> AsyncGenerator[Coordinators]:
+    clock = SystemClock()
+    connections = Connections(
+        ConnectionConfig(seeds, "test", ("ottla", "0"), BACKOFF), TcpNetwork(), clock, lambda: 0.5
+    )
+    metadata = Metadata(connections, MetadataConfig(BACKOFF), clock, lambda: None)
+    running = asyncio.create_task(metadata.run())
+    try:
+        yield Coordinators(metadata, connections, clock, BACKOFF, 10)
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await connections.close()
+
+
+def told(ones: dict[str, tuple[int, int]]) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key, node_id=1, host=HOST, port=port, error_code=code, error_message=None
+            )
+            for key, (code, port) in ones.items()
+        ]
+    )
+
+
+def in_turn(answers: Iterable[FindCoordinatorResponse]) -> Callable[[Any], Any]:
+    left = iter(answers)
+    return lambda _: next(left)
+
+
+def test_the_coordinator_of_a_group_is_found_and_remembered() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            host, _, port = cluster.bootstrap_servers.rpartition(":")
+            async with coordinators(Address(host, int(port))) as known:
+                channel = await known.channel(GROUP, "g", 20)
+                assert await known.channel(GROUP, "g", 20) is channel
+                found = known.known(GROUP, "g")
+                assert found is not None
+                assert found.id == 1
+                known.forget(GROUP, "g")
+                assert known.known(GROUP, "g") is None
+                with pytest.raises(RequestError) as refused:
+                    await known.channel(TRANSACTION, "t", 20)
+                assert not refused.value.retriable
+
+    run(scenario())
+
+
+def test_many_are_asked_for_at_once_and_each_has_its_own_answer() -> None:
+    async def scenario() -> None:
+        denied = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        script = in_turn([told({"a": (0, 1), "b": (denied, -1)}), told({"c": (0, 1)})])
+        async with (
+            ScriptedBroker({FindCoordinatorRequest: script}) as broker,
+            coordinators(broker.place) as known,
+        ):
+            found = await known.find(GROUP, ["a", "b", "a"], 10)
+            assert broker.count(FindCoordinatorRequest) == 1
+            refused = found["b"]
+            assert isinstance(refused, RequestError)
+            assert refused.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+            assert known.known(GROUP, "a") == found["a"]
+            again = await known.find(GROUP, ["a", "c"], 10)
+            assert again["a"] is found["a"]
+            (request,) = [
+                one.coordinator_keys
+                for one in broker.asked[1:]
+                if isinstance(one, FindCoordinatorRequest)
+            ]
+            assert [*request] == ["c"]
+
+    run(scenario())
+
+
+def test_brokers_of_old_are_asked_one_by_one() -> None:
+    async def scenario() -> None:
+        def answer(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+            code = 0 if request.key == "a" else int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return FindCoordinatorResponse(error_code=code, node_id=7, host=HOST, port=1)
+
+        async with (
+            ScriptedBroker({FindCoordinatorRequest: answer}, newest={FIND_COORDINATOR: 2}) as old,
+            coordinators(old.place) as known,
+        ):
+            found = await known.find(GROUP, ["a", "b"], 10)
+            assert not isinstance(found["a"], RequestError)
+            assert found["a"].id == 7
+            assert isinstance(found["b"], RequestError)
+            with pytest.raises(NotSupported, match="kind share"):
+                await known.channel(SHARE, "s", 10)
+
+    run(scenario())
+
+
+def test_what_passes_is_tried_again_and_the_reason_is_told_at_the_end() -> None:
+    async def scenario() -> None:
+        loading = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        async with ScriptedBroker({}) as broker, coordinators(broker.place) as known:
+            port = broker.place.port
+            broker.answers[FindCoordinatorRequest] = in_turn(
+                [told({"g": (loading, -1)}), told({}), told({"g": (0, port)})]
+            )
+            assert (await known.channel(GROUP, "g", 10)).address == broker.bootstrap_servers
+            assert broker.count(FindCoordinatorRequest) == 3
+            broker.answers[FindCoordinatorRequest] = lambda _: told({"late": (loading, -1)})
+            with pytest.raises(RequestError) as late:
+                await known.channel(GROUP, "late", 0.5)
+            assert late.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(scenario())
+
+
+def test_one_that_cannot_be_reached_is_looked_up_anew() -> None:
+    async def scenario(silent: socket.socket) -> None:
+        async with ScriptedBroker({}) as broker, coordinators(broker.place) as known:
+            port = broker.place.port
+            nobody = int(silent.getsockname()[1])
+            broker.answers[FindCoordinatorRequest] = in_turn(
+                [told({"g": (0, nobody)}), told({"g": (0, port)})]
+            )
+            assert (await known.channel(GROUP, "g", 10)).address == broker.bootstrap_servers
+            broker.answers[FindCoordinatorRequest] = lambda _: told({"h": (0, nobody)})
+            with pytest.raises(Disconnected, match="refused"):
+                await known.channel(GROUP, "h", 0.5)
+            assert known.known(GROUP, "h") is None
+
+    with socket.socket() as silent:  # nobody listens on it, and nobody else is given its port
+        silent.bind((HOST, 0))
+        run(scenario(silent))
+
+
+def test_a_broker_that_says_nothing_does_not_hold_anybody() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as mute, coordinators(mute.place) as known:
+            with pytest.raises(TimedOut, match="in time"):
+                await known.channel(GROUP, "g", 0.1)
+
+    run(scenario())

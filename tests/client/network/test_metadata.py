@@ -1,0 +1,214 @@
+"""Metadata of a real broker: asked for once for many, after the need, and never without an end."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from client.scenarios import run
+from ottla.client.lifecycle.backoff import Backoff
+from ottla.client.network.cluster_view import BrokerView
+from ottla.client.network.connections import Address, ConnectionConfig, Connections
+from ottla.client.network.metadata import Metadata, MetadataConfig
+from ottla.clock import SystemClock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId
+from ottla.testing import Cluster
+from ottla.transport.channel import Disconnected, TimedOut
+from ottla.transport.network import TcpNetwork
+
+BACKOFF = Backoff(0.01, 0.1, lambda: 0.5)
+
+
+class FastClock(SystemClock):
+    """The machine's clock, which a test may set forward."""
+
+    ahead_s = 0.0
+
+    def elapsed_s(self) -> float:
+        return super().elapsed_s() + self.ahead_s
+
+
+class Asking(Metadata):
+    """Counts its questions and the news."""
+
+    news: int
+    questions: int
+
+    async def _ask(self) -> None:
+        self.questions += 1
+        await super()._ask()
+
+
+@asynccontextmanager
+async def metadata(
+    *seeds: Address, clock: FastClock | None = None, **rules: Any
+) -> AsyncGenerator[Asking]:
+    clock = clock or FastClock()
+    connections = Connections(
+        ConnectionConfig(seeds, "test", ("ottla", "0"), BACKOFF), TcpNetwork(), clock, lambda: 0.5
+    )
+
+    def changed() -> None:
+        made.news += 1
+
+    made = Asking(connections, MetadataConfig(BACKOFF, **rules), clock, changed)
+    made.news = made.questions = 0
+    running = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await connections.close()
+
+
+def place(cluster: Cluster) -> Address:
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    return Address(host, int(port))
+
+
+def test_a_topic_is_known_with_its_leaders() -> None:
+    async def scenario() -> None:
+        settings = {"num.partitions": "3"}
+        async with Cluster(settings=settings) as cluster, metadata(place(cluster)) as known:
+            topic = await known.topic("orders", 10)
+            assert sorted(topic.partitions) == [0, 1, 2]
+            leader = known.view.leader("orders", 2)
+            assert leader is not None
+            channel = await known.channel(leader.leader)
+            assert channel is await known.any_channel()
+            assert known.news
+
+    run(scenario())
+
+
+def test_many_who_ask_at_once_share_one_question() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, metadata(place(cluster)) as known:
+            await known.topic("orders", 10)
+            before = known.questions
+            await asyncio.gather(*(known.refreshed(10) for _ in range(50)))
+            assert known.questions == before + 1
+            await known.topic("orders", 10)  # is known: nobody is asked
+            assert known.questions == before + 1
+
+    run(scenario())
+
+
+def test_a_need_is_met_by_a_question_that_comes_after_it() -> None:
+    """An answer that was on its way when the need arose may be what was wrong."""
+
+    async def scenario() -> None:
+        async with Cluster() as cluster, metadata(place(cluster)) as known:
+            first = asyncio.create_task(known.refreshed(10))
+            while not known.questions:
+                await asyncio.sleep(0)
+            second = asyncio.create_task(known.refreshed(10))
+            await asyncio.gather(first, second)
+            assert known.questions == 2
+
+    run(scenario())
+
+
+def test_what_cannot_be_is_told_at_once() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, metadata(place(cluster)) as known:
+            with pytest.raises(RequestError, match="no such name") as wrong:
+                await known.topic("no such name!", 10)
+            assert wrong.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(scenario())
+
+
+def test_a_topic_that_does_not_come_has_a_deadline_and_a_reason() -> None:
+    async def scenario() -> None:
+        settings = {"auto.create.topics.enable": "false"}
+        async with Cluster(settings=settings) as cluster, metadata(place(cluster)) as known:
+            with pytest.raises(
+                TimedOut, match=r"missing is not known after 0\.3 s.*check its name"
+            ):
+                await known.topic("missing", 0.3)
+            assert known.questions > 1
+
+    run(scenario())
+
+
+def test_without_a_broker_the_reason_is_what_to_do() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            gone = place(cluster)
+        async with metadata(gone) as known:
+            with pytest.raises(Disconnected, match="ottla dev"):
+                await known.topic("orders", 0.3)
+            with pytest.raises(Disconnected, match="ottla dev"):
+                await known.refreshed(0.1)
+
+    run(scenario())
+
+
+def test_a_broker_that_comes_back_is_found() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, metadata(place(cluster)) as known:
+            await known.topic("orders", 10)
+            await cluster.brokers[0].stop()
+            with pytest.raises(RequestError):
+                await known.refreshed(0.2)
+            await cluster.brokers[0].start()
+            await known.refreshed(10)
+            assert known.failure is None
+
+    run(scenario())
+
+
+def test_what_is_old_is_asked_for_anew() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, metadata(place(cluster), max_age_s=0.05) as known:
+            await known.topic("orders", 10)
+            before = known.questions
+            while known.questions < before + 3:
+                await asyncio.sleep(0.01)
+
+    run(scenario())
+
+
+def test_topics_that_nobody_uses_are_forgotten() -> None:
+    async def scenario() -> None:
+        clock = FastClock()
+        async with (
+            Cluster() as cluster,
+            metadata(place(cluster), clock=clock, max_idle_s=60.0) as known,
+        ):
+            await known.topic("used", 10)
+            await known.topic("unused", 10)
+            clock.ahead_s = 50
+            known.want("used")
+            clock.ahead_s = 100
+            await known.refreshed(10)
+            assert {*known.view.topics} == {"used"}
+
+    run(scenario())
+
+
+def test_a_leader_that_is_named_is_taken_and_one_that_is_not_is_asked_for() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, metadata(place(cluster)) as known:
+            await known.topic("orders", 10)
+            leader = known.view.leader("orders", 0)
+            assert leader is not None
+            questions, news = known.questions, known.news
+            other = BrokerView(BrokerId(9), "127.0.0.1", 1)
+            known.learn("orders", 0, 9, leader.leader_epoch + 1, other)
+            assert known.news == news + 1
+            moved = known.view.leader("orders", 0)
+            assert moved is not None
+            assert moved.leader == 9
+            assert known.questions == questions
+            known.learn("orders", 0, 8, leader.leader_epoch)
+            while known.questions == questions:
+                await asyncio.sleep(0.001)
+
+    run(scenario())
