@@ -25,17 +25,17 @@ from ottla.ids import LeaderEpoch
 from ottla.log.cleaner import ChildCleaner, LocalCleaner
 from ottla.log.cleaning import CleaningDone
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.processes import OsProcesses
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules, validate
 
 NOW_MS = 1_700_000_000_000
 P99_TARGET_RATIO = 2.0
-RULES = LogRules(segment_bytes=16 * 1024 * 1024, compact=True, delete=False)
+RULES = LogConfig(segment_bytes=16 * 1024 * 1024, compact=True, delete=False)
 
 
 async def opened(disk: OsDisk, folder: Path) -> PartitionLog:

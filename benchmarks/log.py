@@ -18,8 +18,8 @@ from random import Random
 from harness import Case, run
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 from ottla.records.builder import BatchBuilder
 from ottla.records.validation import TopicRules, validate
 
@@ -49,7 +49,7 @@ def plain(path: Path, data: memoryview) -> Callable[[], object]:
 
 
 def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
-    opened = open_log(disk, str(folder), LogRules(), clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
+    opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
     log, rules = opened.log, TopicRules()
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
 
@@ -65,7 +65,7 @@ def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
 
 def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
     """1 MB a read, one behind the other; 16 KB a read, from anywhere."""
-    opened = open_log(disk, str(folder), LogRules(), clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
+    opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
     log, data = opened.log, batch(150, 100)
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
     for _ in range(8000):

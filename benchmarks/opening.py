@@ -31,9 +31,9 @@ from ottla.clock import SystemClock
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.log.checkpoints import parse_meta_properties
 from ottla.log.files import OsDisk
-from ottla.log.logs import Logs
+from ottla.log.log_config import LogConfig
+from ottla.log.log_manager import LogManager
 from ottla.log.names import META_PROPERTIES
-from ottla.log.rules import LogRules
 
 QUESTION = "How soon does a broker have its logs open?"
 PEER = "kafka"
@@ -41,15 +41,15 @@ ROUNDS = 3
 GIGABYTE = 1024**3
 
 
-async def open_directory(data: Path) -> tuple[Logs, float]:
+async def open_directory(data: Path) -> tuple[LogManager, float]:
     """Open all logs of a directory as our broker does; they, and the seconds it took."""
     meta = parse_meta_properties((data / META_PROPERTIES).read_text())
     assert meta.cluster_id is not None
     began_s = time.perf_counter()
-    logs = await Logs.open(
+    logs = await LogManager.open(
         OsDisk(),
         [str(data)],
-        lambda topic: LogRules(),
+        lambda topic: LogConfig(),
         cluster_id=meta.cluster_id,
         node_id=meta.node_id or BrokerId(1),
         clock=SystemClock(),

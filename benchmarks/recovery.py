@@ -18,9 +18,9 @@ from pathlib import Path
 from harness import Case, run
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 from ottla.records.builder import BatchBuilder
 
 NOW_MS = 1_700_000_000_000
@@ -32,7 +32,7 @@ def opened(disk: OsDisk, folder: Path, *, clean: bool, recovery_point: int = 0) 
     return open_log(
         disk,
         str(folder),
-        LogRules(),
+        LogConfig(),
         recovery_point=recovery_point,
         clean=clean,
         now_ms=NOW_MS,

@@ -16,8 +16,8 @@ from rich.syntax import Syntax
 from ottla.errors import ErrorCode
 from ottla.ids import LeaderEpoch
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.recovery import Recovered, open_log
-from ottla.log.rules import LogRules
 from ottla.protocol.apis import API_OF_KEY
 from ottla.protocol.conversation import ClientConversation, ServerConversation
 from ottla.protocol.messages.produce import (
@@ -96,7 +96,7 @@ def keep_it(batch: bytes) -> None:
 
         def opened(*, clean: bool) -> Recovered:
             now_ms, path = 1_700_000_000_000, f"{folder}/events-0"
-            return open_log(disk, path, LogRules(), clean=clean, now_ms=now_ms, chance=lambda: 0.5)
+            return open_log(disk, path, LogConfig(), clean=clean, now_ms=now_ms, chance=lambda: 0.5)
 
         log = opened(clean=True).log
         asyncio.run(log.begin_epoch(LeaderEpoch(0)))

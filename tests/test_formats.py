@@ -17,7 +17,6 @@ from ottla.ids import (
     TopicPartition,
     Uuid,
 )
-from ottla.log.aborted import AbortedIndex, AbortedTransaction
 from ottla.log.checkpoints import (
     MetaProperties,
     format_clean_shutdown,
@@ -32,6 +31,7 @@ from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.producer_snapshot import write_snapshot
 from ottla.log.producers import Producers
 from ottla.log.segment import Segment
+from ottla.log.txn_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.conversation import ClientConversation, ServerConversation
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -80,7 +80,7 @@ def worked_texts(page: str) -> list[str]:
 
 def test_segment_indexes() -> None:
     base = Offset(5000)
-    offsets, times, aborted = OffsetIndex(base), TimeIndex(base), AbortedIndex(base)
+    offsets, times, aborted = OffsetIndex(base), TimeIndex(base), TransactionIndex(base)
     offsets.append(Offset(5041), Position(4194))
     offsets.append(Offset(5083), Position(8388))
     times.append(1_700_000_000_500, Offset(5041))

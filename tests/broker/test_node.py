@@ -15,7 +15,7 @@ from ottla.cluster.znodes import TopicNode
 from ottla.controller.store import ClusterStore
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, BrokerEpoch, Uuid
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -291,7 +291,7 @@ def test_a_start_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_nobody_is_served_any_more_when_the_logs_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close = Logs.close
+    close = LogManager.close
     tried: list[bool] = []
 
     async def scenario() -> None:
@@ -300,7 +300,7 @@ def test_nobody_is_served_any_more_when_the_logs_are_closed(
             client = Client(*await asyncio.open_connection("127.0.0.1", running.port))
             await create(client, "t")
 
-            async def look(logs: Logs, epoch: BrokerEpoch) -> dict[str, BaseException]:
+            async def look(logs: LogManager, epoch: BrokerEpoch) -> dict[str, BaseException]:
                 with pytest.raises((EOFError, ConnectionError)):
                     await produce(client, "t", batch(b"too late"))
                 with pytest.raises(ConnectionError):
@@ -308,7 +308,7 @@ def test_nobody_is_served_any_more_when_the_logs_are_closed(
                 tried.append(True)
                 return await close(logs, epoch)
 
-            monkeypatch.setattr(Logs, "close", look)
+            monkeypatch.setattr(LogManager, "close", look)
 
         await client.close()
 

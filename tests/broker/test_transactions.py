@@ -13,7 +13,7 @@ from log.logs import append, end, opened
 from ottla.errors import ErrorCode
 from ottla.ids import LeaderEpoch
 from ottla.log.files import OsDisk
-from ottla.log.rules import LogRules
+from ottla.log.log_config import LogConfig
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -84,7 +84,7 @@ def test_a_fetch_names_the_aborted_transactions_of_its_own_bytes(tmp_path: Path)
 
     def write() -> None:
         disk = OsDisk()
-        rules = LogRules(index_interval_bytes=100)
+        rules = LogConfig(index_interval_bytes=100)
         log = opened(disk, rules, folder=f"{tmp_path}/data/t-0").log
         coroutine = log.begin_epoch(LeaderEpoch(0))
         run(lambda: coroutine)

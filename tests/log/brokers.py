@@ -11,9 +11,9 @@ from ottla.clock import Clock
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition, Uuid
 from ottla.log.disk import Disk
 from ottla.log.loading import HostedLog
-from ottla.log.logs import Logs, Offline
-from ottla.log.rules import LogRules
-from ottla.log.upkeep import Upkeep
+from ottla.log.log_config import LogConfig
+from ottla.log.log_manager import LogManager, Offline
+from ottla.log.maintenance import Maintenance
 from ottla.records.batch import batches
 
 TOPIC_ID = Uuid(b"topic id of test")
@@ -28,13 +28,13 @@ async def opened(
     disk: Disk,
     clock: Clock,
     paths: Sequence[str] = ("/data",),
-    rules: LogRules = SMALL,
+    rules: LogConfig = SMALL,
     *,
     offline: Offline = lambda directory, partitions: None,
     parallel: int = 2,
-) -> Logs:
+) -> LogManager:
     numbers = count(1000)
-    return await Logs.open(
+    return await LogManager.open(
         disk,
         paths,
         lambda topic: rules,
@@ -48,13 +48,13 @@ async def opened(
     )
 
 
-async def created(logs: Logs, number: int, rules: LogRules = SMALL) -> HostedLog:
+async def created(logs: LogManager, number: int, rules: LogConfig = SMALL) -> HostedLog:
     hosted = await logs.create(partition(number), TOPIC_ID, rules)
     await hosted.log.begin_epoch(LeaderEpoch(0))
     return hosted
 
 
-async def lead(logs: Logs, epoch: int) -> None:
+async def lead(logs: LogManager, epoch: int) -> None:
     for hosted in logs:
         await hosted.log.begin_epoch(LeaderEpoch(epoch))
 
@@ -74,7 +74,7 @@ async def values(hosted: HostedLog) -> list[bytes | None]:
     return found
 
 
-async def for_a_while(upkeep: Upkeep, seconds: float) -> None:
+async def for_a_while(upkeep: Maintenance, seconds: float) -> None:
     """Let the duties be done for so long."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

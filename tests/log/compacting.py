@@ -13,8 +13,8 @@ from log.logs import FOLDER, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner import Cleaner, LocalCleaner
 from ottla.log.cleaning import CleaningDone, CleaningLimits
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules
 from ottla.records.batch import Batch, TimestampType, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -23,7 +23,7 @@ from ottla.records.validation import TopicRules, validate
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 SECRET = bytes(range(16))
-RULES = LogRules(
+RULES = LogConfig(
     segment_bytes=900, index_interval_bytes=200, delete=False, compact=True, delete_retention_ms=50
 )
 Pair = tuple[bytes | None, bytes | None]
@@ -180,7 +180,7 @@ class CompactedLog:
 
     def __init__(
         self,
-        rules: LogRules = RULES,
+        rules: LogConfig = RULES,
         disk: SimulatedDisk | None = None,
         recovery_point: int = 0,
     ) -> None:

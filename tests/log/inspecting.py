@@ -12,6 +12,9 @@ from ottla.ids import (
     TopicPartition,
     Uuid,
 )
+from ottla.inspection.directory_check import check_directory, check_file, check_partition
+from ottla.inspection.findings import Finding, Level
+from ottla.inspection.segment_check import Tally
 from ottla.log.checkpoints import (
     MetaProperties,
     format_clean_shutdown,
@@ -20,9 +23,6 @@ from ottla.log.checkpoints import (
     format_partition_metadata,
 )
 from ottla.log.disk import read_whole
-from ottla.log.inspection.directory_check import check_directory, check_file, check_partition
-from ottla.log.inspection.findings import Finding, Level
-from ottla.log.inspection.segment_check import Tally
 from ottla.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,

@@ -9,26 +9,28 @@ from ottla.clock import SystemClock
 from ottla.ids import BrokerId, Uuid
 from ottla.log.checkpoints import parse_meta_properties
 from ottla.log.files import OsDisk
-from ottla.log.logs import Logs
+from ottla.log.log_config import LogConfig
+from ottla.log.log_manager import LogManager
 from ottla.log.names import META_PROPERTIES
-from ottla.log.rules import LogRules
 
 
-def rules_of(topic: str) -> LogRules:
+def rules_of(topic: str) -> LogConfig:
     """What the topics' settings are to our logs; the internal ones are compacted too."""
     policy = TOPICS.get(topic, (0, {"cleanup.policy": "compact"}))[1].get("cleanup.policy")
-    return LogRules(
+    return LogConfig(
         segment_bytes=SEGMENT_BYTES,
         index_interval_bytes=INDEX_INTERVAL_BYTES,
         compact=policy == "compact",
     )
 
 
-async def open_directory(disk: OsDisk, data: Path, rules_of: Callable[[str], LogRules]) -> Logs:
+async def open_directory(
+    disk: OsDisk, data: Path, rules_of: Callable[[str], LogConfig]
+) -> LogManager:
     """Take it as a broker of the cluster that it belongs to."""
     meta = parse_meta_properties((data / META_PROPERTIES).read_text())
     assert meta.cluster_id is not None
-    return await Logs.open(
+    return await LogManager.open(
         disk,
         [str(data)],
         rules_of,

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.log.appending import Appended
 from ottla.log.disk import Disk
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovered, open_log
-from ottla.log.rules import LogRules
 from ottla.records.batch import TimestampType, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -16,7 +16,7 @@ from ottla.records.validation import TopicRules, validate
 from ottla.testing.disk import SimulatedDisk, finish
 
 FOLDER = "/data/t-0"
-SMALL = LogRules(segment_bytes=1000, index_interval_bytes=150)
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 
 
 def made(
@@ -48,7 +48,7 @@ def made(
 
 def opened(
     disk: Disk,
-    rules: LogRules = SMALL,
+    rules: LogConfig = SMALL,
     *,
     clean: bool = True,
     recovery_point: int = 0,
@@ -68,7 +68,7 @@ def opened(
     )
 
 
-def new_log(disk: SimulatedDisk | None = None, rules: LogRules = SMALL) -> PartitionLog:
+def new_log(disk: SimulatedDisk | None = None, rules: LogConfig = SMALL) -> PartitionLog:
     """A log on a simulated disk, led in epoch 0."""
     log = opened(disk or SimulatedDisk(), rules).log
     finish(log.begin_epoch(LeaderEpoch(0)))

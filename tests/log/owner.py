@@ -12,13 +12,13 @@ from log.logs import append, contents, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner import LocalCleaner
 from ottla.log.disk import read_whole
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules
 from ottla.records.batch import BatchHeader, batches
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 KEYS = 5
-RULES = LogRules(segment_bytes=700, index_interval_bytes=150, retention_ms=20)
+RULES = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=20)
 
 
 class Written(NamedTuple):

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from log.logs import append, end, new_log
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules
 from ottla.records.batch import batches
 from ottla.testing.disk import finish
 
@@ -14,7 +14,7 @@ from ottla.testing.disk import finish
 def with_transactions(seed: int) -> PartitionLog:
     """A log of several segments in which producers write beside each other and give up often."""
     random = Random(seed)
-    log = new_log(rules=LogRules(segment_bytes=4096, index_interval_bytes=300))
+    log = new_log(rules=LogConfig(segment_bytes=4096, index_interval_bytes=300))
     sequences = dict.fromkeys(range(1, 6), 0)
     opened: set[int] = set()
     for _ in range(150):

@@ -11,16 +11,16 @@ import pytest
 from log.logs import append, contents, end, made, new_log, opened
 from ottla.errors import StorageFailure
 from ottla.ids import Offset, Position, ProducerId
-from ottla.log.aborted import AbortedIndex, AbortedTransaction
 from ottla.log.index import Index, OffsetIndex, TimeIndex
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules
+from ottla.log.txn_index import AbortedTransaction, TransactionIndex
 from ottla.testing.disk import SimulatedDisk, finish
 
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
 
-RULES = LogRules(index_interval_bytes=0)  # an entry for every batch but the first
+RULES = LogConfig(index_interval_bytes=0)  # an entry for every batch but the first
 
 
 def offsets() -> tuple[Index, Callable[[int], object]]:
@@ -34,7 +34,7 @@ def times() -> tuple[Index, Callable[[int], object]]:
 
 
 def aborted() -> tuple[Index, Callable[[int], object]]:
-    index, nobody = AbortedIndex(Offset(0)), ProducerId(1)
+    index, nobody = TransactionIndex(Offset(0)), ProducerId(1)
     return index, lambda number: index.append(
         AbortedTransaction(nobody, Offset(number), Offset(number), Offset(number))
     )

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from ottla.ids import LeaderEpoch
+from ottla.log.cleanable import SourceSegment
 from ottla.log.cleaner import (
     CHILD_MODULE,
     ChildCleaner,
@@ -21,19 +22,18 @@ from ottla.log.cleaner import (
     LocalCleaner,
 )
 from ottla.log.cleaning import CleaningDone, CleaningJob, CleaningLimits
-from ottla.log.dirt import SourceSegment
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.processes import OsChild, OsProcesses
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.validation import TopicRules, validate
 
 NOW_MS = 1_700_000_000_000
 SECRET = bytes(16)
-RULES = LogRules(segment_bytes=20_000, index_interval_bytes=500, compact=True, delete=False)
+RULES = LogConfig(segment_bytes=20_000, index_interval_bytes=500, compact=True, delete=False)
 SLOW = CleaningLimits(bytes_per_second=1000.0, io_bytes=4096)  # minutes, if nobody ends it
 
 

@@ -12,9 +12,9 @@ from log.logs import FOLDER, append, contents, new_log, opened
 from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import NotCached
-from ottla.log.rules import LogRules
 from ottla.records.batch import batches
 from ottla.testing.disk import SimulatedDisk, finish
 
@@ -34,7 +34,7 @@ class PatientDisk(SimulatedDisk):
 
 
 def log_of_closed_segments(disk: SimulatedDisk) -> PartitionLog:
-    log = new_log(disk, LogRules(segment_bytes=20_000, index_interval_bytes=150))
+    log = new_log(disk, LogConfig(segment_bytes=20_000, index_interval_bytes=150))
     for number in range(300):
         append(log, b"x" * 100, timestamp=1000 + number)
     finish(log.flush())
@@ -107,7 +107,7 @@ def test_a_log_is_cut_in_a_segment_whose_index_was_cut() -> None:
 
 def test_an_index_cut_on_a_real_disk_does_not_end_the_process(tmp_path: Path) -> None:
     disk = OsDisk()
-    rules = LogRules(segment_bytes=20_000, index_interval_bytes=150)
+    rules = LogConfig(segment_bytes=20_000, index_interval_bytes=150)
     log = opened(disk, rules, folder=str(tmp_path / "t-0")).log
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
     for _ in range(300):

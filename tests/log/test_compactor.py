@@ -12,13 +12,13 @@ from log.brokers import EPOCH, created, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import RequestError
 from ottla.ids import Offset, TopicPartition
+from ottla.log.cleanable import Cleanable
 from ottla.log.cleaner import Cleaner, CleaningFailed, LocalCleaner
 from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
-from ottla.log.compactor import ASIDE_SECONDS, Compactor, CompactorRules
-from ottla.log.dirt import Dirt
+from ottla.log.compactor import ASIDE_SECONDS, Compactor, CompactorConfig
 from ottla.log.disk import Disk, read_whole
 from ottla.log.loading import HostedLog
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEANED_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.records.builder import BatchBuilder
@@ -45,12 +45,12 @@ def fill(hosted: HostedLog, count: int, *, keys: int = 3) -> None:
 
 
 def compactor(
-    logs: Logs, cleaner: Cleaner | None = None, rules: CompactorRules | None = None
+    logs: LogManager, cleaner: Cleaner | None = None, rules: CompactorConfig | None = None
 ) -> Compactor:
     def end(partition: TopicPartition) -> Offset:
         return logs[partition].log.next_offset
 
-    now = rules or CompactorRules()
+    now = rules or CompactorConfig()
     return Compactor(logs, cleaner or LocalCleaner(lambda: 0.0), lambda: now, end, SECRET)
 
 
@@ -61,7 +61,7 @@ async def for_a_while(work: Compactor, seconds: float) -> None:
 
 
 def test_the_rules_are_those_of_the_settings() -> None:
-    assert CompactorRules.of(broker_config()) == CompactorRules(
+    assert CompactorConfig.of(broker_config()) == CompactorConfig(
         limits=CleaningLimits.of(broker_config())
     )
     config = broker_config(
@@ -75,9 +75,9 @@ def test_the_rules_are_those_of_the_settings() -> None:
         )
     )
     limits = CleaningLimits(10_000_000, 0.5, 500, 25.0)
-    assert CompactorRules.of(config) == CompactorRules(4, 20, limits)
+    assert CompactorConfig.of(config) == CompactorConfig(4, 20, limits)
     off = broker_config(overrides=("log.cleaner.enable=false",))
-    assert CompactorRules.of(off).cleaners == 0
+    assert CompactorConfig.of(off).cleaners == 0
 
 
 def test_what_is_due_is_cleaned_and_stored_and_not_cleaned_again() -> None:
@@ -125,7 +125,7 @@ def test_without_cleaners_nothing_is_cleaned() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         fill(await created(logs, 0, COMPACT), 40)
-        await for_a_while(compactor(logs, rules=CompactorRules(cleaners=0)), 600)
+        await for_a_while(compactor(logs, rules=CompactorConfig(cleaners=0)), 600)
         assert logs[partition(0)].cleaned_until is None
 
     simulated(program)
@@ -220,7 +220,7 @@ def test_as_many_are_cleaned_at_a_time_as_there_are_cleaners() -> None:
         for number in range(5):
             fill(await created(logs, number, COMPACT), 40)
         cleaner = Slow(clock)
-        rules = CompactorRules(cleaners=2, backoff_ms=100)
+        rules = CompactorConfig(cleaners=2, backoff_ms=100)
         await for_a_while(compactor(logs, cleaner, rules), 31)
         assert cleaner.most == 2
         assert all(one.cleaned_until is not None for one in logs)
@@ -233,7 +233,7 @@ def test_a_log_that_is_cut_or_deleted_meanwhile_is_left_to_later() -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(2):
             fill(await created(logs, number, COMPACT), 40)
-        work = compactor(logs, Slow(clock), CompactorRules(cleaners=2))
+        work = compactor(logs, Slow(clock), CompactorConfig(cleaners=2))
         async with asyncio.TaskGroup() as group:
             group.create_task(for_a_while(work, 12))
             await clock.sleep(5)
@@ -309,7 +309,7 @@ def test_a_log_that_cannot_even_be_looked_at_holds_up_no_other() -> None:
             fill(await created(logs, number, rules), 40)
         broken = logs[partition(0)].log
 
-        async def refuse(*args: object, **kwargs: object) -> Dirt:
+        async def refuse(*args: object, **kwargs: object) -> Cleanable:
             raise CleaningFailed("it cannot be looked at")
 
         with pytest.MonkeyPatch.context() as patch:
@@ -329,7 +329,7 @@ def test_a_log_that_is_deleted_while_another_is_looked_at_does_not_end_compactio
             fill(await created(logs, number, COMPACT), 12)
         first, dirt = logs[partition(0)].log, PartitionLog.dirt
 
-        async def look(log: PartitionLog, *args: Any, **options: Any) -> Dirt:
+        async def look(log: PartitionLog, *args: Any, **options: Any) -> Cleanable:
             if log is first and logs.get(partition(1)) is not None:
                 await logs.delete([partition(1)])
             return await dirt(log, *args, **options)

@@ -13,10 +13,10 @@ from ottla.ids import LeaderEpoch, Offset, ProducerId
 from ottla.log.damage import Damage, format_damage, parse_damage
 from ottla.log.disk import read_whole
 from ottla.log.errors import CorruptText
+from ottla.log.log_config import LogConfig
 from ottla.log.names import DAMAGED_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovered
-from ottla.log.rules import LogRules
 from ottla.records.batch import BatchHeader, batches
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 class Damaged:
     """A log whose records are all on the device, and which is damaged in one of its files."""
 
-    def __init__(self, segment: str, *, clean: bool, rules: LogRules = SMALL) -> None:
+    def __init__(self, segment: str, *, clean: bool, rules: LogConfig = SMALL) -> None:
         self.clean = clean
         self.rules = rules
         self.disk = SimulatedDisk()

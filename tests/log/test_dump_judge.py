@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from kafka_java import run_java
 from log.test_dump_tool import write_log
 from ottla.cli.main import app
+from ottla.inspection.directory_check import check_partition
+from ottla.inspection.findings import Finding, Level
+from ottla.inspection.segment_check import Tally
 from ottla.log.files import OsDisk
-from ottla.log.inspection.directory_check import check_partition
-from ottla.log.inspection.findings import Finding, Level
-from ottla.log.inspection.segment_check import Tally
 
 JUDGE = str(Path(__file__).with_name("DumpJudge.java"))
 

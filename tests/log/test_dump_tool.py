@@ -11,8 +11,8 @@ from kafka_java import run_java
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.log.cleaner import LocalCleaner
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -45,7 +45,7 @@ async def write_log(folder: Path) -> list[Written]:
     log = open_log(
         disk,
         str(folder),
-        LogRules(segment_bytes=5_000, index_interval_bytes=500),
+        LogConfig(segment_bytes=5_000, index_interval_bytes=500),
         recovery_point=Offset(0),
         log_start_offset=Offset(0),
         clean=True,
@@ -158,7 +158,7 @@ def test_transactions_and_producers_are_dumped(log_folder: tuple[Path, list[Writ
 async def compact_log(folder: Path) -> list[Batch]:
     """What a cleaning leaves of that log, with a tombstone for one of its keys."""
     disk = OsDisk()
-    rules = LogRules(segment_bytes=5_000, index_interval_bytes=500, compact=True, delete=False)
+    rules = LogConfig(segment_bytes=5_000, index_interval_bytes=500, compact=True, delete=False)
     log = open_log(disk, str(folder), rules, clean=True, now_ms=NOW_MS, chance=lambda: 0.0).log
     await log.begin_epoch(LeaderEpoch(4))
     for key, value in [(b"k7", None), (b"k57", b"last")]:

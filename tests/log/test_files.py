@@ -20,8 +20,8 @@ from log.logs import fill, opened
 from ottla.errors import DiskFull, StorageFailure
 from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole, replace, write_atomically
+from ottla.log.fd_reserve import SPARES
 from ottla.log.files import IOV_MAX, WORK_NICENESS, OsDisk, OsFile
-from ottla.log.spares import SPARES
 
 
 @pytest.fixture

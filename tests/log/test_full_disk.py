@@ -16,8 +16,8 @@ from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole
 from ottla.log.epochs import EpochHistory
 from ottla.log.files import OsDisk
+from ottla.log.maintenance import Maintenance, MaintenanceConfig
 from ottla.log.names import CLEAN_SHUTDOWN, DAMAGED_OFFSETS, LEADER_EPOCHS
-from ottla.log.upkeep import Upkeep, UpkeepRules
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
@@ -140,7 +140,7 @@ def test_c6_a_full_directory_stays_online_and_goes_on_when_there_is_room() -> No
         await lead(logs, 1)
         hosted = logs[partition(0)]
         assert await values(hosted) == expected
-        duties = Upkeep(logs, UpkeepRules, lambda name: logs[name].log.next_offset)
+        duties = Maintenance(logs, MaintenanceConfig, lambda name: logs[name].log.next_offset)
         for _ in range(2):
             with pytest.raises(DiskFull) as full:
                 append(hosted, b"x")

@@ -16,12 +16,12 @@ from log.owner import at_once
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner import CleaningFailed, LocalCleaner
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules
 from ottla.records.batch import batches
 from ottla.testing.disk import SimulatedDisk, SimulatedFile, finish
 
-RULES = LogRules(segment_bytes=600, index_interval_bytes=150, retention_ms=20)
+RULES = LogConfig(segment_bytes=600, index_interval_bytes=150, retention_ms=20)
 COMPACTED = replace(RULES, compact=True, delete=False)
 
 
@@ -65,7 +65,7 @@ class Situation(NamedTuple):
     log: PartitionLog
 
 
-def situation(rules: LogRules, *, rotten: bool) -> Situation:
+def situation(rules: LogConfig, *, rotten: bool) -> Situation:
     """Several segments, epochs, producers, an aborted and an open transaction, and damage."""
     disk = FillingDisk()
     log = opened(disk, rules).log
@@ -126,7 +126,7 @@ def facts(log: PartitionLog) -> dict[str, object]:
     }
 
 
-def check_kill(now: Situation, rules: LogRules) -> None:
+def check_kill(now: Situation, rules: LogConfig) -> None:
     """The next process, that has room, finds what this one has."""
     disk = deepcopy(now.disk).after_kill()
     assert isinstance(disk, FillingDisk)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ids import Offset, Position
+from ottla.log.batch_headers import BrokenSegment
 from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
-from ottla.log.heads import BrokenSegment
 from ottla.log.index import (
     BLOCK_ENTRIES,
     GUESSES_MAX,

@@ -26,10 +26,9 @@ from log.inspecting import (
 )
 from log.logs import FOLDER, append, fill, made, new_log
 from ottla.errors import StorageFailure
-from ottla.log.files import OsDisk
-from ottla.log.inspection.contents import Content, identify
-from ottla.log.inspection.directory_check import check_file
-from ottla.log.inspection.entries import (
+from ottla.inspection.contents import Content, identify
+from ottla.inspection.directory_check import check_file
+from ottla.inspection.entries import (
     AbortedEntry,
     BatchEntry,
     CheckpointEntry,
@@ -42,9 +41,10 @@ from ottla.log.inspection.entries import (
     RecordEntry,
     TimeIndexEntry,
 )
-from ottla.log.inspection.findings import FINDINGS_PER_FILE_MAX, Finding, Level, capped
-from ottla.log.inspection.listing import View, list_directory, list_file, list_partition
-from ottla.log.inspection.segment_check import Tally
+from ottla.inspection.findings import FINDINGS_PER_FILE_MAX, Finding, Level, capped
+from ottla.inspection.listing import View, list_directory, list_file, list_partition
+from ottla.inspection.segment_check import Tally
+from ottla.log.files import OsDisk
 from ottla.log.names import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
 from ottla.records.batch import HEADER_SIZE, seal
 from ottla.records.compression import Compression, compress
@@ -433,9 +433,9 @@ def test_records_that_do_not_parse_are_damage_though_the_crc_is_right(tmp_path: 
 CHECK = """
 import resource, sys
 from ottla.log.files import OsDisk
-from ottla.log.inspection.directory_check import check_file
-from ottla.log.inspection.listing import View, list_file
-from ottla.log.inspection.segment_check import Tally
+from ottla.inspection.directory_check import check_file
+from ottla.inspection.listing import View, list_file
+from ottla.inspection.segment_check import Tally
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 disk = OsDisk(read_only=True)
 unheard = lambda path, done, total: None

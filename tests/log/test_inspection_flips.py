@@ -23,8 +23,8 @@ from log.inspecting import (
     put,
     write_offsets,
 )
-from ottla.log.inspection.findings import Level
-from ottla.log.inspection.walk import FoundBatch, Walk
+from ottla.inspection.findings import Level
+from ottla.inspection.walk import FoundBatch, Walk
 from ottla.log.names import RECOVERY_POINTS
 from ottla.testing.disk import SimulatedDisk
 

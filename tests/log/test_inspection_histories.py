@@ -9,11 +9,11 @@ from log.brokers import EPOCH, append, created, opened, partition
 from log.logs import FOLDER
 from log.owner import Owner
 from ottla.ids import Offset
-from ottla.log.inspection.directory_check import check_directory
-from ottla.log.inspection.findings import Finding, Level
-from ottla.log.inspection.partition_check import PartitionCheck
-from ottla.log.inspection.segment_check import Tally
-from ottla.log.inspection.surroundings import Surroundings
+from ottla.inspection.directory_check import check_directory
+from ottla.inspection.directory_context import DirectoryContext
+from ottla.inspection.findings import Finding, Level
+from ottla.inspection.partition_check import PartitionCheck
+from ottla.inspection.segment_check import Tally
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
@@ -21,7 +21,7 @@ SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
 
 
 def found_in(owner: Owner, *, clean: bool = False, log_start: int | None = None) -> list[Finding]:
-    around = Surroundings(
+    around = DirectoryContext(
         known=True,
         clean=clean,
         recovery_point=owner.recovery_point,
@@ -107,10 +107,10 @@ def test_an_unfinished_write_is_incomplete_and_no_damage() -> None:
         copy.flush()
         copy.append(2, 60)
         copy.disk.open(path).truncate(cut)
-        around = Surroundings(known=True, recovery_point=copy.recovery_point)
+        around = DirectoryContext(known=True, recovery_point=copy.recovery_point)
         check = PartitionCheck(copy.disk, FOLDER, around, Tally(), lambda path, done, of: None)
         (finding,) = [one for one in check.run() if one.path == path]
         assert (finding.level, finding.position) == (Level.INCOMPLETE, flushed)
-        clean = Surroundings(known=True, clean=True, recovery_point=copy.recovery_point)
+        clean = DirectoryContext(known=True, clean=True, recovery_point=copy.recovery_point)
         check = PartitionCheck(copy.disk, FOLDER, clean, Tally(), lambda path, done, of: None)
         assert {one.level for one in check.run() if one.path == path} == {Level.DAMAGE}

@@ -33,16 +33,16 @@ from ottla.ids import (
     TopicPartition,
 )
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker
 from ottla.records.validation import TopicRules, validate
 
-RULES = LogRules(segment_bytes=SEGMENT_BYTES, index_interval_bytes=INDEX_INTERVAL_BYTES)
+RULES = LogConfig(segment_bytes=SEGMENT_BYTES, index_interval_bytes=INDEX_INTERVAL_BYTES)
 CLEAN = TopicPartition("clean", PartitionIndex(0))
 CRASHED = TopicPartition("crashed", PartitionIndex(0))
 SHARED = TopicPartition("shared", PartitionIndex(0))

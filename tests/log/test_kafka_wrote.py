@@ -25,6 +25,9 @@ from log.kafka_topics import (
     write_codecs,
 )
 from ottla.ids import BrokerEpoch, Offset, TopicPartition
+from ottla.inspection.directory_check import check_directory
+from ottla.inspection.findings import Level
+from ottla.inspection.segment_check import Tally
 from ottla.log.checkpoints import (
     parse_clean_shutdown,
     parse_meta_properties,
@@ -33,9 +36,6 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.epochs import EpochHistory
 from ottla.log.files import OsDisk
-from ottla.log.inspection.directory_check import check_directory
-from ottla.log.inspection.findings import Level
-from ottla.log.inspection.segment_check import Tally
 from ottla.log.names import (
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,

@@ -10,7 +10,7 @@ from log.brokers import TOPIC_ID, append, created, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import DiskFull
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.log.names import FolderState
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
@@ -19,7 +19,7 @@ COMPACTED = replace(SMALL, compact=True)
 NEW: list[bytes | None] = [b"new %d" % number for number in range(5)]
 
 
-async def with_checkpoints(disk: SimulatedDisk, clock: SimulatedClock) -> Logs:
+async def with_checkpoints(disk: SimulatedDisk, clock: SimulatedClock) -> LogManager:
     """A partition of which every checkpoint of its directory tells."""
     logs = await opened(disk, clock, rules=COMPACTED)
     hosted = await created(logs, 0, COMPACTED)
@@ -34,7 +34,7 @@ async def with_checkpoints(disk: SimulatedDisk, clock: SimulatedClock) -> Logs:
     return logs
 
 
-async def made_again(logs: Logs) -> None:
+async def made_again(logs: LogManager) -> None:
     hosted = await created(logs, 0, COMPACTED)
     for value in NEW:
         append(hosted, value or b"")

@@ -12,9 +12,9 @@ from ottla.ids import LeaderEpoch, Offset, ProducerId
 from ottla.log.appending import UnexpectedOffset
 from ottla.log.files import OsDisk
 from ottla.log.flushing import GroupCommit, flush_due
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import NotCached
-from ottla.log.rules import LogRules
 from ottla.records.batch import TimestampType, batches
 from ottla.records.compression import Compression
 from ottla.records.errors import CorruptRecords
@@ -147,7 +147,7 @@ def test_segments_roll_by_size() -> None:
 
 
 def test_segments_roll_by_the_time_of_their_records() -> None:
-    log = new_log(rules=LogRules(segment_ms=100, segment_jitter_ms=20))
+    log = new_log(rules=LogConfig(segment_ms=100, segment_jitter_ms=20))
     append(log, b"a", timestamp=1000)
     append(log, b"b", timestamp=1090)
     append(log, b"c", timestamp=1100)
@@ -162,7 +162,7 @@ def test_segments_roll_by_the_time_of_their_records() -> None:
 
 
 def test_segments_without_timestamps_roll_by_the_clock() -> None:
-    log = new_log(rules=LogRules(segment_ms=100))
+    log = new_log(rules=LogConfig(segment_ms=100))
     append(log, b"a", timestamp=-1, now_ms=50)
     append(log, b"b", timestamp=-1, now_ms=100)
     assert bases(log) == [0]
@@ -171,7 +171,7 @@ def test_segments_without_timestamps_roll_by_the_clock() -> None:
 
 
 def test_segments_roll_when_an_index_is_full() -> None:
-    log = new_log(rules=LogRules(index_bytes_max=24, index_interval_bytes=0))
+    log = new_log(rules=LogConfig(index_bytes_max=24, index_interval_bytes=0))
     fill(log, 12)
     assert len(bases(log)) > 3
     assert [offset for offset, _ in contents(log)] == list(range(12))
@@ -181,7 +181,7 @@ def test_segments_roll_when_an_index_is_full() -> None:
 
 
 def test_a_fetch_is_whole_batches_within_the_limit() -> None:
-    log = new_log(rules=LogRules(index_interval_bytes=200))
+    log = new_log(rules=LogConfig(index_interval_bytes=200))
     fill(log, 20)
     size = len(raw(log)) // 20
     for offset in range(20):
@@ -456,7 +456,7 @@ def test_c6_a_full_disk_is_a_storage_failure() -> None:
     ("messages", "ms", "due"), [(0, 10**9, False), (1, 0, False), (5, 0, True), (1, 70, True)]
 )
 def test_flushes_are_due_by_count_and_by_time(messages: int, ms: int, due: bool) -> None:
-    rules = LogRules(flush_messages=5, flush_ms=70)
+    rules = LogConfig(flush_messages=5, flush_ms=70)
     assert flush_due(rules, unflushed_messages=messages, since_flush_ms=ms) is due
 
 
@@ -476,7 +476,7 @@ def test_group_commit_shares_a_flush(tmp_path: Path) -> None:
                 return log.recovery_point
 
             @property
-            def rules(self) -> LogRules:
+            def rules(self) -> LogConfig:
                 return log.rules
 
             async def flush(self) -> None:
@@ -520,7 +520,7 @@ def test_c5_an_append_waits_for_the_device_when_flush_messages_says_so(
 
 
 def test_retention_renames_first_and_removes_later() -> None:
-    log = new_log(rules=LogRules(segment_bytes=1000, retention_ms=10, file_delete_delay_ms=500))
+    log = new_log(rules=LogConfig(segment_bytes=1000, retention_ms=10, file_delete_delay_ms=500))
     fill(log, 30)
     finish(log.flush())
     assert finish(log.retain(high_watermark=30, now_ms=25)) == 2
@@ -535,7 +535,7 @@ def test_retention_renames_first_and_removes_later() -> None:
 
 
 def test_an_active_segment_that_is_old_is_rolled_and_deleted() -> None:
-    log = new_log(rules=LogRules(retention_ms=10))
+    log = new_log(rules=LogConfig(retention_ms=10))
     fill(log, 5)
     assert finish(log.retain(high_watermark=4, now_ms=1000)) == 0
     assert finish(log.retain(high_watermark=5, now_ms=1000)) == 1

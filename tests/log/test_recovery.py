@@ -15,9 +15,9 @@ from ottla.errors import RequestError
 from ottla.ids import LeaderEpoch, Offset, ProducerId
 from ottla.log.disk import read_whole
 from ottla.log.files import OsDisk
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 from ottla.records.batch import batches
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 
@@ -35,7 +35,7 @@ def content(disk: SimulatedDisk, name: str) -> bytes:
     return read_whole(disk, f"{FOLDER}/{name}")
 
 
-def history(disk: SimulatedDisk, rules: LogRules = SMALL) -> PartitionLog:
+def history(disk: SimulatedDisk, rules: LogConfig = SMALL) -> PartitionLog:
     """Segments, epochs, an aborted and an open transaction."""
     log = new_log(disk, rules)
     fill(log, 12)
@@ -162,7 +162,7 @@ def test_d3_the_state_of_producers_comes_from_the_log_alone() -> None:
 def damaged_tail_log() -> tuple[SimulatedDisk, list[tuple[int, bytes | None]], str]:
     """A log whose last segment was never flushed."""
     disk = SimulatedDisk()
-    log = new_log(disk, LogRules(index_interval_bytes=100))
+    log = new_log(disk, LogConfig(index_interval_bytes=100))
     for number in range(8):
         append(
             log,
@@ -218,7 +218,7 @@ TAIL_BYTES = 64 * 1024
 def large_tail() -> tuple[SimulatedDisk, str, bytes, list[int]]:
     """A segment of a little more than 64 KB that was never flushed, and where its batches end."""
     disk = SimulatedDisk()
-    log = new_log(disk, LogRules())
+    log = new_log(disk, LogConfig())
     number = 0
     while log.segments.active.size < TAIL_BYTES + 500:
         append(log, bytes([number % 251]) * (number * 37 % 4000), timestamp=number)
@@ -454,7 +454,7 @@ STEPS = 6 + 6 + 9 + 6
 @pytest.mark.parametrize("clean", [True, False])
 def test_c7_a_cleaning_is_finished_or_forgotten(step: int, clean: bool) -> None:
     disk, old, new, counts = cleaning(step)
-    rules = LogRules(segment_bytes=1000, index_interval_bytes=150, compact=True)
+    rules = LogConfig(segment_bytes=1000, index_interval_bytes=150, compact=True)
     again = opened(disk, rules, clean=clean, recovery_point=40 if clean else 0)
     assert [offset for offset, _ in contents(again.log)] == (new if counts else old)
     for asked in range(40):

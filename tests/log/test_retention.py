@@ -2,8 +2,8 @@
 
 import pytest
 
+from ottla.log.log_config import LogConfig
 from ottla.log.retention import SegmentFacts, outlived
-from ottla.log.rules import LogRules
 
 # Four segments of 100 bytes; the last one is active.
 SEGMENTS = [
@@ -12,11 +12,11 @@ SEGMENTS = [
     SegmentFacts(30, 100, 1_500),
     SegmentFacts(35, 100, 4_000),
 ]
-FOREVER = LogRules(retention_ms=-1)
+FOREVER = LogConfig(retention_ms=-1)
 
 
 def gone(
-    rules: LogRules = FOREVER, *, start: int = 0, high_watermark: int = 35, now_ms: int = 0
+    rules: LogConfig = FOREVER, *, start: int = 0, high_watermark: int = 35, now_ms: int = 0
 ) -> int:
     return outlived(SEGMENTS, rules, log_start=start, high_watermark=high_watermark, now_ms=now_ms)
 
@@ -27,14 +27,14 @@ def gone(
 )
 def test_by_time(now_ms: int, count: int) -> None:
     """A segment stays while one before it does, however old it is."""
-    assert gone(LogRules(retention_ms=500), now_ms=now_ms) == count
+    assert gone(LogConfig(retention_ms=500), now_ms=now_ms) == count
 
 
 @pytest.mark.parametrize(
     ("bytes_max", "count"), [(-1, 0), (400, 0), (301, 0), (300, 1), (199, 2), (100, 3), (0, 4)]
 )
 def test_by_size(bytes_max: int, count: int) -> None:
-    rules = LogRules(retention_ms=-1, retention_bytes=bytes_max)
+    rules = LogConfig(retention_ms=-1, retention_bytes=bytes_max)
     assert gone(rules) == count
 
 
@@ -43,11 +43,11 @@ def test_by_size(bytes_max: int, count: int) -> None:
 )
 def test_below_the_log_start(start: int, count: int) -> None:
     assert gone(start=start) == count
-    assert gone(LogRules(delete=False, compact=True), start=start) == count
+    assert gone(LogConfig(delete=False, compact=True), start=start) == count
 
 
 def test_nothing_at_the_high_watermark_or_above_goes() -> None:
-    rules = LogRules(retention_ms=0, retention_bytes=0)
+    rules = LogConfig(retention_ms=0, retention_bytes=0)
     assert [gone(rules, high_watermark=mark, now_ms=10**6) for mark in (0, 9, 10, 29, 30, 35)] == [
         0, 0, 1, 2, 3, 4,
     ]  # fmt: skip
@@ -55,11 +55,11 @@ def test_nothing_at_the_high_watermark_or_above_goes() -> None:
 
 def test_an_empty_active_segment_stays() -> None:
     segments = [SegmentFacts(10, 100, 0), SegmentFacts(10, 0, 0)]
-    rules = LogRules(retention_ms=0, retention_bytes=0)
+    rules = LogConfig(retention_ms=0, retention_bytes=0)
     assert outlived(segments, rules, log_start=0, high_watermark=10, now_ms=10**6) == 1
     assert outlived(segments[1:], rules, log_start=0, high_watermark=10, now_ms=10**6) == 0
 
 
 def test_compacted_topics_keep_what_is_old() -> None:
-    rules = LogRules(compact=True, delete=False, retention_ms=0, retention_bytes=0)
+    rules = LogConfig(compact=True, delete=False, retention_ms=0, retention_bytes=0)
     assert gone(rules, now_ms=10**9) == 0

@@ -7,17 +7,17 @@ import pytest
 from log.logs import FOLDER, made
 from ottla.ids import LeaderEpoch, Offset, Position
 from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind
 from ottla.log.reading import NotCached, read_now, read_waiting
 from ottla.log.rolling import roll_due
-from ottla.log.rules import LogRules
 from ottla.log.segment import RECENT_BATCHES_MAX, Extent, Head, Segment
 from ottla.log.timestamps import TimeSearch, Unfinished, from_time
 from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import SimulatedDisk
 
 BASE = Offset(1000)
-RULES = LogRules()
+RULES = LogConfig()
 
 
 def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, list[Head]]:

@@ -9,13 +9,13 @@ import pytest
 from log.logs import FOLDER, append, new_log, opened
 from ottla.errors import DiskFull
 from ottla.ids import LeaderEpoch
+from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind, parse_offset_file
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_snapshot import write_snapshot
-from ottla.log.rules import LogRules
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 
-RULES = LogRules(segment_bytes=1500, delete=True)
+RULES = LogConfig(segment_bytes=1500, delete=True)
 STARTS = 40
 
 

@@ -14,8 +14,8 @@ from ottla.ids import Offset
 from ottla.log import timestamps
 from ottla.log.cleaner import LocalCleaner
 from ottla.log.cleaning import CleaningLimits
+from ottla.log.log_config import LogConfig, readable_bytes_max
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules, readable_bytes_max
 from ottla.records.batch import CRC_END, DECOMPRESSED_BYTES_MAX, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -50,7 +50,7 @@ def test_the_largest_time_is_that_of_a_record_above_a_start_within_a_batch() -> 
 
 
 def test_the_largest_time_is_that_of_a_record_though_an_emptied_batch_says_it_was_later() -> None:
-    log = new_log(rules=LogRules(compact=True, delete=False, delete_retention_ms=0))
+    log = new_log(rules=LogConfig(compact=True, delete=False, delete_retention_ms=0))
 
     def put(timestamp: int, key: bytes, producer_id: int = -1) -> None:
         append(log, b"v", timestamp=timestamp, keys=[key], producer_id=producer_id)
@@ -90,7 +90,7 @@ class CountedDisk(SimulatedDisk):
 def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None:
     disk = CountedDisk()
     disk.is_cold = disk.is_cold_here
-    log = new_log(disk, LogRules(index_interval_bytes=1))
+    log = new_log(disk, LogConfig(index_interval_bytes=1))
     for timestamp in (100, *[10] * 2000, 50, 200, 300, *[20] * 9):
         append_times(log, [timestamp])
     if closed:
@@ -124,7 +124,7 @@ def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", random.choice([0, 1, 5, 500]))
     monkeypatch.setattr(timestamps, "STRETCH_BATCHES", random.choice([1, 3, 500]))
     segment_bytes = random.choice([400, 1000, 3000])
-    log = new_log(rules=LogRules(segment_bytes=segment_bytes, index_interval_bytes=100))
+    log = new_log(rules=LogConfig(segment_bytes=segment_bytes, index_interval_bytes=100))
     times: list[int] = []
     for _ in range(random.randint(1, 30)):
         count = random.randint(1, 5)
@@ -147,7 +147,7 @@ def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_batch_that_holds_more_than_allowed_is_an_answer_for_its_partition() -> None:
-    log = new_log(rules=LogRules(decompressed_bytes_max=500))
+    log = new_log(rules=LogConfig(decompressed_bytes_max=500))
     append_times(log, [1] * 10, Compression.GZIP)
     append_times(log, [2] * 100, Compression.GZIP)
     assert finish(log.find_time(1)) == (0, 1, 0)
@@ -155,7 +155,7 @@ def test_a_batch_that_holds_more_than_allowed_is_an_answer_for_its_partition() -
         with pytest.raises(RequestError, match="more than 500 bytes") as refused:
             finish(search())
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
-    log.rules = LogRules(decompressed_bytes_max=5000)
+    log.rules = LogConfig(decompressed_bytes_max=5000)
     assert finish(log.find_time(2)) == (10, 2, 0)
     assert finish(log.find_latest_time()) == (10, 2, 0)
 
@@ -182,7 +182,7 @@ def test_what_a_broker_takes_its_logs_can_read(setting: int, expected: int) -> N
     config = broker_config(overrides=[f"max.decompressed.message.bytes={setting}"])
     assert readable_bytes_max(config) == expected
     assert CleaningLimits.of(config).decompressed_bytes_max == expected
-    assert EffectiveConfig(config).log_rules("t").decompressed_bytes_max == expected
+    assert EffectiveConfig(config).log_config("t").decompressed_bytes_max == expected
 
 
 class WatchedDisk(SimulatedDisk):
@@ -211,7 +211,7 @@ def test_what_may_take_long_to_decode_is_decoded_beside_the_event_loop(
     compression: Compression, count: int, in_thread: int
 ) -> None:
     disk = WatchedDisk()
-    log = new_log(disk, LogRules())
+    log = new_log(disk, LogConfig())
     append_times(log, [9, 9])
     append_times(log, [*range(count)], compression)
     assert finish(log.find_time(8)) == (0, 9, 0)
@@ -231,7 +231,7 @@ def test_what_may_take_long_to_decode_is_decoded_beside_the_event_loop(
 def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
     """One record from the future was the latest and is deleted: the index tells of nothing else."""
     disk = WatchedDisk()
-    log = new_log(disk, LogRules(index_interval_bytes=1))
+    log = new_log(disk, LogConfig(index_interval_bytes=1))
     for timestamp in (9_000, *[10] * 3000, 500, *[20] * 3000):
         append_times(log, [timestamp])
     log.advance_log_start(Offset(1))
@@ -247,7 +247,7 @@ def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
 def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", 0)
     disk = WatchedDisk()
-    log = new_log(disk, LogRules())
+    log = new_log(disk, LogConfig())
 
     def write(*times: int) -> None:
         for timestamp in times:
@@ -273,7 +273,7 @@ def test_a_long_way_is_gone_in_stretches_and_not_after_what_is_written_meanwhile
     monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", 0)
     monkeypatch.setattr(timestamps, "STRETCH_BATCHES", 10)
     disk = WatchedDisk()
-    log = new_log(disk, LogRules())
+    log = new_log(disk, LogConfig())
     for timestamp in (9_000, *[10] * 100):
         append_times(log, [timestamp])
     log.advance_log_start(Offset(1))

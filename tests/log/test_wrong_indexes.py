@@ -9,12 +9,12 @@ import pytest
 from log.logs import FOLDER, append, contents, end, opened
 from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rules import LogRules
 from ottla.records.batch import batches
 from ottla.testing.disk import SimulatedDisk, finish
 
-RULES = LogRules(segment_bytes=3000, index_interval_bytes=150, retention_ms=10**9)
+RULES = LogConfig(segment_bytes=3000, index_interval_bytes=150, retention_ms=10**9)
 FIRST = f"{FOLDER}/{0:020d}"
 
 

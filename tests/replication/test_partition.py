@@ -12,9 +12,9 @@ from log.logs import end, made
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.disk import read_whole
-from ottla.log.logs import Logs
+from ottla.log.log_config import LogConfig
+from ottla.log.log_manager import LogManager
 from ottla.log.names import LOG_START_OFFSETS
-from ottla.log.rules import LogRules
 from ottla.log.timestamps import FoundOffset
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
@@ -33,13 +33,13 @@ from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
 
 EPOCH = LeaderEpoch(2)
-RULES = LogRules()
+RULES = LogConfig()
 
-Scenario = Callable[[Partition, Logs, SimulatedDisk], Coroutine[Any, Any, None]]
+Scenario = Callable[[Partition, LogManager, SimulatedDisk], Coroutine[Any, Any, None]]
 
 
 def run(
-    scenario: Scenario, rules: LogRules = RULES, topic: str = "t", *, in_sync_min: int = 1
+    scenario: Scenario, rules: LogConfig = RULES, topic: str = "t", *, in_sync_min: int = 1
 ) -> None:
     """With a partition that is led in epoch 2."""
 
@@ -88,7 +88,7 @@ def read(led: Partition, offset: int = 0, *, committed: bool = False) -> list[by
 
 
 def test_what_is_appended_can_be_read_at_once() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         assert led.high_watermark == 0
         assert append(led, b"a", b"b") == (0, 1)
         assert append(led, b"c", acks=1) == (2, 2)
@@ -105,7 +105,7 @@ def test_what_is_appended_can_be_read_at_once() -> None:
 
 
 def test_who_waits_is_told_of_what_is_new_and_traffic_counts_it_once() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         first = made([b"a", b"b"], producer_id=7, epoch=0, sequence=0)
         awaited = BytesAwaited([led], len(first) + 1)
         waiting = asyncio.create_task(awaited.wait(60))
@@ -124,7 +124,7 @@ def test_who_waits_is_told_of_what_is_new_and_traffic_counts_it_once() -> None:
 
 
 def test_all_who_wait_are_woken_when_the_partition_goes() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         waits = [asyncio.create_task(BytesAwaited([led], 1 << 20).wait(60)) for _ in range(3)]
         await asyncio.sleep(0)
         assert len(led.waiting) == 3
@@ -137,7 +137,7 @@ def test_all_who_wait_are_woken_when_the_partition_goes() -> None:
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
 def test_a_client_writes_nothing_into_the_brokers_own_topics(topic: str) -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         said = refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: append(led, b"x"))
         assert topic in said
         assert led.log.next_offset == 0
@@ -146,7 +146,7 @@ def test_a_client_writes_nothing_into_the_brokers_own_topics(topic: str) -> None
 
 
 def test_all_in_sync_is_more_than_there_are() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, lambda: append(led, b"x"))
         assert append(led, b"x", acks=1) == (0, 0)
         assert append(led, b"x", acks=0) == (1, 1)
@@ -155,7 +155,7 @@ def test_all_in_sync_is_more_than_there_are() -> None:
 
 
 def test_a_transaction_that_nobody_would_end_is_not_begun() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         how = {"producer_id": 7, "epoch": 0, "sequence": 0, "transactional": True}
         refused(ErrorCode.INVALID_TXN_STATE, lambda: append(led, b"x", **how))
         assert led.last_stable_offset == led.log.next_offset == 0
@@ -164,7 +164,7 @@ def test_a_transaction_that_nobody_would_end_is_not_begun() -> None:
 
 
 def test_a_batch_is_stored_as_the_topic_says() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"x" * 100)
         led.rules = TopicRules(compression=Compression.ZSTD)
         append(led, b"x" * 100)
@@ -182,7 +182,7 @@ def test_a_batch_is_stored_as_the_topic_says() -> None:
 
 
 def test_c5_an_acknowledgement_waits_for_the_device_where_the_topic_says_so() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"x")
         assert led.must_flush
         assert led.log.recovery_point == 0
@@ -190,11 +190,11 @@ def test_c5_an_acknowledgement_waits_for_the_device_where_the_topic_says_so() ->
         assert led.log.recovery_point == 1
         assert not led.must_flush
 
-    async def lax(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def lax(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"x")
         assert not led.must_flush
 
-    run(scenario, LogRules(flush_messages=1))
+    run(scenario, LogConfig(flush_messages=1))
     run(lax)
 
 
@@ -204,7 +204,7 @@ def broken(disk: SimulatedDisk, what: str) -> None:
 
 
 def test_a_write_that_fails_takes_the_directory_offline() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         broken(disk, "write")
         refused(ErrorCode.KAFKA_STORAGE_ERROR, lambda: append(led, b"b"))
@@ -217,7 +217,7 @@ def test_a_write_that_fails_takes_the_directory_offline() -> None:
 
 
 def test_a_full_disk_is_told_and_stays_online() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         disk.capacity_bytes = 0
         refused(ErrorCode.KAFKA_STORAGE_ERROR, lambda: append(led, b"b"))
         (directory,) = logs.directories
@@ -227,20 +227,20 @@ def test_a_full_disk_is_told_and_stays_online() -> None:
 
 
 def test_a_flush_that_fails_takes_the_directory_offline() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         broken(disk, "sync")
         await refused_later(ErrorCode.KAFKA_STORAGE_ERROR, led.durable(1))
         assert logs.directories[0].failure is not None
 
-    run(scenario, LogRules(flush_messages=1))
+    run(scenario, LogConfig(flush_messages=1))
 
 
 # Reading.
 
 
 def test_a3_who_knows_another_epoch_is_fenced() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         led.check_epoch(-1)
         led.check_epoch(EPOCH)
         refused(ErrorCode.FENCED_LEADER_EPOCH, lambda: led.check_epoch(EPOCH - 1))
@@ -250,7 +250,7 @@ def test_a3_who_knows_another_epoch_is_fenced() -> None:
 
 
 def test_a6_nothing_beyond_the_high_watermark_is_read() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         for value in (b"a", b"b", b"c"):
             append(led, value)
         led.high_watermark = Offset(2)
@@ -264,7 +264,7 @@ def test_a6_nothing_beyond_the_high_watermark_is_read() -> None:
 
 
 def test_e7_who_reads_committed_stops_at_an_open_transaction() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         append_to_log(led.log, b"open", producer_id=7, transactional=True)
         append(led, b"b")
@@ -284,7 +284,7 @@ def test_e7_who_reads_committed_stops_at_an_open_transaction() -> None:
 
 
 def test_offsets_are_found_by_time_and_by_what_stands_for_one() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         begin = FoundOffset(Offset(0), -1, EPOCH)
         assert await led.find(EARLIEST, committed=False) == begin
         assert await led.find(MAX_TIMESTAMP, committed=False) is None
@@ -316,7 +316,7 @@ def test_offsets_are_found_by_time_and_by_what_stands_for_one() -> None:
 def test_a_device_that_fails_in_a_search_is_told(
     asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"x")
 
         async def fail(*args: object) -> None:
@@ -334,7 +334,7 @@ def test_a_device_that_fails_in_a_search_is_told(
 
 
 def test_records_are_deleted_up_to_the_high_watermark_and_stored() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         for value in (b"a", b"b", b"c"):
             append(led, value)
         led.high_watermark = Offset(2)
@@ -351,16 +351,16 @@ def test_records_are_deleted_up_to_the_high_watermark_and_stored() -> None:
 
 
 def test_records_of_a_compacted_topic_stay() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         await refused_later(ErrorCode.POLICY_VIOLATION, led.delete_records(1))
         assert led.log.log_start_offset == 0
 
-    run(scenario, LogRules(delete=False, compact=True))
+    run(scenario, LogConfig(delete=False, compact=True))
 
 
 def test_a_deletion_that_cannot_be_stored_is_told() -> None:
-    async def scenario(led: Partition, logs: Logs, disk: SimulatedDisk) -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         broken(disk, "write")
         await refused_later(ErrorCode.KAFKA_STORAGE_ERROR, led.delete_records(1))

@@ -23,17 +23,17 @@ from ottla.groups.effects import TimerKind
 from ottla.groups.group import ClassicGroup
 from ottla.groups.rebalance import rebalance
 from ottla.groups.states import State
-from ottla.log import loading, recovery, soundness
+from ottla.log import batch_scan, loading, recovery
 from ottla.log.appending import Appended
-from ottla.log.checking import Checking
 from ottla.log.directory import DataDirectory
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochStart
 from ottla.log.flushing import FlushPlan
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEAN_SHUTDOWN, LOG_START_OFFSETS
 from ottla.log.producers import Producers
 from ottla.log.recovery import open_log
+from ottla.log.scan_rebuild import ScanRebuild
 from ottla.log.segment import Segment
 from ottla.log.snapshots import Snapshots
 from ottla.replication.partition import Partition
@@ -104,9 +104,9 @@ def the_crc_counts_in_recovery(patch: pytest.MonkeyPatch) -> None:
     def none_at_once(chunk: bytes, at: int, *rest: object) -> tuple[list[object], int]:
         return [], at
 
-    patch.setattr(soundness, "crc32c", answering(_Anything()))
-    patch.setattr(soundness, "crc_of", answering(_Anything()))
-    patch.setattr(soundness, "right_batches", none_at_once)
+    patch.setattr(batch_scan, "crc32c", answering(_Anything()))
+    patch.setattr(batch_scan, "crc_of", answering(_Anything()))
+    patch.setattr(batch_scan, "right_batches", none_at_once)
 
 
 def a_log_is_checked_after_an_unclean_stop(patch: pytest.MonkeyPatch) -> None:
@@ -150,14 +150,14 @@ def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(
         segment: Segment, interval_bytes: int, starts: list[EpochStart], producers: object
-    ) -> Checking:
-        return Checking(segment, interval_bytes, starts, None)
+    ) -> ScanRebuild:
+        return ScanRebuild(segment, interval_bytes, starts, None)
 
     def nobody(*args: object) -> Producers:
         return Producers()
 
     patch.setattr(recovery, "replayed", nobody)
-    patch.setattr(recovery, "Checking", forgetful)
+    patch.setattr(recovery, "ScanRebuild", forgetful)
 
 
 def coordination_is_on_the_device_when_it_answers(patch: pytest.MonkeyPatch) -> None:
@@ -213,13 +213,13 @@ def a_static_member_that_is_back_in_time_keeps_its_place(patch: pytest.MonkeyPat
 
 def what_was_deleted_stays_deleted(patch: pytest.MonkeyPatch) -> None:
     """DeleteRecords stores the log start before it answers."""
-    store = Logs.store
+    store = LogManager.store
 
-    async def without_starts(self: Logs, name: str, directory: DataDirectory) -> None:
+    async def without_starts(self: LogManager, name: str, directory: DataDirectory) -> None:
         if name != LOG_START_OFFSETS:
             await store(self, name, directory)
 
-    patch.setattr(Logs, "store", without_starts)
+    patch.setattr(LogManager, "store", without_starts)
 
 
 def a_producer_id_is_reserved_before_it_is_given(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.errors import ErrorCode, RequestError
-from ottla.log.rules import LogRules, readable_bytes_max
+from ottla.log.log_config import LogConfig, readable_bytes_max
 from ottla.records.batch import TimestampType
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules
@@ -148,9 +148,9 @@ class EffectiveConfig:
             self._last = (name, self.layers.topic(self.overrides(name)))
         return self._last[1]
 
-    def log_rules(self, name: str) -> LogRules:
+    def log_config(self, name: str) -> LogConfig:
         """What the logs of a topic obey."""
-        return LogRules.of(self.topic(name), readable_bytes_max(self.broker))
+        return LogConfig.of(self.topic(name), readable_bytes_max(self.broker))
 
     def topic_rules(self, name: str) -> TopicRules:
         """What is demanded of the batches produced to a topic."""

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from ottla.broker.state import BrokerState
-from ottla.log.completion import completed
+from ottla.log.shield import shielded
 from ottla.protocol import apis
 from ottla.protocol.conversation import Request, Response, WideRequest
 from ottla.protocol.message import Message
@@ -52,7 +52,7 @@ class LargeRequests:
     ) -> Response | None:
         """Read, answer and write; ProtocolViolation when it is no request."""
         work = self._answer(request, connection, handle)
-        return await (completed(work) if request.api is apis.PRODUCE else work)
+        return await (shielded(work) if request.api is apis.PRODUCE else work)
 
     async def _answer(
         self,

@@ -153,7 +153,7 @@ class Leadership:
             hosted = await state.logs.create(
                 key,
                 found.id,
-                settings.log_rules(found.name),
+                settings.log_config(found.name),
                 epoch=led.leader_epoch,
                 avoid=self.cordoned(),
             )

@@ -31,10 +31,10 @@ from ottla.errors import OttlaError
 from ottla.groups.config import GroupConfig
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
 from ottla.log.cleaner import Cleaner
-from ottla.log.compactor import Compactor, CompactorRules
+from ottla.log.compactor import Compactor, CompactorConfig
 from ottla.log.disk import Disk
-from ottla.log.logs import Logs
-from ottla.log.upkeep import Upkeep, UpkeepRules
+from ottla.log.log_manager import LogManager
+from ottla.log.maintenance import Maintenance, MaintenanceConfig
 from ottla.protocol.conversation import Request, Response
 from ottla.settings import broker
 from ottla.settings.config import Config
@@ -127,10 +127,10 @@ class Node:
             stored = await store.load_topics()
         settings = self._effective_config = await self._settings(store)
         settings.know((one.topic.name, one.config) for one in stored)
-        logs = await Logs.open(
+        logs = await LogManager.open(
             around.disk,
             log_dirs(config),
-            settings.log_rules,
+            settings.log_config,
             cluster_id=cluster_id,
             node_id=self.id,
             clock=around.clock,
@@ -262,12 +262,14 @@ class Node:
             return led.high_watermark if led else state.logs[partition].high_watermark
 
         settings = state.settings
-        upkeep = Upkeep(state.logs, lambda: UpkeepRules.of(settings.broker), high_watermark)
+        upkeep = Maintenance(
+            state.logs, lambda: MaintenanceConfig.of(settings.broker), high_watermark
+        )
         self._run(upkeep.run())
         compactor = Compactor(
             state.logs,
             self._around.cleaner,
-            lambda: CompactorRules.of(settings.broker),
+            lambda: CompactorConfig.of(settings.broker),
             high_watermark,
             self._around.new_id(),
         )
@@ -326,12 +328,12 @@ class Node:
 
         self._exit.push_async_callback(end)
 
-    def _directory_failed(self, logs: Logs) -> None:
+    def _directory_failed(self, logs: LogManager) -> None:
         if not logs.online:
             self.given_up = True
             self._give_up()
 
-    async def _close_logs(self, logs: Logs, epoch: BrokerEpoch) -> None:
+    async def _close_logs(self, logs: LogManager, epoch: BrokerEpoch) -> None:
         self.unclean = await logs.close(epoch)
 
     def _session_changed(self, now: SessionState) -> None:

@@ -18,7 +18,7 @@ from ottla.cluster.topic_creation import AskedTopic
 from ottla.controller.producer_ids import ProducerIds
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.metrics import ApiCounts, TopicCounts
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
@@ -84,7 +84,7 @@ class BrokerState:
     clock: Clock
     settings: EffectiveConfig
     image: ClusterImage
-    logs: Logs
+    logs: LogManager
     sessions: FetchSessions
     producer_ids: ProducerIds
     groups: GroupCoordinators

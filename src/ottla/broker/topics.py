@@ -32,7 +32,7 @@ from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
-from ottla.log.completion import completed
+from ottla.log.shield import shielded
 from ottla.settings import broker
 from ottla.settings.broker import BROKER
 from ottla.settings.topic import TOPIC
@@ -62,7 +62,7 @@ def _change(
                 return await method(self, *args, **kwargs)
 
         try:
-            return await completed(in_turn())
+            return await shielded(in_turn())
         except StorageFailure as failure:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         except CoordinationError as error:
@@ -317,7 +317,7 @@ class Topics:
         for index in range(len(self._state.image.topics[name].partitions)):
             partition = self._state.partitions.get(TopicPartition(name, PartitionIndex(index)))
             if partition is not None:
-                partition.log.rules = settings.log_rules(name)
+                partition.log.rules = settings.log_config(name)
                 partition.rules = settings.topic_rules(name)
                 partition.in_sync_min = self._leadership.in_sync_min(name, index)
 

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError, StorageFailure
 from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, Position, ProducerEpoch, ProducerId
+from ottla.log.batch_header_patch import patched_batch
+from ottla.log.batch_headers import LocatedHeader
 from ottla.log.damage import DamageFile
 from ottla.log.deletion import Doomed
 from ottla.log.disk import Disk
 from ottla.log.epochs import EpochHistory
-from ottla.log.heads import Head
-from ottla.log.placement import placed
+from ottla.log.log_config import LogConfig
 from ottla.log.producers import Producers
 from ottla.log.replay import note_aborted
 from ottla.log.rolling import roll_due
-from ottla.log.rules import LogRules
 from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
@@ -92,7 +92,7 @@ class AppendableLog:
         self,
         disk: Disk,
         folder: str,
-        rules: LogRules,
+        rules: LogConfig,
         *,
         segments: Segments,
         epochs: EpochHistory,
@@ -173,7 +173,7 @@ class AppendableLog:
         segment = self.segments.active
         if roll_due(segment, rules, len(data), last_offset, timestamp, now_ms):
             segment = self.roll(now_ms)
-        written = placed(valid, data, base_offset, leader_epoch)
+        written = patched_batch(valid, data, base_offset, leader_epoch)
         try:
             segment.append_one(written, last_offset, timestamp, rules.index_interval_bytes)
             self.next_offset = Offset(last_offset + 1)
@@ -343,10 +343,10 @@ class AppendableLog:
         assert not self._changing, "the log is being cut"
 
 
-def _heads(found: Iterable[Batch], position: int) -> Iterable[Head]:
+def _heads(found: Iterable[Batch], position: int) -> Iterable[LocatedHeader]:
     for batch in found:
         header = batch.header
-        yield Head(
+        yield LocatedHeader(
             Position(position),
             header.base_offset,
             header.last_offset,

@@ -6,13 +6,13 @@ caller.
 """
 
 from ottla.ids import Offset
-from ottla.log.aborted import AbortedIndex
 from ottla.log.deletion import SEGMENT_FILES, mark_deleted
 from ottla.log.disk import Disk, read_whole
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.names import FileState, Kind, offset_file, parse_offset_file
 from ottla.log.segment import RELATIVE_MAX, Indexes, Segment
 from ottla.log.throttle import Throttle
+from ottla.log.txn_index import TransactionIndex
 from ottla.protocol.primitives import Buffer
 
 
@@ -161,7 +161,7 @@ def open_cleaned(disk: Disk, folder: str, base_offset: Offset, created_ms: int) 
         )
     )
     if disk.exists(aborted := path(Kind.ABORTED_INDEX)):
-        segment.aborted = AbortedIndex(base_offset, read_whole(disk, aborted))
+        segment.aborted = TransactionIndex(base_offset, read_whole(disk, aborted))
     segment.trust_times()
     segment.written_size = segment.size
     return segment

@@ -15,14 +15,14 @@ from typing import Final, NamedTuple, Self, TypeAlias
 import msgspec
 
 from ottla.ids import Offset
-from ottla.log.aborted import AbortedTransaction
+from ottla.log.cleanable import SourceSegment, grouped
 from ottla.log.cleaned_segment import CleanedSegment, remove_cleaned
-from ottla.log.decided import DecidedTransactions
-from ottla.log.dirt import SourceSegment, grouped
+from ottla.log.cleaned_transactions import CleanedTransactions
 from ottla.log.disk import Disk, File
+from ottla.log.log_config import readable_bytes_max
 from ottla.log.names import Kind, offset_file
-from ottla.log.rules import readable_bytes_max
 from ottla.log.throttle import Throttle
+from ottla.log.txn_index import AbortedTransaction
 from ottla.records.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
@@ -174,7 +174,7 @@ class _Cleaning:
             job.delete_retention_ms,
             job.limits.decompressed_bytes_max,
         )
-        decided = DecidedTransactions(job.aborted)
+        decided = CleanedTransactions(job.aborted)
         for group in grouped(
             [one for one in job.segments if one.base_offset < mapped_until],
             segment_bytes=job.segment_bytes,
@@ -200,7 +200,7 @@ class _Cleaning:
     def map_keys(self) -> int:
         """Note the last offset of each key in the dirty part; up to where it came."""
         job = self.job
-        decided = DecidedTransactions(job.aborted)
+        decided = CleanedTransactions(job.aborted)
         until = job.first_dirty_offset
         for segment in job.segments:
             if segment.end_offset <= job.first_dirty_offset:
@@ -225,7 +225,7 @@ class _Cleaning:
     # The segments.
 
     def clean_group(
-        self, group: list[SourceSegment], this: Pass, decided: DecidedTransactions
+        self, group: list[SourceSegment], this: Pass, decided: CleanedTransactions
     ) -> CleanedGroup:
         """Write what stays of neighbouring segments, as one segment unless it does not fit."""
         job = self.job

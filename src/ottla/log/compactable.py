@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
+from ottla.log.cleanable import Cleanable, find_cleanable
 from ottla.log.cleaned_segment import note_swapped, open_cleaned, remove_cleaned, swap
 from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.cleaning import CleanedGroup, CleaningDone, CleaningLimits
-from ottla.log.completion import uninterrupted
 from ottla.log.deletion import Doomed, live_paths
-from ottla.log.dirt import Dirt, find_dirt
 from ottla.log.durable import DurableLog
-from ottla.log.facts import cleaning_job, know_first_timestamps, segment_dirt
 from ottla.log.reading import settled
+from ottla.log.segment_facts import cleaning_job, know_first_timestamps, segment_dirt
+from ottla.log.shield import uninterrupted
 from ottla.settings.values import LONG_MAX
 
 T = TypeVar("T")
@@ -35,7 +35,9 @@ class CompactableLog(DurableLog):
         """Up to where read_committed consumers read (rule E7), and cleanings clean."""
         return self.producers.last_stable_offset(high_watermark, self.log_start_offset)
 
-    async def dirt(self, cleaned_until: int | None, *, high_watermark: int, now_ms: int) -> Dirt:
+    async def dirt(
+        self, cleaned_until: int | None, *, high_watermark: int, now_ms: int
+    ) -> Cleanable:
         """What there is to clean, the log having been cleaned up to an offset; None: never."""
         if self.rules.max_compaction_lag_ms < LONG_MAX:
             await settled(
@@ -44,8 +46,8 @@ class CompactableLog(DurableLog):
             )
         return self._dirt(cleaned_until, high_watermark, now_ms)
 
-    def _dirt(self, cleaned_until: int | None, high_watermark: int, now_ms: int) -> Dirt:
-        return find_dirt(
+    def _dirt(self, cleaned_until: int | None, high_watermark: int, now_ms: int) -> Cleanable:
+        return find_cleanable(
             segment_dirt(self.disk, self.segments, self.next_offset),
             self.rules,
             first_dirty_offset=cleaned_until,

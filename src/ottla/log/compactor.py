@@ -13,11 +13,11 @@ from typing import Final, Self
 
 from ottla.errors import DiskFull, OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
+from ottla.log.cleanable import Cleanable, next_to_clean
 from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.cleaning import CleaningDone, CleaningLimits
-from ottla.log.dirt import Dirt, next_to_clean
 from ottla.log.loading import HostedLog
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEANED_OFFSETS
 from ottla.settings import broker
 from ottla.settings.config import Config
@@ -28,7 +28,7 @@ ASIDE_SECONDS: Final = 600.0  # for a log that could not be cleaned
 
 
 @dataclass(frozen=True, slots=True)
-class CompactorRules:
+class CompactorConfig:
     """How much compaction may use, as `log.cleaner.*` says; the defaults are Kafka's."""
 
     cleaners: int = 1
@@ -51,9 +51,9 @@ class Compactor:
 
     def __init__(
         self,
-        logs: Logs,
+        logs: LogManager,
         cleaner: Cleaner,
-        rules: Callable[[], CompactorRules],
+        rules: Callable[[], CompactorConfig],
         high_watermark: Callable[[TopicPartition], Offset],
         secret: bytes,
     ) -> None:
@@ -105,7 +105,7 @@ class Compactor:
         """The log that needs cleaning most, of those that nobody cleans."""
         now_s = self._logs.clock.elapsed_s()
         self._aside = {name: until for name, until in self._aside.items() if until > now_s}
-        found: dict[TopicPartition, Dirt] = {}
+        found: dict[TopicPartition, Cleanable] = {}
         for hosted in self._logs:
             name = hosted.partition
             if not hosted.log.rules.compact or hosted.directory.failure is not None:

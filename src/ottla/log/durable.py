@@ -11,11 +11,11 @@ from typing import TypeVar
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset
 from ottla.log.appending import AppendableLog
-from ottla.log.completion import uninterrupted
 from ottla.log.damage import format_damage
 from ottla.log.flushing import FlushPlan
 from ottla.log.names import LEADER_EPOCHS
 from ottla.log.segment import Indexes
+from ottla.log.shield import uninterrupted
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Room
-from ottla.log.spares import SPARES, TOO_MANY_OPEN, Spares
+from ottla.log.fd_reserve import SPARES, TOO_MANY_OPEN, FdReserve
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ class OsDisk:
 
     def __init__(self, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
-        self._spares = Spares(0 if read_only else SPARES)
+        self._spares = FdReserve(0 if read_only else SPARES)
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
         self._workers = ThreadPoolExecutor(
             WORK_THREADS, thread_name_prefix="ottla-work", initializer=_give_way

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from ottla.ids import Offset
 from ottla.log.disk import Disk, File, write_atomically
-from ottla.log.rules import LogRules
+from ottla.log.log_config import LogConfig
 from ottla.log.segment import Indexes, Segment
 from ottla.log.snapshots import Snapshots
 
 
-def flush_due(rules: LogRules, *, unflushed_messages: int, since_flush_ms: int) -> bool:
+def flush_due(rules: LogConfig, *, unflushed_messages: int, since_flush_ms: int) -> bool:
     """Whether flush.messages or flush.ms asks for a flush."""
     return unflushed_messages > 0 and (
         unflushed_messages >= rules.flush_messages or since_flush_ms >= rules.flush_ms
@@ -64,7 +64,7 @@ class Flushable(Protocol):
         ...
 
     @property
-    def rules(self) -> LogRules:
+    def rules(self) -> LogConfig:
         """What the topic asks for."""
         ...
 

@@ -21,6 +21,7 @@ from ottla.log.directory import DataDirectory
 from ottla.log.disk import Disk, read_whole, replace, write_atomically
 from ottla.log.errors import CorruptText
 from ottla.log.flushing import GroupCommit
+from ottla.log.log_config import LogConfig
 from ottla.log.names import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -36,7 +37,6 @@ from ottla.log.names import (
 )
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.log.rules import LogRules
 
 _LOG = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Loaded:
 
 async def load(
     directory: DataDirectory,
-    rules_of: Callable[[str], LogRules],
+    rules_of: Callable[[str], LogConfig],
     *,
     clock: Clock,
     chance: Callable[[], float],
@@ -222,7 +222,7 @@ def make(
     partition: TopicPartition,
     topic_id: Uuid,
     epoch: LeaderEpoch | None,
-    rules: LogRules,
+    rules: LogConfig,
     aside: str,
     now_ms: int,
     chance: Callable[[], float],

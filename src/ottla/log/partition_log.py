@@ -16,9 +16,7 @@ from itertools import islice
 
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from ottla.log.aborted import AbortedTransaction
-from ottla.log.completion import uninterrupted
-from ottla.log.cut import Cut, place_of_cut
+from ottla.log.batch_headers import BrokenSegment
 from ottla.log.damage import format_damage
 from ottla.log.deletion import (
     Doomed,
@@ -29,15 +27,15 @@ from ottla.log.deletion import (
 )
 from ottla.log.disk import File, staged, write_atomically
 from ottla.log.epochs import EpochEnd, EpochHistory
-from ottla.log.facts import segment_facts
-from ottla.log.heads import BrokenSegment
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.producers import Producers
 from ottla.log.reading import NotCached, Read, RecordSlice, read_now
 from ottla.log.retention import outlived
 from ottla.log.scrubbing import ScrubbedLog
 from ottla.log.segment import Segment
+from ottla.log.segment_facts import segment_facts
 from ottla.log.segments import Segments
+from ottla.log.shield import uninterrupted
 from ottla.log.timestamps import (
     FoundOffset,
     TimeSearch,
@@ -46,6 +44,8 @@ from ottla.log.timestamps import (
     first_from_time,
     latest_time,
 )
+from ottla.log.truncation import TruncationPoint, truncation_point
+from ottla.log.txn_index import AbortedTransaction
 from ottla.records.errors import CorruptRecords
 
 
@@ -231,12 +231,12 @@ class PartitionLog(ScrubbedLog):
         await self._in_thread(on_the_device)
         self._note_stored_epochs()
 
-    async def _before_cut(self, segment: Segment, offset: int) -> tuple[Cut, Producers]:
+    async def _before_cut(self, segment: Segment, offset: int) -> tuple[TruncationPoint, Producers]:
         """All that a cut has to read, so that one that has begun comes to its end."""
         while True:
             known = self.damaged
             cut = await self._settled(
-                lambda read: place_of_cut(segment, offset, read), has_turn=True
+                lambda read: truncation_point(segment, offset, read), has_turn=True
             )
             producers = await self._replayed(cut.end_offset)
             if self.damaged == known:

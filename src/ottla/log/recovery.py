@@ -18,28 +18,28 @@ from typing import Final
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.ids import Offset
-from ottla.log.aborted import AbortedIndex
-from ottla.log.checking import Checking
+from ottla.log.batch_headers import BrokenSegment
+from ottla.log.batch_scan import BatchScan, ScanBounds, ScanResult
+from ottla.log.crash_cleanup import clean_up_after_crash
 from ottla.log.damage import Damage, DamageFile, format_damage, lacks_records
 from ottla.log.deletion import remove_all, remove_segments
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochHistory, EpochStart
 from ottla.log.errors import CorruptFile, CorruptText
-from ottla.log.foothold import right_batch
-from ottla.log.heads import BrokenSegment
 from ottla.log.index import OffsetIndex
-from ottla.log.leftovers import tidy
+from ottla.log.log_config import LogConfig
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import Producers
 from ottla.log.reading import read_waiting
 from ottla.log.replay import epoch_starts, replayed
-from ottla.log.rules import LogRules
+from ottla.log.resync import valid_batch_at
+from ottla.log.scan_rebuild import ScanRebuild
 from ottla.log.segment import RELATIVE_MAX, Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
-from ottla.log.soundness import Bounds, Examination, Sound
 from ottla.log.timestamps import check_latest
+from ottla.log.txn_index import TransactionIndex
 
 _NEVER: Final = 2**63 - 1  # an offset that no record has
 
@@ -58,7 +58,7 @@ class Recovered:
 def open_log(
     disk: Disk,
     folder: str,
-    rules: LogRules,
+    rules: LogConfig,
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
@@ -96,7 +96,7 @@ class _Opening:
         self,
         disk: Disk,
         folder: str,
-        rules: LogRules,
+        rules: LogConfig,
         recovery_point: int,
         log_start_offset: int,
         clean: bool,
@@ -110,7 +110,7 @@ class _Opening:
         self.log_start = Offset(log_start_offset)
         self.clean = clean
         self.now_ms = now_ms
-        inventory = tidy(disk, folder)
+        inventory = clean_up_after_crash(disk, folder)
         self.notes = inventory.notes
         self.notes += [f"{problem}: looked at as a whole" for problem in suspects.values()]
         self.snapshots = Snapshots(disk, folder, inventory.snapshots)
@@ -226,7 +226,7 @@ class _Opening:
             segment.use_indexes(segment.open_indexes(disk))
             with suppress(FileNotFoundError):
                 data = read_whole(disk, segment.path(Kind.ABORTED_INDEX))
-                segment.aborted = AbortedIndex(base, data)
+                segment.aborted = TransactionIndex(base, data)
             for index in (segment.offsets, segment.times, segment.aborted):
                 index.check()
             if segment.offsets.entries and segment.offsets.last.position >= segment.size:
@@ -268,7 +268,7 @@ class _Opening:
             sound = self._examine(
                 segment,
                 following[0].base_offset if following else None,
-                Checking(segment, self.rules.index_interval_bytes, self.epoch_starts, producers),
+                ScanRebuild(segment, self.rules.index_interval_bytes, self.epoch_starts, producers),
                 lambda more, so_far=done: progress(so_far + more),
             )
             done += sound.size
@@ -285,19 +285,19 @@ class _Opening:
         self,
         segment: Segment,
         next_base: Offset | None,
-        checking: Checking,
+        checking: ScanRebuild,
         progress: Callable[[int], None],
-    ) -> Sound:
+    ) -> ScanResult:
         hints = self._hints(segment)
         segment.clear_indexes()
-        bounds = Bounds(
+        bounds = ScanBounds(
             flushed_until=self.recovery_point,
             gaps_until=None if self.rules.compact else self.recovery_point,
             end_offset=_NEVER if next_base is None else next_base,
             # An unclean stop may have come after the log was cut and before that was told.
             reaches=(self.clean and next_base is None) or lacks_records(segment.damaged),
         )
-        examination = Examination(segment, bounds, hints, checking)
+        examination = BatchScan(segment, bounds, hints, checking)
         while not examination.done:
             examination.step()
             progress(examination.sound.size)
@@ -328,7 +328,7 @@ class _Opening:
         base_offset = segment.base_offset
         if base_offset == expected or base_offset <= self.recovery_point or self.rules.compact:
             return False
-        first = right_batch(segment.file, 0, segment.size)
+        first = valid_batch_at(segment.file, 0, segment.size)
         return first is None or first.last_offset - expected <= RELATIVE_MAX
 
     def _drop(self, segments: Sequence[Segment]) -> None:

@@ -7,15 +7,15 @@ a snapshot does not keep. Records are not read, only headers and markers.
 from collections.abc import Collection, Iterator
 
 from ottla.ids import Offset
-from ottla.log.aborted import AbortedTransaction
+from ottla.log.batch_headers import WALK_BYTES, BrokenSegment
 from ottla.log.damage import damage_at
 from ottla.log.epochs import EpochStart
-from ottla.log.heads import WALK_BYTES, BrokenSegment
 from ottla.log.producers import CompletedTransaction, Producers
 from ottla.log.reading import read_waiting
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshots import Snapshots
+from ottla.log.txn_index import AbortedTransaction
 from ottla.records.batch import HEADER_SIZE, Batch, BatchHeader, read_header
 from ottla.records.errors import CorruptRecords
 

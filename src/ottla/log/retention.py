@@ -9,7 +9,7 @@ Kafka does it.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ottla.log.rules import LogRules
+from ottla.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
@@ -22,7 +22,7 @@ class SegmentFacts(NamedTuple):
 
 def outlived(
     segments: Sequence[SegmentFacts],
-    rules: LogRules,
+    rules: LogConfig,
     *,
     log_start: int,
     high_watermark: int,

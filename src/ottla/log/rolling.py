@@ -4,12 +4,12 @@ Invariant: an offset that the indexes of a segment cannot hold never goes there.
 records ends for no other reason, so that none stays empty before another one.
 """
 
-from ottla.log.rules import LogRules
+from ottla.log.log_config import LogConfig
 from ottla.log.segment import Segment
 
 
 def roll_due(
-    segment: Segment, rules: LogRules, size: int, last_offset: int, timestamp: int, now_ms: int
+    segment: Segment, rules: LogConfig, size: int, last_offset: int, timestamp: int, now_ms: int
 ) -> bool:
     """Whether batches go to the next segment: Kafka's rules.
 

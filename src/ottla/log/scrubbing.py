@@ -15,15 +15,15 @@ from typing import TypeVar
 
 from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError
 from ottla.ids import Offset
+from ottla.log.batch_headers import BrokenSegment
+from ottla.log.batch_scan import BatchScan, ScanBounds
 from ottla.log.compactable import CompactableLog
 from ottla.log.damage import Damage, format_damage, lacks_records
-from ottla.log.heads import BrokenSegment
 from ottla.log.index import OffsetIndex
 from ottla.log.producers import Producers
 from ottla.log.reading import Read, read_waiting, settled
 from ottla.log.replay import replayed
 from ottla.log.segment import Segment
-from ottla.log.soundness import Bounds, Examination
 from ottla.records.batch import BatchHeader
 from ottla.records.errors import UNREADABLE
 
@@ -93,7 +93,7 @@ class ScrubbedLog(CompactableLog):
         segment = self.segments.from_offset(base_offset)[0]
         cuts = self._cuts
         hints = await self.disk.blocking(lambda: _hints(segment))
-        examination = Examination(segment, self._bounds(segment), hints, _Nobody())
+        examination = BatchScan(segment, self._bounds(segment), hints, _Nobody())
         while not examination.done:
             before = examination.sound.size
             await self.disk.blocking(examination.step)
@@ -121,11 +121,11 @@ class ScrubbedLog(CompactableLog):
             if segment is not self.segments.active and segment not in self.closed:
                 self.closed.append(segment)
 
-    def _bounds(self, segment: Segment) -> Bounds:
+    def _bounds(self, segment: Segment) -> ScanBounds:
         """All that an open log holds was right when it was appended or found to be."""
         following = self.segments.from_offset(segment.base_offset)[1:2]
         end = following[0].base_offset if following else self.next_offset
-        return Bounds(end, None, end, reaches=lacks_records(segment.damaged))
+        return ScanBounds(end, None, end, reaches=lacks_records(segment.damaged))
 
     async def _remember_damage(self) -> None:
         async with self._work:

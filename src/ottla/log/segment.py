@@ -14,13 +14,13 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ottla.ids import Offset, Position
-from ottla.log.aborted import AbortedIndex
+from ottla.log.batch_headers import BrokenSegment, LocatedHeader, located_headers, vouched
 from ottla.log.damage import Damage, check_sound, damage_at, sound_end
 from ottla.log.disk import Disk, File, replace
-from ottla.log.heads import BrokenSegment, Head, heads, vouched
 from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.names import Kind, offset_file
 from ottla.log.reading import Read, read_waiting
+from ottla.log.txn_index import TransactionIndex
 from ottla.protocol.primitives import Buffer
 
 RELATIVE_MAX: Final = 2**31 - 1  # what an index holds of an offset, counted from the base offset
@@ -82,7 +82,7 @@ class Segment:
         jitter_ms: int = 0,
         offsets: OffsetIndex | None = None,
         times: TimeIndex | None = None,
-        aborted: AbortedIndex | None = None,
+        aborted: TransactionIndex | None = None,
     ) -> None:
         self.folder = folder
         self.base_offset = base_offset
@@ -92,7 +92,7 @@ class Segment:
         self.jitter_ms = jitter_ms  # by how much it rolls earlier than segment.ms says
         self.offsets = offsets or OffsetIndex(base_offset)
         self.times = times or TimeIndex(base_offset)
-        self.aborted = aborted or AbortedIndex(base_offset)
+        self.aborted = aborted or TransactionIndex(base_offset)
         self.first_timestamp: int | None = None  # of the first batch; None when not known
         self.offset_max = base_offset + RELATIVE_MAX  # what the indexes hold
         self._latest_timestamp, self._latest_offset = self.times.last
@@ -121,7 +121,7 @@ class Segment:
     # Writing.
 
     def append(
-        self, buffers: Sequence[Buffer], batches: Iterable[Head], index_interval_bytes: int
+        self, buffers: Sequence[Buffer], batches: Iterable[LocatedHeader], index_interval_bytes: int
     ) -> None:
         """Write batches behind the others, and index them; a failed write changes nothing.
 
@@ -229,12 +229,12 @@ class Segment:
         """The same with indexes made of the batches alone; waits for the device."""
         twin = Segment(self.folder, self.base_offset, self.file, size=self.size, created_ms=0)
         twin.damaged = self.damaged
-        twin.note_tail(twin.heads(0, twin.size, read_waiting), index_interval_bytes)
+        twin.note_tail(twin.located_headers(0, twin.size, read_waiting), index_interval_bytes)
         return twin
 
     def take_indexes(self, twin: "Segment", index_interval_bytes: int, read: Read) -> None:
         """Find batches by what was indexed anew, and by what was appended meanwhile."""
-        for batch in self.heads(twin.size, self.size, read):
+        for batch in self.located_headers(twin.size, self.size, read):
             twin.note(
                 batch.position,
                 batch.last_offset,
@@ -266,12 +266,12 @@ class Segment:
         """Begin the indexes anew, to note every batch of the file again."""
         base_offset = self.base_offset
         self.offsets, self.times = OffsetIndex(base_offset), TimeIndex(base_offset)
-        self.aborted = AbortedIndex(base_offset)
+        self.aborted = TransactionIndex(base_offset)
         self.written_size = None
         self.first_timestamp = None
         self.note_tail((), 0)
 
-    def note_tail(self, tail: Iterable[Head], index_interval_bytes: int) -> None:
+    def note_tail(self, tail: Iterable[LocatedHeader], index_interval_bytes: int) -> None:
         """Note the batches from the last index entry on, after the file was opened or cut."""
         self._latest_timestamp, self._latest_offset = self.times.last
         self._recent.clear()
@@ -291,7 +291,7 @@ class Segment:
                     index_interval_bytes,
                 )
 
-    def grow(self, index_interval_bytes: int, read: Read) -> Head | None:
+    def grow(self, index_interval_bytes: int, read: Read) -> LocatedHeader | None:
         """Become the active segment again; returns its last batch."""
         for index in (self.offsets, self.times, self.aborted):
             index.reopen()
@@ -307,16 +307,16 @@ class Segment:
 
     def read_first_timestamp(self, read: Read) -> int | None:
         """The largest timestamp of the first batch, from which the time to roll is counted."""
-        first = next(self.heads(0, self.size, read), None)
+        first = next(self.located_headers(0, self.size, read), None)
         return None if first is None else first.max_timestamp
 
-    def heads(self, position: int, end: int, read: Read) -> Iterator[Head]:
+    def located_headers(self, position: int, end: int, read: Read) -> Iterator[LocatedHeader]:
         """The batches from the position of one to the end of another, by few reads.
 
         What is damaged comes as one batch without time and epoch. BrokenSegment where there is
         no batch, NotCached when `read` finds nothing in memory.
         """
-        return heads(
+        return located_headers(
             self.file,
             position,
             end,
@@ -340,10 +340,10 @@ class Segment:
                 return batch.position
         return None
 
-    def heads_for(self, offset: int, end: int, read: Read) -> Iterator[Head]:
+    def heads_for(self, offset: int, end: int, read: Read) -> Iterator[LocatedHeader]:
         """The batches up to a position among which an offset has to be looked for."""
         entry = self.offsets.lookup(offset, read)
-        found = self.heads(entry.position, end, read)
+        found = self.located_headers(entry.position, end, read)
         if not entry.position:
             return found
         return vouched(found, entry.offset, self.base_offset, self.file.path)
@@ -375,7 +375,7 @@ class Segment:
         # Readers at the tail end here: the bound needs no more than to be near.
         if end > self.offsets.last.position:
             return upper
-        behind = next(self.heads(end, self.size, read), None)
+        behind = next(self.located_headers(end, self.size, read), None)
         return upper if behind is None else min(upper, behind.base_offset)
 
     def _batch_end(self, start: int, wanted: int, end: int, read: Read) -> int:
@@ -387,7 +387,7 @@ class Segment:
                 return recent[at - 1][1]
             return recent[at][1] if at < len(recent) else end
         entry = self.offsets.last_until(wanted, read)
-        behind = self.heads(max(start, entry.position), end, read)
+        behind = self.located_headers(max(start, entry.position), end, read)
         if entry.position > start:
             behind = vouched(behind, entry.offset, self.base_offset, self.file.path)
         for batch in behind:

@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.log.aborted import AbortedTransaction
 from ottla.log.reading import Read
 from ottla.log.segment import Extent, Segment
+from ottla.log.txn_index import AbortedTransaction
 
 
 class Found(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 
 from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.heads import BrokenSegment, Head
+from ottla.log.batch_headers import BrokenSegment, LocatedHeader
 from ottla.log.index import TimestampOffset
 from ottla.log.reading import Read, read_waiting
 from ottla.log.segment import Segment
@@ -38,7 +38,7 @@ class _Question(NamedTuple):
     """Which batch of which segment, from which time on (None: the latest) and which offset on."""
 
     segment: Segment
-    head: Head
+    head: LocatedHeader
     timestamp: int | None
     log_start: int
 
@@ -55,7 +55,7 @@ class _Way(NamedTuple):
 class _Stretch(NamedTuple):
     """What lies on a part of a way, which ends behind a batch that is as late as asked for."""
 
-    late: Head | None
+    late: LocatedHeader | None
     largest: int
     end: int
 
@@ -85,7 +85,12 @@ class TimeSearch:
         self._ends: dict[Segment, int] = {}
 
     def first_record(
-        self, segment: Segment, head: Head, timestamp: int | None, log_start: int, read: Read
+        self,
+        segment: Segment,
+        head: LocatedHeader,
+        timestamp: int | None,
+        log_start: int,
+        read: Read,
     ) -> FoundOffset | None:
         """The first record from the log's start on that is as late, or (None) the latest.
 
@@ -100,7 +105,7 @@ class TimeSearch:
             work()
         return cast("FoundOffset | None", self._answer(question))
 
-    def first_batch(self, segment: Segment, position: int, timestamp: int) -> Head | None:
+    def first_batch(self, segment: Segment, position: int, timestamp: int) -> LocatedHeader | None:
         """The first batch from a position on that is as late and has records."""
         for stretch in self._stretches(_Way(segment, position, timestamp)):
             if stretch.late is not None:
@@ -151,7 +156,7 @@ class TimeSearch:
         return FoundOffset(Offset(found.offset), found.timestamp, head.leader_epoch)
 
 
-def _gone(way: _Way, heads: Iterator[Head]) -> _Stretch:
+def _gone(way: _Way, heads: Iterator[LocatedHeader]) -> _Stretch:
     """The next part of a way."""
     _, end, timestamp, log_start = way
     largest = NO_TIMESTAMP
@@ -165,7 +170,7 @@ def _gone(way: _Way, heads: Iterator[Head]) -> _Stretch:
     return _Stretch(None, largest, end)
 
 
-def _has_records(head: Head) -> bool:
+def _has_records(head: LocatedHeader) -> bool:
     """Compaction leaves some batches without any, with the times that they had."""
     return head.size > HEADER_SIZE
 
@@ -233,7 +238,7 @@ def _latest_of(segment: Segment, log_start: int, read: Read, search: TimeSearch)
 
 def from_time(
     segment: Segment, timestamp: int, log_start: int, read: Read, search: TimeSearch
-) -> Iterator[Head]:
+) -> Iterator[LocatedHeader]:
     """The batches of a segment that have a record of a time or later, from the first one on.
 
     Those below the log's start are passed over, but for a few: there may be a segment full of them.
@@ -256,9 +261,9 @@ def from_time(
 
 
 def _behind_long_way(
-    segment: Segment, batch: Head, timestamp: int, search: TimeSearch
-) -> Iterator[Head]:
-    found: Head | None = batch
+    segment: Segment, batch: LocatedHeader, timestamp: int, search: TimeSearch
+) -> Iterator[LocatedHeader]:
+    found: LocatedHeader | None = batch
     while found := search.first_batch(segment, found.position + found.size, timestamp):
         yield found
 
@@ -278,14 +283,14 @@ def check_latest(segment: Segment, read: Read) -> None:
     segment.latest_is_sure = True
 
 
-def _heads_from(segment: Segment, offset: int, read: Read) -> Iterator[Head]:
+def _heads_from(segment: Segment, offset: int, read: Read) -> Iterator[LocatedHeader]:
     """The batches of a segment from an offset on, and a few before it."""
     return segment.heads_for(max(offset, segment.base_offset), segment.size, read)
 
 
 def _behind(
     segment: Segment, entry: TimestampOffset, read: Read, log_start: int = 0
-) -> Iterator[Head]:
+) -> Iterator[LocatedHeader]:
     """The batches behind an entry of the time index, if it is right about those before.
 
     Another batch may by chance have the same time as the right one: those from the entry before on,

@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.appending import Appended
 from ottla.log.loading import HostedLog
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.log.names import LOG_START_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import RecordSlice
@@ -56,7 +56,7 @@ class Partition:
 
     def __init__(
         self,
-        logs: Logs,
+        logs: LogManager,
         hosted: HostedLog,
         topic_id: Uuid,
         leader_epoch: LeaderEpoch,

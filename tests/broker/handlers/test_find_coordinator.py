@@ -11,7 +11,7 @@ from ottla.errors import DiskFull, ErrorCode
 from ottla.groups.coordinator import partition_for
 from ottla.ids import TopicPartition
 from ottla.log.loading import HostedLog
-from ottla.log.logs import Logs
+from ottla.log.log_manager import LogManager
 from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -55,14 +55,14 @@ def test_what_nobody_coordinates_is_told(tmp_path: Path) -> None:
 def test_the_first_group_of_all_is_found_when_its_partition_is_led(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, led: bool
 ) -> None:
-    make = Logs.create
+    make = LogManager.create
 
-    async def create(logs: Logs, key: TopicPartition, *args: Any, **kwargs: Any) -> HostedLog:
+    async def create(logs: LogManager, key: TopicPartition, *args: Any, **kwargs: Any) -> HostedLog:
         if (key.partition == partition_for("g", 5)) is not led:
             raise DiskFull("No space left on device")
         return await make(logs, key, *args, **kwargs)
 
-    monkeypatch.setattr(Logs, "create", create)
+    monkeypatch.setattr(LogManager, "create", create)
 
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=5") as running:

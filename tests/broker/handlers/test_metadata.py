@@ -168,7 +168,7 @@ def test_the_topic_of_the_groups_is_what_it_is_whoever_asks_for_it_first(tmp_pat
             client = await running.client()
             told = await codes(client, OFFSETS_TOPIC, make=True)
             assert told == {OFFSETS_TOPIC: (0, 50)}
-            rules = running.state.settings.log_rules(OFFSETS_TOPIC)
+            rules = running.state.settings.log_config(OFFSETS_TOPIC)
             assert (rules.compact, rules.delete) == (True, False)
             # That of transactions has no settings of its own yet, so it is not made.
             name = "__transaction_state"

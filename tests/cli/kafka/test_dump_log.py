@@ -12,7 +12,7 @@ from log.test_dump_tool import write_log
 from ottla.cli.kafka.dump.coordinator_json import camel, shown
 from ottla.cli.kafka.dump.lines import contents, producer_line
 from ottla.errors import OttlaError
-from ottla.log.inspection.entries import ProducerStateEntry
+from ottla.inspection.entries import ProducerStateEntry
 from ottla.protocol import offsets_topic, transactions_topic
 from ottla.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,

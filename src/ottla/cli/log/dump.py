@@ -30,13 +30,11 @@ from ottla.cli.output import Json, Output
 from ottla.cli.records.form_names import Decoder, Form
 from ottla.cli.records.payloads import records_of
 from ottla.errors import StorageFailure
-from ottla.log.disk import Disk
-from ottla.log.files import OsDisk
-from ottla.log.inspection.contents import identify
-from ottla.log.inspection.directory_check import check_directory, check_file, check_partition
-from ottla.log.inspection.entries import Entry, FileEntry
-from ottla.log.inspection.findings import Finding, Level, capped
-from ottla.log.inspection.listing import (
+from ottla.inspection.contents import identify
+from ottla.inspection.directory_check import check_directory, check_file, check_partition
+from ottla.inspection.entries import Entry, FileEntry
+from ottla.inspection.findings import Finding, Level, capped
+from ottla.inspection.listing import (
     FileProgress,
     View,
     has_directory_files,
@@ -46,7 +44,9 @@ from ottla.log.inspection.listing import (
     list_partition,
     partition_folders,
 )
-from ottla.log.inspection.segment_check import Tally
+from ottla.inspection.segment_check import Tally
+from ottla.log.disk import Disk
+from ottla.log.files import OsDisk
 from ottla.log.names import parse_folder
 
 PROGRESS_BYTES_MIN: Final = 64 * 1024 * 1024  # smaller files are done before one has read the line

@@ -13,7 +13,7 @@ from ottla.cli.escapes import escaped
 from ottla.cli.output import Json
 from ottla.cli.records.form_names import Form
 from ottla.cli.records.payloads import decoded, shown
-from ottla.log.inspection.entries import (
+from ottla.inspection.entries import (
     AbortedEntry,
     BatchEntry,
     CheckpointEntry,
@@ -27,8 +27,8 @@ from ottla.log.inspection.entries import (
     RecordEntry,
     TimeIndexEntry,
 )
-from ottla.log.inspection.findings import Finding
-from ottla.log.inspection.segment_check import Tally
+from ottla.inspection.findings import Finding
+from ottla.inspection.segment_check import Tally
 from ottla.protocol.topic_records import TopicRecords
 from ottla.records.batch import NO_TIMESTAMP, BatchHeader, TimestampType
 from ottla.records.control import ControlRecord, ControlType, EndTxnMarker, read_end_txn_marker

@@ -6,7 +6,7 @@ reads the other's.
 
 from typing import Final
 
-from ottla.log.inspection.entries import AbortedEntry, ProducerStateEntry
+from ottla.inspection.entries import AbortedEntry, ProducerStateEntry
 from ottla.records.batch import BatchHeader, TimestampType
 from ottla.records.control import ControlRecord, ControlType, read_end_txn_marker
 from ottla.records.errors import CorruptRecords

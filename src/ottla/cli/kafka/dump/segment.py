@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from ottla.cli.kafka.dump import lines
 from ottla.errors import OttlaError
+from ottla.inspection.walk import FoundBatch, Hole, Walk
 from ottla.log.disk import File
-from ottla.log.inspection.walk import FoundBatch, Hole, Walk
 from ottla.records.batch import LENGTH_END, Batch
 from ottla.records.control import ControlRecord, read_control
 from ottla.records.errors import UNREADABLE

@@ -19,11 +19,11 @@ from ottla.cli.kafka.flags import BadFlags, Flag, Given, NotDone, Usage
 from ottla.cli.kafka.hash_order import in_hash_order
 from ottla.cli.kafka.tool import run_tool
 from ottla.errors import OttlaError
+from ottla.inspection.findings import Finding
+from ottla.inspection.index_files import aborted_entries
+from ottla.inspection.snapshot_file import producer_entries
 from ottla.log.disk import Disk, File
 from ottla.log.files import OsDisk
-from ottla.log.inspection.findings import Finding
-from ottla.log.inspection.index_files import aborted_entries
-from ottla.log.inspection.snapshot_file import producer_entries
 from ottla.protocol import offsets_topic, transactions_topic
 from ottla.protocol.topic_records import TopicRecords
 

@@ -1,0 +1,162 @@
+"""A data directory checked, and what in it can be checked by itself.
+
+Invariant: every partition is checked with what the checkpoints say of it, and the checkpoints with
+what its log says; a checkpoint that only makes a start slower is a note.
+"""
+
+from collections.abc import Iterator
+
+from ottla.errors import StorageFailure
+from ottla.ids import TopicPartition, Uuid
+from ottla.inspection.contents import Content, identify
+from ottla.inspection.directory_context import Checkpoints, DirectoryContext
+from ottla.inspection.findings import Finding, Level, gone_or_unreadable
+from ottla.inspection.history import Epochs, OpenTransactions
+from ottla.inspection.listing import (
+    FileProgress,
+    View,
+    list_file,
+    partition_folders,
+)
+from ottla.inspection.partition_check import PartitionCheck
+from ottla.inspection.segment_check import LogState, SegmentCheck, SegmentFiles, Tally
+from ottla.log.disk import Disk
+from ottla.log.names import (
+    CLEANED_OFFSETS,
+    DIRECTORY_LOCK,
+    HIGH_WATERMARKS,
+    META_PROPERTIES,
+    FolderState,
+    Kind,
+    parse_folder,
+)
+
+_OF_SEGMENT = (
+    Content.RECORDS,
+    Content.OFFSET_INDEX,
+    Content.TIME_INDEX,
+    Content.ABORTED_INDEX,
+)
+
+
+def check_directory(
+    disk: Disk, directory: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
+) -> Iterator[Finding]:
+    """A data directory with all its partitions."""
+    known = Checkpoints.read(disk, directory)
+    names = disk.names(directory)
+    for name in names:
+        if parse_folder(name) is None and name != DIRECTORY_LOCK:
+            yield from _check_alone(disk, f"{directory}/{name}", tally, progress)
+    if META_PROPERTIES not in names:
+        yield Finding(Level.NOTE, f"{directory}/{META_PROPERTIES}", "it is missing")
+    ends: dict[TopicPartition, int | None] = {}
+    topic_ids: dict[str, tuple[Uuid, str]] = {}
+    for name in partition_folders(names):
+        folder = parse_folder(name)
+        assert folder is not None
+        path = f"{directory}/{name}"
+        if folder.state in (FolderState.DELETED, FolderState.STRAY):
+            yield Finding(Level.NOTE, path, "it waits to be removed and is not checked")
+            continue
+        around = known.around(folder.partition, compacted=compacted)
+        check = PartitionCheck(disk, path, around, tally, progress)
+        try:
+            yield from check.run()
+        except (FileNotFoundError, StorageFailure) as error:
+            yield gone_or_unreadable(path, error)
+            continue
+        ends[folder.partition] = check.end_offset
+        if check.topic_id is not None:
+            topic = folder.partition.topic
+            topic_id, first_path = topic_ids.setdefault(topic, (check.topic_id, path))
+            if topic_id != check.topic_id:
+                problem = f"topic id {check.topic_id}, but {first_path} has {topic_id}"
+                yield Finding(Level.DAMAGE, path, problem)
+    yield from _check_checkpoints(known, ends)
+
+
+def _check_checkpoints(
+    known: Checkpoints, ends: dict[TopicPartition, int | None]
+) -> Iterator[Finding]:
+    for name, offsets in known.offsets.items():
+        path = f"{known.path}/{name}"
+        for partition, offset in offsets.items():
+            if partition not in ends:
+                yield Finding(Level.NOTE, path, f"{partition} is listed and has no folder")
+                continue
+            end = ends[partition]
+            if end is not None and offset > end and name in (HIGH_WATERMARKS, CLEANED_OFFSETS):
+                level = Level.DAMAGE if known.clean else Level.NOTE
+                problem = f"{partition} is listed with {offset}, its log ends at {end}"
+                yield Finding(level, path, problem)
+
+
+def check_partition(
+    disk: Disk, folder: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
+) -> Iterator[Finding]:
+    """A partition's folder, with what the directory around it says if it is in one."""
+    around = _around(disk, folder, compacted)
+    yield from PartitionCheck(disk, folder, around, tally, progress).run()
+
+
+def check_file(
+    disk: Disk, path: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
+) -> Iterator[Finding]:
+    """One file; an index is held against the records that lie beside it."""
+    folder, _, name = path.rpartition("/")
+    identity = identify(name)
+    if identity is None or identity.content not in _OF_SEGMENT:
+        yield from _check_alone(disk, path, tally, progress)
+        return
+    # The kinds of a segment's files are apart by what follows the first dot behind the offset.
+    stem = path[: len(path) - len(identity.state)].rpartition(".")[0]
+    files = SegmentFiles(
+        stem, identity.offset, _next_base(disk, folder, identity.offset), identity.state
+    )
+    records = files.path(Kind.RECORDS)
+    if not disk.exists(records):
+        problem = "checked without its records, which do not lie beside it"
+        yield Finding(Level.NOTE, path, problem)
+        yield from _check_alone(disk, path, tally, progress)
+        return
+    around = _around(disk, folder, compacted)
+    transactions = OpenTransactions([] if identity.offset == 0 else None)
+    state = LogState(Epochs(), transactions)
+    tally.files += 1
+    for finding in SegmentCheck(disk, files, around, state, tally, progress).run():
+        if finding.path == path:
+            yield finding
+        elif finding.level is Level.DAMAGE and identity.content is not Content.RECORDS:
+            yield Finding(Level.NOTE, path, f"its records are damaged: {finding.problem}")
+
+
+def _next_base(disk: Disk, folder: str, base: int | None) -> int | None:
+    if base is None:
+        return None
+    bases = [
+        identity.offset
+        for name in disk.names(folder or ".")
+        if (identity := identify(name))
+        and identity.content is Content.RECORDS
+        and not identity.state
+        and identity.offset is not None
+        and identity.offset > base
+    ]
+    return min(bases, default=None)
+
+
+def _around(disk: Disk, folder: str, compacted: bool) -> DirectoryContext:
+    parent, _, name = folder.rpartition("/")
+    parsed_name = parse_folder(name)
+    partition = None if parsed_name is None else parsed_name.partition
+    return Checkpoints.read(disk, parent or "/").around(partition, compacted=compacted)
+
+
+def _check_alone(disk: Disk, path: str, tally: Tally, progress: FileProgress) -> Iterator[Finding]:
+    """A file that nothing is held against."""
+    for entry in list_file(disk, path, View(), progress):
+        if isinstance(entry, Finding):
+            yield entry
+        elif entry.KIND == "file":
+            tally.files += 1

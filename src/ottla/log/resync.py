@@ -1,0 +1,114 @@
+"""The first right batch behind damaged bytes, from which a log can be read on (rule C4).
+
+Invariant: a foothold has the right size, magic and CRC, and its offsets lie within the bounds that
+were given. Nothing before it has. A foothold is looked for byte by byte, but not farther than to
+the next place that an index names and that is right, so that damage costs no more than its size.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from ottla.log.disk import File
+from ottla.log.index import OffsetPosition
+from ottla.records.batch import CRC_END, HEADER_SIZE, MAGIC, BatchHeader, read_header
+from ottla.records.errors import CorruptRecords
+
+# As much as is read at once: it stays in the processor's cache until its CRC is computed.
+CHUNK_BYTES: Final = 256 * 1024
+
+_MAGIC_BYTE: Final = bytes([MAGIC])
+_MAGIC_AT: Final = 16
+
+
+class ResyncPoint(NamedTuple):
+    """A right batch."""
+
+    position: int
+    header: BatchHeader
+
+
+class Offsets(NamedTuple):
+    """The offsets that a batch may have."""
+
+    first: int
+    end: int  # behind the last one
+
+    def have(self, header: BatchHeader) -> bool:
+        """Whether a batch lies within them."""
+        return self.first <= header.base_offset and header.next_offset <= self.end
+
+
+def valid_batch_at(file: File, position: int, stop: int) -> BatchHeader | None:
+    """The header of a batch at a position, if it ends before another and its CRC is right."""
+    try:
+        header = read_header(file.read(position, HEADER_SIZE))
+    except CorruptRecords:
+        return None
+    end = position + header.size
+    if end > stop or crc_of(file, position + CRC_END, end) != header.crc:
+        return None
+    return header
+
+
+def crc_of(file: File, position: int, end: int) -> int | None:
+    """The CRC of the bytes between two positions, in pieces; None when there are none."""
+    crc: int | None = None
+    while position < end:
+        piece = file.read(position, min(CHUNK_BYTES, end - position))
+        if not piece:
+            return None
+        crc = crc32c(piece, crc)
+        position += len(piece)
+    return crc
+
+
+def find_resync_point(
+    file: File, start: int, stop: int, offsets: Offsets, places: Iterable[OffsetPosition]
+) -> ResyncPoint | None:
+    """The first right batch from a position on, and before another.
+
+    `places` are where an index says that batches are, with their last offsets; any of them may
+    be wrong.
+    """
+    behind = _first_right_place(file, stop, offsets, places)
+    if behind is None:
+        return _search(file, start, stop, offsets)
+    before = Offsets(offsets.first, behind.header.base_offset)
+    return _search(file, start, behind.position, before) or behind
+
+
+def _first_right_place(
+    file: File, stop: int, offsets: Offsets, places: Iterable[OffsetPosition]
+) -> ResyncPoint | None:
+    for place in places:
+        header = valid_batch_at(file, place.position, stop)
+        if header is not None and header.last_offset == place.offset and offsets.have(header):
+            return ResyncPoint(place.position, header)
+    return None
+
+
+def _search(file: File, start: int, stop: int, offsets: Offsets) -> ResyncPoint | None:
+    """The first right batch, byte by byte."""
+    while stop - start >= HEADER_SIZE:
+        chunk = file.read(start, min(CHUNK_BYTES, stop - start))
+        for at in _candidates(chunk, offsets):
+            header = valid_batch_at(file, start + at, stop)
+            if header is not None and offsets.have(header):
+                return ResyncPoint(start + at, header)
+        if len(chunk) < HEADER_SIZE:
+            break
+        start += len(chunk) - HEADER_SIZE + 1
+    return None
+
+
+def _candidates(chunk: bytes, offsets: Offsets) -> Iterator[int]:
+    """Where the magic and the base offset are right: few places, found without a look at each."""
+    first, end = offsets.first.to_bytes(8, "big"), offsets.end.to_bytes(8, "big")
+    magic_at = chunk.find(_MAGIC_BYTE, _MAGIC_AT)
+    while 0 <= magic_at <= len(chunk) - HEADER_SIZE + _MAGIC_AT:
+        at = magic_at - _MAGIC_AT
+        if first <= chunk[at : at + 8] < end:
+            yield at
+        magic_at = chunk.find(_MAGIC_BYTE, magic_at + 1)

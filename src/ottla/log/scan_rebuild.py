@@ -1,0 +1,58 @@
+"""What a log learns from its batches while they are checked, so that they are read once.
+
+Invariant: the indexes of the segment, the epochs and the producers are those that whoever appended
+the same batches has (rule D3); what is damaged adds nothing to them.
+"""
+
+from collections.abc import Sequence
+
+from ottla.ids import Offset
+from ottla.log.damage import Damage
+from ottla.log.epochs import EpochStart
+from ottla.log.producers import Producers
+from ottla.log.replay import replay
+from ottla.log.segment import Segment
+from ottla.records.batch import CONTROL, LENGTH_END, BatchHeader
+
+
+class ScanRebuild:
+    """The witness of one segment's examination."""
+
+    __slots__ = ("_epoch", "_interval", "_producers", "_segment", "_starts")
+
+    def __init__(
+        self,
+        segment: Segment,
+        index_interval_bytes: int,
+        epoch_starts: list[EpochStart],
+        producers: Producers | None,
+    ) -> None:
+        """Without producers none are replayed: the segments before this one are not done yet."""
+        self._segment = segment
+        self._interval = index_interval_bytes
+        self._starts = epoch_starts
+        self._epoch = epoch_starts[-1].epoch if epoch_starts else None
+        self._producers = producers
+
+    def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
+        """Index batches, and note their epochs and their producers."""
+        segment, producers, interval = self._segment, self._producers, self._interval
+        note = segment.note
+        for header in headers:
+            base_offset, timestamp = header.base_offset, header.max_timestamp
+            size = LENGTH_END + header.length
+            last_offset = Offset(base_offset + header.last_offset_delta)
+            note(position, last_offset, size, timestamp, interval)
+            if header.leader_epoch != self._epoch:
+                self._epoch = header.leader_epoch
+                self._starts.append(EpochStart(header.leader_epoch, base_offset))
+            if header.producer_id >= 0 and producers is not None:
+                if header.attributes & CONTROL:
+                    replay(producers, segment, position, header, notes_aborted=True)
+                else:
+                    producers.append(header, base_offset, timestamp)
+            position += size
+
+    def damage(self, damage: Damage) -> None:
+        """Let readers meet it."""
+        self._segment.note_damage(damage)

@@ -1,0 +1,35 @@
+"""A produced batch as the leader writes it: against the functions that patch a copy."""
+
+import pytest
+
+from log.logs import made
+from ottla.log.batch_header_patch import patched_batch
+from ottla.records.batch import Batch, TimestampType, assign_offset, assign_timestamp
+from ottla.records.compression import Compression
+from ottla.records.validation import TopicRules, validate
+
+
+@pytest.mark.parametrize("timestamp_type", list(TimestampType))
+@pytest.mark.parametrize("wrong_maximum", [True, False])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+def test_the_header_is_written_anew_and_the_records_are_not_copied(
+    timestamp_type: TimestampType, wrong_maximum: bool, compression: Compression
+) -> None:
+    data = bytearray(made([b"a", b"bc" * 100], timestamp=100, compression=compression))
+    if wrong_maximum:
+        assign_timestamp(data, TimestampType.CREATE_TIME, 7_000)
+    data = bytes(data)
+    rules = TopicRules(timestamp_type=timestamp_type)
+    valid = validate(data, rules, now_ms=5_000, produce_version=11)
+    view = memoryview(data)
+    buffers = patched_batch(valid, view, 2**40, 17)
+
+    expected = bytearray(data)
+    assign_offset(expected, 2**40, 17)
+    assign_timestamp(expected, timestamp_type, valid.max_timestamp)
+    written = b"".join(buffers)
+    assert written == expected
+    assert Batch(written).crc_ok
+    assert isinstance(buffers[-1], memoryview)
+    assert buffers[-1].obj is data
+    assert data == bytes(view)

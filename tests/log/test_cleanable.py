@@ -1,0 +1,182 @@
+"""Which part of a log is dirty, and which log is cleaned next."""
+
+import pytest
+
+from ottla.ids import Offset
+from ottla.log.cleanable import (
+    RELATIVE_MAX,
+    Cleanable,
+    CleanableSegment,
+    SourceSegment,
+    find_cleanable,
+    grouped,
+    next_to_clean,
+)
+from ottla.log.log_config import LogConfig
+
+RULES = LogConfig(compact=True, delete=False)
+NOW_MS = 100_000
+
+# Four segments of ten offsets and the active one, each a second younger than the one before.
+SEGMENTS = [
+    CleanableSegment(base, base + 10, 100, 90_000 + 100 * base, 89_000 + 100 * base)
+    for base in range(0, 50, 10)
+]
+
+
+def dirt_of(
+    segments: list[CleanableSegment] = SEGMENTS,
+    rules: LogConfig = RULES,
+    *,
+    first: int | None = None,
+    log_start: int = 0,
+    last_stable: int = 50,
+    high_watermark: int = 50,
+    now_ms: int = NOW_MS,
+) -> Cleanable:
+    return find_cleanable(
+        segments,
+        rules,
+        first_dirty_offset=first,
+        log_start=log_start,
+        last_stable=last_stable,
+        high_watermark=high_watermark,
+        now_ms=now_ms,
+    )
+
+
+def test_all_but_the_active_segment_may_be_cleaned() -> None:
+    dirt = dirt_of()
+    assert dirt[:4] == (0, 40, 0, 400)
+    assert dirt.ratio == 1.0
+    assert dirt.is_due
+    assert not dirt.reset
+
+
+@pytest.mark.parametrize(
+    ("bounds", "end"),
+    [
+        ({"last_stable": 39}, 30),
+        ({"last_stable": 30}, 30),
+        ({"last_stable": 29}, 20),
+        ({"high_watermark": 15}, 10),
+        ({"high_watermark": 35, "last_stable": 12}, 10),
+        ({"last_stable": 5}, 0),
+    ],
+)
+def test_c8_nothing_is_cleaned_past_the_last_stable_offset_or_the_watermark(
+    bounds: dict[str, int], end: int
+) -> None:
+    dirt = dirt_of(**bounds)  # pyright: ignore[reportArgumentType]
+    assert dirt.end_offset == end
+    assert dirt.dirty_bytes == 10 * end
+    assert dirt.is_due == (end > 0)
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "end"), [(0, 40), (6999, 40), (7000, 40), (7001, 30), (9001, 10), (10_001, 0)]
+)
+def test_a_segment_with_young_records_is_left_alone(lag_ms: int, end: int) -> None:
+    dirt = dirt_of(rules=LogConfig(compact=True, min_compaction_lag_ms=lag_ms))
+    assert dirt.end_offset == end
+
+
+def test_c4_nothing_behind_a_damaged_segment_is_cleaned() -> None:
+    """A tombstone behind it may hide one of its records."""
+    segments = list(SEGMENTS)
+    segments[1] = segments[1]._replace(damaged=True)
+    assert dirt_of(segments).end_offset == 10
+    late = dirt_of(segments, first=30)
+    assert late.end_offset <= late.first_dirty_offset
+    assert not late.is_due
+
+
+def test_the_ratio_counts_what_may_be_cleaned() -> None:
+    dirt = dirt_of(first=20, last_stable=39)
+    assert dirt[:4] == (20, 30, 200, 100)
+    assert dirt.ratio == pytest.approx(1 / 3)
+    assert not dirt.is_due
+    assert dirt_of(first=20).ratio == 0.5
+    assert not dirt_of(first=20).is_due  # more than the half, not just that
+    assert dirt_of(first=19).is_due
+
+
+def test_a_cleaning_that_came_to_the_middle_of_a_segment_goes_on_there() -> None:
+    dirt = dirt_of(first=15)
+    assert dirt[:4] == (15, 40, 200, 300)
+    assert dirt.is_due
+
+
+def test_max_compaction_lag_asks_for_a_cleaning_whatever_the_ratio() -> None:
+    rules = LogConfig(compact=True, max_compaction_lag_ms=9000, min_cleanable_dirty_ratio=1.0)
+    assert dirt_of(rules=rules, first=20, now_ms=100_000).overdue_ms == 0
+    assert not dirt_of(rules=rules, first=20, now_ms=100_000).is_due
+    late = dirt_of(rules=rules, first=20, now_ms=100_001)
+    assert late.overdue_ms == 1
+    assert late.is_due
+    # What may not be cleaned is not, however old it is.
+    assert not dirt_of(rules=rules, first=20, now_ms=200_000, last_stable=25).is_due
+    # Without timestamps nobody knows how old they are.
+    unknown = [one._replace(first_ms=None) for one in SEGMENTS]
+    assert not dirt_of(unknown, rules, first=20, now_ms=200_000).is_due
+
+
+@pytest.mark.parametrize(("first", "log_start"), [(51, 0), (51, 7), (3, 7)])
+def test_a_checkpoint_that_cannot_be_right_makes_all_dirty(first: int, log_start: int) -> None:
+    dirt = dirt_of(first=first, log_start=log_start)
+    assert dirt.reset
+    assert dirt.first_dirty_offset == log_start
+
+
+def test_a_clean_or_empty_log_is_left_alone() -> None:
+    assert not dirt_of(first=40).is_due
+    assert dirt_of(first=40)[:4] == (40, 40, 400, 0)
+    assert not dirt_of(first=50).is_due
+    empty = [CleanableSegment(0, 0, 0, 0)]
+    dirt = dirt_of(empty, last_stable=0, high_watermark=0)
+    assert dirt[:4] == (0, 0, 0, 0)
+    assert dirt.ratio == 0.0
+    assert not dirt.is_due
+
+
+def made(dirty: int, clean: int, *, overdue_ms: int = 0) -> Cleanable:
+    return Cleanable(Offset(0), Offset(10), clean, dirty, overdue_ms, 0.5)
+
+
+def test_the_dirtiest_log_that_is_due_comes_next() -> None:
+    assert next_to_clean({}) is None
+    assert next_to_clean({"a": made(5, 5), "b": made(0, 10)}) is None
+    logs = {"a": made(60, 40), "b": made(90, 10), "c": made(70, 30)}
+    assert next_to_clean(logs) == "b"
+    assert next_to_clean({"a": made(10, 90), "b": made(5, 95, overdue_ms=1)}) == "b"
+
+
+def source(base: int, end: int, size: int, index: int = 0, times: int = 0) -> SourceSegment:
+    return SourceSegment(base, end, size, index, times)
+
+
+def bases(groups: list[list[SourceSegment]]) -> list[list[int]]:
+    return [[one.base_offset for one in group] for group in groups]
+
+
+def test_neighbours_become_one_segment_while_they_fit() -> None:
+    sizes = [40, 60, 1, 100, 120, 0, 30, 70]
+    segments = [source(10 * n, 10 * n + 10, size) for n, size in enumerate(sizes)]
+    groups = grouped(segments, segment_bytes=100, index_bytes_max=1000)
+    assert bases(groups) == [[0, 10], [20], [30], [40], [50, 60, 70]]
+
+
+@pytest.mark.parametrize("which", ["index_bytes", "time_index_bytes"])
+def test_their_indexes_have_to_fit_too(which: str) -> None:
+    segments = [source(n, n + 1, 1)._replace(**{which: 40}) for n in range(5)]
+    groups = grouped(segments, segment_bytes=100, index_bytes_max=80)
+    assert bases(groups) == [[0, 1], [2, 3], [4]]
+
+
+def test_their_offsets_have_to_fit_into_an_index() -> None:
+    far = RELATIVE_MAX
+    segments = [source(0, 10, 1), source(10, far + 1, 1), source(far + 1, far + 2, 1)]
+    assert bases(grouped(segments, segment_bytes=100, index_bytes_max=80)) == [[0, 10], [far + 1]]
+    # A segment without records has no offsets.
+    empty = [source(0, 10, 1), source(10, far + 100, 0)]
+    assert bases(grouped(empty, segment_bytes=100, index_bytes_max=80)) == [[0, 10]]

@@ -1,0 +1,49 @@
+"""A topic's settings as its logs use them."""
+
+from ottla.log.log_config import LogConfig
+from ottla.settings.config import Config
+from ottla.settings.resolution import topic_overrides
+from ottla.settings.topic import TOPIC
+
+
+def test_the_defaults_are_those_of_the_settings() -> None:
+    assert LogConfig.of(Config(TOPIC, {})) == LogConfig()
+
+
+def test_what_a_topic_sets_counts() -> None:
+    config = topic_overrides(
+        {
+            "cleanup.policy": "compact",
+            "segment.bytes": "2000000",
+            "segment.jitter.ms": "7",
+            "retention.ms": "-1",
+            "min.cleanable.dirty.ratio": "0.25",
+            "flush.messages": "1",
+            "preallocate": "true",
+        }
+    )
+    assert LogConfig.of(config) == LogConfig(
+        compact=True,
+        delete=False,
+        segment_bytes=2_000_000,
+        segment_jitter_ms=7,
+        retention_ms=-1,
+        min_cleanable_dirty_ratio=0.25,
+        flush_messages=1,
+        preallocate=True,
+    )
+
+
+def test_both_policies_may_hold() -> None:
+    rules = LogConfig.of(topic_overrides({"cleanup.policy": "compact,delete"}))
+    assert rules.compact
+    assert rules.delete
+
+
+def test_a_compacted_topic_rolls_in_time_for_max_compaction_lag() -> None:
+    """Only closed segments are compacted, so as in Kafka they close in time."""
+    sets = {"cleanup.policy": "compact", "segment.ms": "9000", "max.compaction.lag.ms": "700"}
+    assert LogConfig.of(topic_overrides(sets)).segment_ms == 700
+    assert LogConfig.of(topic_overrides(sets | {"cleanup.policy": "delete"})).segment_ms == 9000
+    later = sets | {"max.compaction.lag.ms": "10000"}
+    assert LogConfig.of(topic_overrides(later)).segment_ms == 9000

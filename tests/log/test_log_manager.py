@@ -1,0 +1,540 @@
+"""All logs of a broker: placed, found again after any stop, offline with their directory."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from log.brokers import EPOCH, TOPIC_ID, append, created, lead, opened, partition, values
+from log.logs import SMALL
+from ottla.clock import SystemClock
+from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
+from ottla.ids import Offset, TopicPartition
+from ottla.log.directory import DirectoryRefused
+from ottla.log.disk import read_whole, write_atomically
+from ottla.log.files import OsDisk
+from ottla.log.loading import Loading
+from ottla.log.log_manager import LogManager
+from ottla.log.names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    FolderState,
+)
+from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk
+
+TWO = ("/one", "/two")
+
+Contents = dict[TopicPartition, list[bytes | None]]
+T = TypeVar("T")
+
+
+def test_new_partitions_go_to_the_directory_with_the_fewest() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        places = [(await created(logs, number)).directory.path for number in range(4)]
+        assert places == ["/one", "/two", "/one", "/two"]
+        await logs.delete([partition(1), partition(3)])
+        assert (await created(logs, 4)).directory.path == "/two"
+        avoiding = await logs.create(partition(5), TOPIC_ID, SMALL, avoid=["/two"])
+        assert avoiding.directory.path == "/one"
+        assert len(logs) == 4
+
+    simulated(program)
+
+
+def test_c2_a_clean_stop_is_trusted_and_everything_is_there_again() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(5):
+            hosted = await created(logs, number)
+            for turn in range(number * 3):
+                append(hosted, b"%d %d" % (number, turn), bytes(100))
+            hosted.high_watermark = Offset(number)
+        logs[partition(4)].log.advance_log_start(Offset(3))
+        before = {hosted.partition: await values(hosted) for hosted in logs}
+        assert not disk.exists(f"/one/{CLEAN_SHUTDOWN}")
+        await logs.close(EPOCH)
+        again = await opened(disk.after_crash(Loss.ALL, Random(0)), clock, TWO)
+        assert all(one.stopped_cleanly and one.clean_epoch == EPOCH for one in again.directories)
+        assert {hosted.partition: await values(hosted) for hosted in again} == before
+        assert [hosted.topic_id for hosted in again] == [TOPIC_ID] * 5
+        assert {one.partition.partition: one.high_watermark for one in again} == {
+            number: number for number in range(5)
+        }
+        assert again[partition(4)].log.log_start_offset == 3
+        assert all(one.log.recovery_point == one.log.next_offset for one in again)
+
+    simulated(program)
+
+
+def test_c2_a_crash_at_any_call_of_a_start_after_a_clean_stop_loses_nothing() -> None:
+    """Nor is a start trusted that follows one that was not finished."""
+
+    async def stopped(clock: SimulatedClock) -> tuple[SimulatedDisk, Contents]:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        for number in range(3):
+            append(await created(logs, number), b"%d" % number, bytes(900), b"x")
+            append(logs[partition(number)], b"more")
+        before = {hosted.partition: await values(hosted) for hosted in logs}
+        await logs.close(EPOCH)
+        return disk, before
+
+    async def program(clock: SimulatedClock) -> None:
+        more = 0
+        ended = False
+        while not ended:
+            disk, before = await stopped(clock)
+            disk.crash_at = len(disk.calls) + more
+            try:
+                logs = await opened(disk, clock)
+                await lead(logs, 1)
+                append(logs[partition(0)], b"not flushed")
+                ended = True
+            except Crashed:
+                pass
+            for loss in Loss:
+                found = disk.after_crash(loss, Random(more))
+                again = await opened(found, clock)
+                after = {hosted.partition: await values(hosted) for hosted in again}
+                if ended:
+                    after[partition(0)] = after[partition(0)][:4]
+                assert after == before
+                # The mark was removed before the first log was touched.
+                touched = any("t-" in path for _, path in disk.calls[disk.crash_at :])
+                assert not (touched and again.directories[0].stopped_cleanly)
+            more += 1
+        assert more > 5
+
+    simulated(program)
+
+
+def test_c2_what_could_not_be_flushed_is_not_marked() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(2):
+            append(await created(logs, number), b"x")
+        disk.fails = lambda what, path: what == "sync" and path.startswith("/one/t-0")
+        await logs.close(EPOCH)
+        assert not disk.exists(f"/one/{CLEAN_SHUTDOWN}")
+        assert disk.exists(f"/two/{CLEAN_SHUTDOWN}")
+
+    simulated(program)
+
+
+def test_c1_recovery_points_are_stored_after_the_flush_and_lowered_before_the_next_append() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for _ in range(5):
+            append(hosted, b"x")
+        await hosted.log.flush()
+        await logs.store_checkpoints(hosted.directory)
+        assert b"t 0 5" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
+        await logs.truncate(partition(0), 3)
+        assert b"t 0 3" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
+        await logs.start_anew(partition(0), Offset(20))
+        assert b"t 0 20" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
+        assert b"t 0 0" in read_whole(disk, f"/data/{HIGH_WATERMARKS}")
+        assert read_whole(disk, f"/data/{LOG_START_OFFSETS}") == b"0\n0\n"
+
+    simulated(program)
+
+
+def test_a_partition_that_is_made_again_does_not_begin_with_old_offsets() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for _ in range(5):
+            append(hosted, b"old")
+        await hosted.log.flush()
+        hosted.high_watermark = Offset(5)
+        await logs.store_checkpoints(hosted.directory)
+        await logs.delete([partition(0)])
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            assert read_whole(disk, f"/data/{name}") == b"0\n0\n"
+        with pytest.raises(RequestError) as refused:
+            append(hosted, b"too late")
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await values(hosted) == [b"old"] * 5  # whoever reads it reads on
+        append(await created(logs, 0), b"new")
+        again = await opened(disk.after_crash(Loss.ALL, Random(1)), clock)
+        found = again[partition(0)]
+        assert (found.log.recovery_point, found.high_watermark) == (0, 0)
+
+    simulated(program)
+
+
+def test_deleted_folders_are_removed_after_the_delay_or_by_the_next_start() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        for number in range(3):
+            append(await created(logs, number), b"x")
+
+        def folders() -> list[str]:
+            return [name for name in disk.names("/data") if name.startswith("t-")]
+
+        await logs.delete([partition(0)])
+        await logs.delete([partition(2)], FolderState.STRAY)
+        assert [name.rpartition("-")[2] for name in folders()] == ["delete", "1", "stray"]
+        await logs.purge()
+        assert len(folders()) == 3
+        await clock.sleep(SMALL.file_delete_delay_ms / 1000)
+        await logs.purge()
+        assert [name.rpartition("-")[2] for name in folders()] == ["1", "stray"]
+        await logs.delete([partition(1)])
+        await logs.close(EPOCH)
+        again = await opened(disk, clock)
+        assert len(again) == 0
+        await again.purge()
+        assert [name.rpartition("-")[2] for name in folders()] == ["stray"]
+
+    simulated(program)
+
+
+def test_c5_a_directory_whose_sync_fails_goes_offline_and_the_others_go_on() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        told: list[tuple[str, list[object]]] = []
+        logs = await opened(
+            disk, clock, TWO, offline=lambda d, gone: told.append((d.path, list(gone)))
+        )
+        for number in range(4):
+            append(await created(logs, number), b"x")
+        disk.fails = lambda what, path: what == "sync" and path.startswith("/one/")
+        with pytest.raises(StorageFailure):
+            await logs.guarded(logs[partition(0)].directory, logs[partition(0)].log.flush)
+        disk.fails = lambda what, path: False
+        assert told == [("/one", [partition(0), partition(2)])]
+        calls = len(disk.calls)
+        for number in (0, 2):
+            with pytest.raises(StorageFailure):
+                append(logs[partition(number)], b"more")
+            with pytest.raises(StorageFailure):
+                await logs[partition(number)].log.flush()
+            assert await values(logs[partition(number)]) == [b"x"]
+        await logs.store_checkpoints(logs.directories[0])
+        assert not any(path.startswith("/one") for _, path in disk.calls[calls:])
+        append(logs[partition(1)], b"more")
+        assert (await created(logs, 9)).directory.path == "/two"
+        await logs.close(EPOCH)
+        assert not disk.exists(f"/one/{CLEAN_SHUTDOWN}")
+        assert disk.exists(f"/two/{CLEAN_SHUTDOWN}")
+
+    simulated(program)
+
+
+def test_deleting_goes_on_behind_a_directory_that_fails() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(2):
+            append(await created(logs, number), b"old")
+        disk.fails = lambda what, path: what == "rename" and path.startswith("/one/t-0")
+        with pytest.raises(StorageFailure):
+            await logs.delete([partition(0), partition(1)])
+        assert [one.path for one in logs.online] == ["/two"]
+        assert await values(await created(logs, 1)) == []
+
+    simulated(program)
+
+
+def test_a_new_partition_has_nothing_of_a_folder_that_was_there() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        disk.make_folder("/data/t-0")
+        write_atomically(disk, "/data/t-0/00000000000000000005.log", b"old")
+        assert (await created(logs, 0)).log.next_offset == 0
+        aside = [name for name in disk.names("/data") if name.endswith("-stray")]
+        assert len(aside) == 1
+
+    simulated(program)
+
+
+def test_a_file_with_the_name_of_a_partition_is_left_alone() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        disk.make_folder("/data")
+        write_atomically(disk, "/data/notes-1", b"mine")
+        logs = await opened(disk, clock)
+        assert (len(logs), logs.missing) == (0, {})
+
+    simulated(program)
+
+
+def test_when_all_directories_are_offline_a_new_partition_is_refused() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        logs.fail(logs.directories[0], StorageFailure("it burns"))
+        with pytest.raises(RequestError) as refused:
+            await created(logs, 0)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    simulated(program)
+
+
+class WaitingDisk(SimulatedDisk):
+    """Keeps the outcome of each call that may wait until it is let go."""
+
+    waits: asyncio.Event | None = None
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        outcome = call()
+        if self.waits is not None:
+            await self.waits.wait()
+        return outcome
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_a_partition_that_is_made_while_its_directory_fails_is_refused(remembered: bool) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = WaitingDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(2):
+            await created(logs, number)
+        directory = logs[partition(0)].directory
+        if remembered:  # by a checkpoint, which is replaced before the new one is made
+            await created(logs, 2)
+            await logs.store(RECOVERY_POINTS, directory)
+            disk.capacity_bytes = 0
+            with pytest.raises(DiskFull):
+                await logs.delete([partition(2)])
+            disk.capacity_bytes = None
+        assert directory.telling_of(partition(2)) == [RECOVERY_POINTS] * remembered
+        disk.waits = asyncio.Event()
+        making = asyncio.create_task(created(logs, 2))
+        await clock.sleep(1)
+        calls = len(disk.calls)
+        logs.fail(directory, StorageFailure("a sync failed"))
+        disk.waits.set()
+        with pytest.raises(StorageFailure, match="/one is offline: a sync failed"):
+            await making
+        assert logs.get(partition(2)) is None
+        assert len(disk.calls) == calls  # nothing more is done to it
+        disk.waits = None
+        assert (await created(logs, 2)).directory.path == "/two"
+        assert (await created(logs, 3)).directory.path == "/two"
+
+    simulated(program)
+
+
+def test_a_directory_that_disappears_is_offline_with_a_clear_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def program() -> None:
+        disk = OsDisk()
+        one, two = tmp_path / "one", tmp_path / "two"
+        logs = await opened(disk, SystemClock(), [str(one), str(two)])
+        for number in range(2):
+            append(await created(logs, number), b"x")
+        shutil.move(one, tmp_path / "moved")
+        with pytest.raises(StorageFailure, match="No such file"):
+            await logs.store_checkpoints(logs.directories[0])
+        assert logs.online == [logs.directories[1]]
+        assert await values(logs[partition(0)]) == [b"x"]
+        append(logs[partition(1)], b"y")
+        await logs.close(EPOCH)
+        disk.close()
+
+    asyncio.run(program())
+    (told,) = [one.args for one in caplog.records if one.msg == "data directory offline"]
+    assert isinstance(told, Mapping)
+    assert str(told["directory"]).endswith("/one")
+    assert told["partitions"] == 1
+
+
+def test_a_directory_that_cannot_be_opened_is_left_out_while_there_is_another() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(2):
+            append(await created(logs, number), b"x")
+        await logs.close(EPOCH)
+        disk.fails = lambda what, path: path.startswith("/one/.kafka")
+        again = await opened(disk, clock, TWO)
+        assert [hosted.partition for hosted in again] == [partition(1)]
+        assert list(again.missing) == ["/one"]
+        again.release()
+        disk.fails = lambda what, path: True
+        with pytest.raises(StorageFailure, match="no data directory can be used"):
+            await opened(disk, clock, TWO)
+
+    simulated(program)
+
+
+def test_a_partition_in_two_directories_is_refused_and_all_are_let_go() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, ["/one"])
+        append(await created(logs, 0), b"x")
+        await logs.close(EPOCH)
+        logs = await opened(disk, clock, ["/two"])
+        append(await created(logs, 0), b"y")
+        await logs.close(EPOCH)
+        for _ in range(2):
+            with pytest.raises(DirectoryRefused, match="t-0 is in /one and in /two"):
+                await opened(disk, clock, TWO)
+
+    simulated(program)
+
+
+def test_what_is_not_a_partition_is_left_alone() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        for folder in ("/data/lost+found", "/data/t-0.abc-future", "/data/__cluster_metadata-0"):
+            disk.make_folder(folder)
+            write_atomically(disk, f"{folder}/file", b"x")
+        write_atomically(disk, "/data/notes.txt", b"x")
+        logs = await opened(disk, clock)
+        assert len(logs) == 0
+        assert disk.exists("/data/__cluster_metadata-0/file")
+        assert disk.exists("/data/t-0.abc-future/file")
+        assert disk.exists("/data/lost+found/file")
+
+    simulated(program)
+
+
+def test_logs_are_opened_side_by_side_up_to_a_limit() -> None:
+    class Counting(SimulatedDisk):
+        at_once = most = 0
+
+        async def blocking(self, call: Callable[[], T]) -> T:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            await asyncio.sleep(1)
+            self.at_once -= 1
+            return call()
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = Counting()
+        logs = await opened(disk, clock)
+        for number in range(12):
+            await created(logs, number)
+        await logs.close(EPOCH)
+        disk.most = 0
+        before = clock.elapsed_s()
+        again = await opened(disk, clock, parallel=4)
+        assert len(again) == 12
+        assert disk.most == 4
+        assert clock.elapsed_s() - before < 12
+
+    simulated(program)
+
+
+def test_progress_is_told_in_percent_with_the_time_that_is_left() -> None:
+    loading = Loading("/data", 4, bytes_to_check=4 * 2**30)
+    loading.note_checked(partition(0), 2**29)
+    loading.note_checked(partition(0), 2**30)
+    assert loading.facts(10.0) == {
+        "directory": "/data",
+        "opened": 0,
+        "partitions": 4,
+        "checked_gib": 1.0,
+        "to_check_gib": 4.0,
+        "percent": 25,
+        "seconds_left": 30,
+    }
+    clean = Loading("/data", 2000, opened=500).facts(1.0)
+    assert (clean["percent"], clean["seconds_left"]) == (25, 3)
+    assert Loading("/data", 0).facts(0.0)["percent"] == 100
+
+
+def test_an_unclean_start_reports_while_it_checks(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow(SimulatedDisk):
+        clock: SimulatedClock | None = None
+
+        async def blocking(self, call: Callable[[], T]) -> T:
+            if self.clock is not None:
+                await self.clock.sleep(6)
+            return call()
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = Slow()
+        logs = await opened(disk, clock)
+        for number in range(6):
+            append(await created(logs, number), b"x")
+        logs.release()
+        disk.clock = clock
+        with caplog.at_level(logging.INFO):
+            await opened(disk, clock)
+
+    simulated(program)
+    progress = [one.args for one in caplog.records if one.msg == "opening data directory"]
+    facts = [one for one in progress if isinstance(one, Mapping)]
+    assert any(one["opened"] == 4 and one["partitions"] == 6 for one in facts)
+    assert any("seconds_left" in one for one in facts)
+    (told,) = [one.args for one in caplog.records if one.msg == "data directory open"]
+    assert isinstance(told, Mapping)
+    assert (told["partitions"], told["clean"]) == (6, False)
+
+
+async def history(logs: LogManager, flushed: dict[int, int]) -> None:
+    """What happens to a few partitions; how much of each was flushed is noted on the way."""
+
+    async def flush(number: int) -> None:
+        hosted = logs[partition(number)]
+        end = hosted.log.next_offset
+        await hosted.log.flush()
+        flushed[number] = end
+
+    for number in range(3):
+        hosted = await created(logs, number)
+        for turn in range(4):
+            append(hosted, b"%d-%d" % (number, turn), bytes(150))
+        await flush(number)
+        append(hosted, b"%d-4" % number, bytes(10))
+    await logs.store_checkpoints(logs.directories[0])
+    flushed[1] = 4
+    await logs.truncate(partition(1), 4)
+    await lead(logs, 1)
+    append(logs[partition(1)], b"1-new")
+    await flush(1)
+    flushed.pop(2)
+    await logs.delete([partition(2)])
+    await logs.purge()
+    await created(logs, 2)
+    append(logs[partition(2)], b"2-0", bytes(150))
+    await flush(2)
+    await logs.close(EPOCH)
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_c1_a_crash_at_every_call_keeps_what_was_flushed_in_every_partition(loss: Loss) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        crash_at, ended = 0, False
+        while not ended:
+            disk, flushed = SimulatedDisk(), dict[int, int]()
+            disk.crash_at = crash_at
+            try:
+                await history(await opened(disk, clock), flushed)
+                ended = True
+            except Crashed:
+                pass
+            again = await opened(disk.after_crash(loss, Random(crash_at)), clock)
+            for number, end in flushed.items():
+                hosted = again[partition(number)]
+                assert hosted.log.next_offset >= end
+                found = await values(hosted)
+                assert found[0] == b"%d-0" % number
+            await lead(again, 5)
+            for hosted in again:
+                append(hosted, b"after")
+            crash_at += 1
+        assert crash_at > 100
+
+    simulated(program)

@@ -1,0 +1,350 @@
+"""The duties towards logs, each at its interval, in simulated time."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from log.brokers import append, created, for_a_while, opened, partition
+from log.logs import SMALL
+from log.logs import append as append_batch
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import Offset, TopicPartition
+from ottla.log.disk import read_whole
+from ottla.log.log_manager import LogManager
+from ottla.log.maintenance import Maintenance, MaintenanceConfig
+from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ottla.settings.resolution import broker_config
+from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.disk import SimulatedDisk
+
+NEVER = MaintenanceConfig(*[10**9] * 6)
+
+T = TypeVar("T")
+
+
+class HeldDisk(SimulatedDisk):
+    """Keeps the next call that may wait until it is let go, and those after it not."""
+
+    held: asyncio.Event | None = None
+
+    @property
+    def holds_next(self) -> bool:
+        return self.held is not None
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        if (held := self.held) is not None:
+            self.held = None
+            await held.wait()
+        return call()
+
+
+def upkeep(logs: LogManager, rules: MaintenanceConfig = NEVER) -> Maintenance:
+    def end(partition: TopicPartition) -> Offset:
+        return logs[partition].log.next_offset
+
+    return Maintenance(logs, lambda: rules, end)
+
+
+def test_the_intervals_are_those_of_the_settings() -> None:
+    assert MaintenanceConfig.of(broker_config()) == MaintenanceConfig()
+    changed = broker_config(
+        overrides=(
+            "log.flush.scheduler.interval.ms=20",
+            "log.retention.check.interval.ms=30",
+            "log.flush.offset.checkpoint.interval.ms=40",
+            "log.flush.start.offset.checkpoint.interval.ms=50",
+            "replica.high.watermark.checkpoint.interval.ms=60",
+            "producer.id.expiration.ms=70",
+        )
+    )
+    assert MaintenanceConfig.of(changed) == MaintenanceConfig(20, 30, 40, 50, 60, 70)
+
+
+def test_a_log_is_flushed_when_its_time_is_over() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        often = await created(logs, 0, replace(SMALL, flush_ms=3000))
+        never = await created(logs, 1)
+        duties = upkeep(logs, replace(NEVER, flush_check_ms=1000))
+        append(often, b"x")
+        append(never, b"x")
+        await for_a_while(duties, 2.5)
+        assert (often.log.recovery_point, never.log.recovery_point) == (0, 0)
+        await for_a_while(duties, 1.5)
+        assert (often.log.recovery_point, never.log.recovery_point) == (1, 0)
+        # A log that had nothing to flush begins to count when it has.
+        await for_a_while(duties, 30)
+        append(often, b"y")
+        await for_a_while(duties, 1.5)
+        assert often.log.recovery_point == 1
+        await for_a_while(duties, 3.5)
+        assert often.log.recovery_point == 2
+
+    simulated(program)
+
+
+def test_producers_whose_records_were_all_deleted_are_told_by_a_snapshot() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        append_batch(hosted.log, b"x", producer_id=4)
+        assert await hosted.log.retain(high_watermark=1, now_ms=10**12) == 1
+        await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 2)
+        assert disk.exists(f"{hosted.log.folder}/{1:020d}.snapshot")
+
+    simulated(program)
+
+
+def test_a_log_is_flushed_when_it_has_rolled() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        hosted = await created(logs, 0)
+        append(hosted, bytes(600))
+        duties = upkeep(logs, replace(NEVER, flush_check_ms=1000))
+        await for_a_while(duties, 30)
+        assert hosted.log.recovery_point == 0
+        append(hosted, bytes(600))
+        assert len(hosted.log.segments) == 2
+        await for_a_while(duties, 2)
+        assert hosted.log.recovery_point == 2
+
+    simulated(program)
+
+
+def test_old_segments_go_and_their_files_after_the_delay() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0, replace(SMALL, retention_ms=3_600_000))
+        for _ in range(10):
+            append(hosted, bytes(300), timestamp=clock.now_ms())
+        duties = upkeep(logs, replace(NEVER, retention_check_ms=300_000))
+        await for_a_while(duties, 3500)
+        assert hosted.log.log_start_offset == 0
+        await for_a_while(duties, 340)
+        assert hosted.log.log_start_offset == 10
+        waiting = [name for name in disk.names("/data/t-0") if name.endswith(".deleted")]
+        assert len(waiting) > 3
+        await for_a_while(duties, 60)
+        assert not any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
+
+    simulated(program)
+
+
+def test_checkpoints_are_stored_at_their_intervals() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        append(hosted, b"x", b"y")
+        await hosted.log.flush()
+        hosted.log.advance_log_start(Offset(1))
+        rules = replace(NEVER, high_watermark_ms=5000, recovery_point_ms=60_000, log_start_ms=9000)
+        duties = upkeep(logs, rules)
+        await for_a_while(duties, 6)
+        assert read_whole(disk, f"/data/{HIGH_WATERMARKS}") == b"0\n1\nt 0 2\n"
+        assert not disk.exists(f"/data/{LOG_START_OFFSETS}")
+        await for_a_while(duties, 10)
+        assert read_whole(disk, f"/data/{LOG_START_OFFSETS}") == b"0\n1\nt 0 1\n"
+        assert not disk.exists(f"/data/{RECOVERY_POINTS}")
+        await for_a_while(duties, 61)
+        assert read_whole(disk, f"/data/{RECOVERY_POINTS}") == b"0\n1\nt 0 2\n"
+
+    simulated(program)
+
+
+def test_d4_producers_that_have_been_silent_are_forgotten() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        hosted = await created(logs, 0)
+        append_batch(
+            hosted.log, b"x", timestamp=clock.now_ms(), now_ms=clock.now_ms(), producer_id=7
+        )
+        duties = upkeep(logs, replace(NEVER, producer_expiration_ms=3_600_000))
+        await for_a_while(duties, 3000)
+        assert hosted.log.producers.count == 1
+        await for_a_while(duties, 1300)
+        assert hosted.log.producers.count == 0
+
+    simulated(program)
+
+
+def test_c4_damage_that_nobody_has_met_is_found_within_a_week() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for number in range(10):
+            append(hosted, b"%d" % number + bytes(300))
+        await hosted.log.flush()
+        file = disk.open("/data/t-0/00000000000000000000.log")
+        rotten = file.read(150, 1)[0] ^ 1
+        file.write([bytes([rotten])], 150)
+        duties = upkeep(logs)
+        await for_a_while(duties, 6 * 86_400)
+        assert hosted.log.damaged == ()
+        await for_a_while(duties, 8 * 86_400)
+        assert [(one.first_offset, one.end_offset) for one in hosted.log.damaged] == [(0, 1)]
+        with pytest.raises(RequestError) as refused:
+            await hosted.log.read(0, 10, 1000)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert (await (await hosted.log.read(1, 10, 1000)).read()) != b""
+
+    simulated(program)
+
+
+def test_folders_of_deleted_partitions_are_removed() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        append(await created(logs, 0), b"x")
+        await logs.delete([partition(0)])
+        await for_a_while(upkeep(logs), 62)
+        assert not any(name.startswith("t-") for name in disk.names("/data"))
+
+    simulated(program)
+
+
+def test_a_directory_that_fails_does_not_stop_the_duty_for_the_others() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, ("/one", "/two"))
+        for number in range(2):
+            append(await created(logs, number, replace(SMALL, flush_ms=1)), b"x")
+        disk.fails = lambda what, path: path.startswith("/one") and what == "sync"
+        rules = MaintenanceConfig(1000, 1000, 1000, 1000, 1000, 1000)
+        await for_a_while(upkeep(logs, rules), 5)
+        assert [one.path for one in logs.online] == ["/two"]
+        assert logs[partition(1)].log.recovery_point == 1
+        assert b"t 1 1" in read_whole(disk, f"/two/{RECOVERY_POINTS}")
+
+    simulated(program)
+
+
+def test_a_log_that_is_deleted_meanwhile_takes_no_directory_with_it() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(2):
+            append(await created(logs, number, replace(SMALL, flush_ms=1)), b"x")
+        gone = logs[partition(0)]
+        await gone.log.retire("it is being deleted")
+        await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 3)
+        assert logs.online == logs.directories
+        assert logs[partition(1)].log.recovery_point == 1
+
+    simulated(program)
+
+
+def test_a_log_that_is_deleted_while_another_is_looked_at_is_passed_over() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(3):
+            append(await created(logs, number), b"x")
+        asked: list[TopicPartition] = []
+
+        def end(partition: TopicPartition) -> Offset:
+            asked.append(partition)
+            return logs[partition].log.next_offset
+
+        held = logs[partition(0)].log
+        async with held._work:  # pyright: ignore[reportPrivateUsage]
+            duty = asyncio.create_task(Maintenance(logs, lambda: NEVER, end).retain())
+            await clock.sleep(0)
+            await clock.sleep(0)
+            await logs.delete([partition(1)])
+        await duty
+        assert asked == [partition(0), partition(2)]
+
+    simulated(program)
+
+
+def test_a_folder_keeps_its_name_while_deleted_files_in_it_are_removed() -> None:
+    """Or a file is looked for in it, and gone with it before it is removed."""
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = HeldDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0, replace(SMALL, file_delete_delay_ms=0))
+        for _ in range(30):
+            append(hosted, bytes(100))
+        hosted.log.advance_log_start(Offset(20))
+        await hosted.log.retain(high_watermark=30, now_ms=clock.now_ms())
+        removal = disk.held = asyncio.Event()
+        duty = asyncio.create_task(upkeep(logs).purge())
+        while disk.holds_next:
+            await asyncio.sleep(0)
+        deletion = asyncio.create_task(logs.delete([partition(0)]))
+        await clock.sleep(60)
+        assert disk.exists("/data/t-0")
+        # Nor is it in the way of what needs no turn.
+        append(await created(logs, 1), b"x")
+        removal.set()
+        await duty
+        await deletion
+        assert not disk.exists("/data/t-0")
+        assert logs.online == logs.directories
+        await clock.sleep(1)
+        await logs.purge()
+        assert [name for name in disk.names("/data") if name.startswith("t-")] == ["t-1"]
+
+    simulated(program)
+
+
+def test_a_flush_has_its_turn_between_deleted_files_that_are_removed() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = HeldDisk()
+        logs = await opened(disk, clock)
+        hosted = await created(logs, 0)
+        for _ in range(30):
+            append(hosted, bytes(100))
+        hosted.log.advance_log_start(Offset(20))
+        await hosted.log.retain(high_watermark=30, now_ms=0)
+        waiting = [name for name in disk.names("/data/t-0") if name.endswith(".deleted")]
+        removal = disk.held = asyncio.Event()
+        duty = asyncio.create_task(hosted.log.purge(SMALL.file_delete_delay_ms))
+        while disk.holds_next:
+            await asyncio.sleep(0)
+        append(hosted, b"x")
+        flush = asyncio.create_task(hosted.log.flush())
+        await clock.sleep(1)
+        calls = len(disk.calls)
+        removal.set()
+        await flush
+        await duty
+        done = [what for what, _ in disk.calls[calls:]]
+        assert done[:2] == ["remove", "sync"]
+        assert done.count("remove") == len(waiting) > 3
+
+    simulated(program)
+
+
+@pytest.mark.parametrize("duty", ["flush", "purge", "expire_producers", "store_high_watermarks"])
+def test_others_have_their_turns_between_many_logs(
+    duty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.log.maintenance.LOGS_AT_ONCE", 2)
+
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(9):
+            await created(logs, number)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.create_task(other())
+        await asyncio.sleep(0)
+        before = turns
+        await getattr(upkeep(logs), duty)()
+        assert turns - before >= 4
+        beside.cancel()
+
+    simulated(program)
