@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.pipeline.home import quick_home
+from ottla.pipeline.spark_home import fast_spark_home
 from sensors.failure import Failed
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LocalSpark:
     def __enter__(self) -> "LocalSpark":
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if self._master.startswith("local"):
-            os.environ.setdefault("SPARK_HOME", str(quick_home(self._home)))
+            os.environ.setdefault("SPARK_HOME", str(fast_spark_home(self._home)))
         self._ending.enter_context(redirected(self._log))
         self._thread.start()
         return self

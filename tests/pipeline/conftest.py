@@ -12,7 +12,7 @@ import pytest
 from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
-from ottla.pipeline.home import quick_home
+from ottla.pipeline.spark_home import fast_spark_home
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 _NUMBERS = count()
@@ -26,7 +26,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(EXAMPLES)  # for the workers
     folder = tmp_path_factory.mktemp("spark")
-    os.environ["SPARK_HOME"] = str(quick_home(folder / "home"))
+    os.environ["SPARK_HOME"] = str(fast_spark_home(folder / "home"))
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder

@@ -9,7 +9,7 @@ import pytest
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.plan import Range
-from ottla.pipeline.reading import RangeReader
+from ottla.pipeline.range_reader import RangeReader
 from ottla.sync import Admin, Producer
 from pipeline.micro_batches import MicroBatches
 

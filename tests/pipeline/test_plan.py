@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.pipeline.narrowing import Narrowing
 from ottla.pipeline.options import BadOption
 from ottla.pipeline.plan import Range, check_order, divided, limited, ranges
+from ottla.pipeline.pushdown import Pushdown
 
 COUNTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=8)
 
@@ -89,7 +89,7 @@ def test_a_limit_is_shared_by_what_waits() -> None:
 
 def test_a_narrowed_range_has_all_that_is_wanted() -> None:
     one = Range(place(1), 10, 20)
-    every = Narrowing()
+    every = Pushdown()
     assert every.of(one, {}) == one
     assert every.offsets_from(15).of(one, {}) == Range(place(1), 15, 20)
     assert every.offsets_until(15).of(one, {}) == Range(place(1), 10, 16)

@@ -11,7 +11,7 @@ from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.plan import Range
-from ottla.pipeline.reading import RangeReader
+from ottla.pipeline.range_reader import RangeReader
 from ottla.sync import Admin, Producer
 from pipeline.queries import numbers, source, taken
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from judges.ottla_broker import OttlaBroker
-from ottla.pipeline.home import quick_home
+from ottla.pipeline.spark_home import fast_spark_home
 from ottla.sync import Admin, Consumer, Producer
 
 DRIVER = Path(__file__).with_name("mortal_driver.py")
@@ -70,7 +70,7 @@ def lived(life: Life, folder: Path, options: dict[str, str], copy: str | None) -
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_HOME": str(quick_home(folder / "home")),
+        "SPARK_HOME": str(fast_spark_home(folder / "home")),
     }
 
     def begun() -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from ottla.clock import SystemClock
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.options import Use
 from ottla.pipeline.plan import Range
-from ottla.pipeline.reading import LOOK_S, RangeReader
+from ottla.pipeline.range_reader import LOOK_S, RangeReader
 from ottla.pipeline.source import OttlaStreamReader
 from ottla.pipeline.source_options import source_options
 from ottla.sync import Admin, Producer

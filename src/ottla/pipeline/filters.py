@@ -17,11 +17,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from ottla.pipeline.narrowing import Narrowing
+from ottla.pipeline.pushdown import Pushdown
 from ottla.pipeline.source import OttlaReader, RegisteredSource
 
 
-def narrowed(before: Narrowing, one: Filter) -> Narrowing:
+def narrowed(before: Pushdown, one: Filter) -> Pushdown:
     """Narrowed by a filter, as far as it tells anything."""
     path: tuple[str, ...] = getattr(one, "attribute", ())
     match path, one:

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from ottla.pipeline.offset_lookup import OffsetLookup
 from ottla.pipeline.offsets import Offsets, read
 from ottla.pipeline.options import Use
 from ottla.pipeline.source_options import SourceOptions, source_options
-from ottla.pipeline.survey import Survey
 
 GROUP: Final = "ottla-pipeline."
 """What the groups of queries begin with, when they have none of their own."""
@@ -77,7 +77,7 @@ class LagListener(StreamingQueryListener):
         run = str(progress.runId)
         if run not in self._sources:
             found = _options_of(self._queries.get(run))
-            self._sources[run] = [one and _Source(one, Survey(one)) for one in found]
+            self._sources[run] = [one and _Source(one, OffsetLookup(one)) for one in found]
         return self._sources[run]
 
 
@@ -86,7 +86,7 @@ class _Source:
     """A source of a query, and who tells its group."""
 
     options: SourceOptions
-    survey: Survey
+    survey: OffsetLookup
 
     def tell(self, group: str, offsets: Offsets) -> None:
         try:

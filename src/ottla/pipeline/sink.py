@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ottla.pipeline.client_pool import ClientPool
 from ottla.pipeline.options import BadOption, Use, checked, client_settings
-from ottla.pipeline.shelf import Shelf
 
 if TYPE_CHECKING:
     from ottla.client.sync.producer import Producer
@@ -50,7 +50,7 @@ def _producer(settings: dict[str, object]) -> "Producer[bytes, bytes]":
 
 
 # Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.
-PRODUCERS: Final = Shelf(_producer)
+PRODUCERS: Final = ClientPool(_producer)
 
 
 class BadSchema(ValueError):

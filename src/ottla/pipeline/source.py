@@ -34,17 +34,17 @@ from pyspark.sql.types import StructType
 from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
-from ottla.pipeline.beginning import Beginning
 from ottla.pipeline.columns import arrow_schema, check_source_schema, rows, source_schema
+from ottla.pipeline.initial_offsets import InitialOffsets
 from ottla.pipeline.loss import GOES_ON, DataLost, is_gone
-from ottla.pipeline.narrowing import Narrowing
 from ottla.pipeline.offsets import LATEST, AtTime, Offsets, Written, names, read, written
 from ottla.pipeline.options import Use
 from ottla.pipeline.plan import Range, check_order, divided, limited, ranges
+from ottla.pipeline.pushdown import Pushdown
 from ottla.pipeline.source_options import SourceOptions, source_options
 
 if TYPE_CHECKING:
-    from ottla.pipeline.survey import Survey
+    from ottla.pipeline.offset_lookup import OffsetLookup
 
 FORMAT: Final = "ottla"
 
@@ -78,7 +78,7 @@ class Task:
 
     def read(self, wanted: Range) -> Iterator[Any]:
         """Arrow batches of a range."""
-        from ottla.pipeline.reading import READERS
+        from ottla.pipeline.range_reader import READERS
 
         schema = arrow_schema(self.schema)
         options = self.options
@@ -97,17 +97,17 @@ class Task:
                 yield rows(wanted.partition, columns, wanted.end, schema)
 
 
-def _survey(options: SourceOptions) -> "Survey":
-    from ottla.pipeline.survey import Survey
+def _survey(options: SourceOptions) -> "OffsetLookup":
+    from ottla.pipeline.offset_lookup import OffsetLookup
 
-    return Survey(options)
+    return OffsetLookup(options)
 
 
 class OttlaReader(DataSourceReader):
     """Reads what is there, once."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self.narrowing = Narrowing()
+        self.narrowing = Pushdown()
         self._options = options
         self._task = Task(options, schema)
 
@@ -153,8 +153,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._commits = commits
         self._task = Task(options, schema)
-        self._survey: Survey | None = None
-        self._beginning = Beginning(options)
+        self._survey: OffsetLookup | None = None
+        self._beginning = InitialOffsets(options)
         self._target: dict[TopicPartition, int] | None = None  # where AvailableNow ends
         self._seen: dict[TopicPartition, int] = {}  # the ends as they were last
         self._absent: DataLost | None = None  # why AvailableNow has no end
@@ -162,10 +162,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a task gets: nothing that is connected."""
-        return {**self.__dict__, "_survey": None, "_beginning": Beginning(self._options)}
+        return {**self.__dict__, "_survey": None, "_beginning": InitialOffsets(self._options)}
 
     @property
-    def _asked(self) -> "Survey":
+    def _asked(self) -> "OffsetLookup":
         if self._survey is None:
             self._survey = _survey(self._options)
         return self._survey

@@ -2,21 +2,21 @@
 
 from pathlib import Path
 
-from ottla.pipeline.home import PARTS, quick_home
+from ottla.pipeline.spark_home import PARTS, fast_spark_home
 
 
 def test_it_has_what_spark_needs_and_not_its_archive(tmp_path: Path) -> None:
-    home = quick_home(tmp_path / "home")
+    home = fast_spark_home(tmp_path / "home")
     assert {one.name for one in home.iterdir()} == {*PARTS}
     assert (home / "bin" / "spark-submit").exists()
     assert [*(home / "jars").glob("spark-core*.jar")]
 
 
 def test_it_is_mended(tmp_path: Path) -> None:
-    home = quick_home(tmp_path)
+    home = fast_spark_home(tmp_path)
     (home / "bin").unlink()
     (home / "jars").unlink()
     (home / "jars").symlink_to(tmp_path / "of another environment")
-    assert quick_home(tmp_path) == home
+    assert fast_spark_home(tmp_path) == home
     assert (home / "bin" / "spark-submit").exists()
     assert (home / "jars").is_dir()

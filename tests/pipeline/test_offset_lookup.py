@@ -7,9 +7,9 @@ import pytest
 
 from judges.ottla_broker import OttlaBroker
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.offset_lookup import OffsetLookup
 from ottla.pipeline.options import Use
 from ottla.pipeline.source_options import source_options
-from ottla.pipeline.survey import Survey
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.sync import Admin, Producer
 from ottla.transport.channel import Channel
@@ -48,7 +48,7 @@ def test_a_plan_ends_where_the_tasks_end(
 
     monkeypatch.setattr(Channel, "_post", post)
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
-    survey = Survey(source_options({**options, "kafka.isolation.level": level}, Use.STREAM))
+    survey = OffsetLookup(source_options({**options, "kafka.isolation.level": level}, Use.STREAM))
     try:
         survey.latest(survey.partitions())
     finally:
@@ -66,7 +66,7 @@ def test_a_thousand_partitions_are_planned_in_one_round_trip(
     with Producer(servers) as producer:
         producer.send(topic, b"here", partition=7)
     options = {"kafka.bootstrap.servers": broker.bootstrap, way: topic}
-    survey = Survey(source_options(options, Use.STREAM))
+    survey = OffsetLookup(source_options(options, Use.STREAM))
     try:
         survey.latest(survey.partitions())  # connected now
         asked.clear()

@@ -15,7 +15,7 @@ from typing import Final
 PARTS: Final = ("bin", "jars", "sbin")
 
 
-def quick_home(folder: Path) -> Path:
+def fast_spark_home(folder: Path) -> Path:
     """Make it, or mend it; for SPARK_HOME, before a session begins."""
     found = find_spec("pyspark")
     assert found is not None, "it comes with ottla[spark]"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.pipeline.shelf import KEPT_MAX, Shelf
+from ottla.pipeline.client_pool import KEPT_MAX, ClientPool
 
 
 class Client:
@@ -20,7 +20,7 @@ class Client:
         self.is_closed = True
 
 
-def used(shelf: Shelf[Client], **settings: object) -> Client:
+def used(shelf: ClientPool[Client], **settings: object) -> Client:
     with shelf.lent(settings) as client:
         assert not client.is_closed
         return client
@@ -35,7 +35,7 @@ def in_child(work: Callable[[], bool]) -> bool:
 
 
 def test_the_next_task_with_the_same_settings_has_the_same_client() -> None:
-    shelf = Shelf(Client)
+    shelf = ClientPool(Client)
     one, other = used(shelf, a=1, b=2), used(shelf, a=2, b=1)
     assert used(shelf, b=2, a=1) is one
     assert used(shelf, a=2, b=1) is other
@@ -44,7 +44,7 @@ def test_the_next_task_with_the_same_settings_has_the_same_client() -> None:
 
 @pytest.mark.parametrize("failure", [ValueError("no"), KeyboardInterrupt(), GeneratorExit()])
 def test_a_client_whose_task_failed_is_closed_and_not_lent_again(failure: BaseException) -> None:
-    shelf = Shelf(Client)
+    shelf = ClientPool(Client)
     one = used(shelf)
     with pytest.raises(type(failure)), shelf.lent({}):
         raise failure
@@ -57,12 +57,12 @@ def test_a_client_that_cannot_be_closed_does_not_hide_why_its_task_failed() -> N
         def close(self) -> None:
             raise OSError("not now")
 
-    with pytest.raises(ValueError, match="no"), Shelf(Stubborn).lent({}):
+    with pytest.raises(ValueError, match="no"), ClientPool(Stubborn).lent({}):
         raise ValueError("no")
 
 
 def test_the_clients_that_were_used_last_are_kept() -> None:
-    shelf = Shelf(Client)
+    shelf = ClientPool(Client)
     first = used(shelf, n=0)
     others = [used(shelf, n=n) for n in range(1, KEPT_MAX)]
     used(shelf, n=0)
@@ -75,7 +75,7 @@ def test_the_clients_that_were_used_last_are_kept() -> None:
 
 
 def test_two_tasks_at_a_time_have_a_client_each_and_one_is_kept() -> None:
-    shelf = Shelf(Client)
+    shelf = ClientPool(Client)
     with shelf.lent({}) as one:
         other = used(shelf)
         assert other is not one
@@ -85,7 +85,7 @@ def test_two_tasks_at_a_time_have_a_client_each_and_one_is_kept() -> None:
 
 
 def test_a_shelf_that_is_closed_ends_what_it_keeps_and_not_what_is_lent() -> None:
-    shelf = Shelf(Client)
+    shelf = ClientPool(Client)
     kept = used(shelf, n=0)
     with shelf.lent({}) as lent:
         shelf.close()
@@ -95,7 +95,7 @@ def test_a_shelf_that_is_closed_ends_what_it_keeps_and_not_what_is_lent() -> Non
 
 
 def test_a_forked_process_has_clients_of_its_own() -> None:
-    shelf = Shelf(Client)
+    shelf = ClientPool(Client)
     one = used(shelf)
 
     def has_own() -> bool:
@@ -111,7 +111,7 @@ def test_the_collector_of_a_worker_is_spared_what_stays() -> None:
 
     def is_spared() -> bool:
         gc.unfreeze()
-        shelf = Shelf(Client)
+        shelf = ClientPool(Client)
         used(shelf)
         spared = gc.get_freeze_count()
         kept = [object() for _ in range(100)], [[n] for n in range(100)]

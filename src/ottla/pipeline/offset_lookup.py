@@ -14,7 +14,7 @@ from ottla.client.admin import FoundOffset, OffsetAt
 from ottla.client.calls.results import Results
 from ottla.client.sync.administrator import Admin
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.pipeline.beginning import Places
+from ottla.pipeline.initial_offsets import Places
 from ottla.pipeline.loss import is_gone
 from ottla.pipeline.offsets import (
     EARLIEST,
@@ -41,7 +41,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Survey:
+class OffsetLookup:
     """Asks the cluster for a source; `close` ends its connections."""
 
     def __init__(self, options: SourceOptions) -> None:

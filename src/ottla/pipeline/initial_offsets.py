@@ -1,7 +1,7 @@
 """Where a stream begins, and what its first micro-batch may take for that.
 
 Invariant: the first micro-batch has the same records whenever it is run, but for those that were
-deleted meanwhile, of which a warning tells (`Survey.repeated`). Spark writes down where it
+deleted meanwhile, of which a warning tells (`OffsetLookup.repeated`). Spark writes down where it
 ends, and not where it begins: that it asks twice before it runs it, and anew when it repeats it
 after a failure. So the answer is kept as long as the reader lives, and a partition that begins at
 its end, which is elsewhere later, stays there in the first micro-batch: what is written down is its
@@ -22,7 +22,7 @@ from ottla.pipeline.options import BadOption
 from ottla.pipeline.source_options import SourceOptions
 
 if TYPE_CHECKING:
-    from ottla.pipeline.survey import Survey
+    from ottla.pipeline.offset_lookup import OffsetLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Places:
     at_end: frozenset[TopicPartition] = frozenset()
 
 
-class Beginning:
+class InitialOffsets:
     """Where a stream begins that has no place yet; asked for once."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -43,7 +43,7 @@ class Beginning:
         self._is_looked = False  # whether the end of a micro-batch was looked for
         self._is_repeated = False
 
-    def asked(self, survey: "Survey") -> Written:
+    def asked(self, survey: "OffsetLookup") -> Written:
         """Where it begins; the same however often it is asked.
 
         What does not fit the topics of now is an error of `is_looked_for`: a micro-batch that is

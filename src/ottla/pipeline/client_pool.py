@@ -36,7 +36,7 @@ def _spare() -> None:
         gc.freeze()
 
 
-class Shelf(Generic[C]):
+class ClientPool(Generic[C]):
     """Clients by their settings, the one that was used last at the end."""
 
     def __init__(self, make: Callable[[dict[str, object]], C]) -> None:

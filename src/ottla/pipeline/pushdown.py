@@ -1,4 +1,4 @@
-"""Narrowing: what of a batch is wanted at most.
+"""Pushdown: what of a batch is wanted at most.
 
 Invariant: narrowing leaves out what surely is not wanted, and nothing else. Times of records follow
 no order, so that only a time from which on records are wanted tells anything: what lies before the
@@ -13,7 +13,7 @@ from ottla.pipeline.plan import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class Pushdown:
     """Partitions, offsets and times that are wanted; all are when nothing is said."""
 
     partitions: frozenset[int] | None = None
@@ -21,21 +21,21 @@ class Narrowing:
     last_offset: int | None = None
     from_ms: int | None = None
 
-    def among(self, wanted: set[int]) -> "Narrowing":
+    def among(self, wanted: set[int]) -> "Pushdown":
         """These partitions alone."""
         among = wanted if self.partitions is None else wanted & self.partitions
         return replace(self, partitions=frozenset(among))
 
-    def offsets_from(self, offset: int) -> "Narrowing":
+    def offsets_from(self, offset: int) -> "Pushdown":
         """Nothing before an offset."""
         return replace(self, first_offset=max(self.first_offset, offset))
 
-    def offsets_until(self, offset: int) -> "Narrowing":
+    def offsets_until(self, offset: int) -> "Pushdown":
         """Nothing behind an offset."""
         last = offset if self.last_offset is None else min(self.last_offset, offset)
         return replace(self, last_offset=last)
 
-    def since(self, time_ms: int) -> "Narrowing":
+    def since(self, time_ms: int) -> "Pushdown":
         """Nothing that is older; a time before 1970 says nothing.
 
         Records without a time have -1, and brokers do not look for times below 0.

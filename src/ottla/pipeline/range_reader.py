@@ -19,9 +19,9 @@ from ottla.client.sync.portal import Portal
 from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
+from ottla.pipeline.client_pool import ClientPool
 from ottla.pipeline.loss import GOES_ON, DataLost
 from ottla.pipeline.plan import Range
-from ottla.pipeline.shelf import Shelf
 from ottla.records import Columns
 from ottla.transport.failures import TimedOut
 
@@ -167,4 +167,4 @@ def _lose(partition: TopicPartition, position: int, loss: Loss, *, skips_lost: b
 
 
 # Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.
-READERS: Final = Shelf(RangeReader)
+READERS: Final = ClientPool(RangeReader)
