@@ -17,9 +17,9 @@ import typer
 
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
-from ottla.cli.answer import Failure, write_object
 from ottla.cli.declaration import OutputOption
 from ottla.cli.output import Json, Output
+from ottla.cli.result import Failure, write_object
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node

@@ -72,7 +72,7 @@ async def _asked(
 ) -> Iterable[str]:
     import asyncio
 
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
     from ottla.cli.target import target_of
 
     target = target_of(
@@ -82,7 +82,7 @@ async def _asked(
         settings=said.get("settings") or (),
     )
     async with asyncio.timeout(TIMEOUT_S):
-        if await reach(target.settings, TIMEOUT_S, tells=False):
+        if await probe(target.settings, TIMEOUT_S, tells=False):
             return ()
         return await ask(target.settings_of("admin"))
 

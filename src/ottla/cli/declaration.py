@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from ottla.cli.answer import Answer
 from ottla.cli.completion import profile_names
 from ottla.cli.event_loop import run_asking
 from ottla.cli.output import Output
+from ottla.cli.result import Result
 from ottla.cli.session import Session, carried_out, conducted
 from ottla.cli.target import target_of
 
@@ -28,18 +28,18 @@ OutputOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
 
-def asks(act: Callable[..., Coroutine[Any, Any, Answer | None]]) -> Callable[..., None]:
+def asks(act: Callable[..., Coroutine[Any, Any, Result | None]]) -> Callable[..., None]:
     """Make a command of a function that asks a cluster: with the options that all of them have."""
     return _asking(act, is_fast=False)
 
 
-def streams(act: Callable[..., Coroutine[Any, Any, Answer | None]]) -> Callable[..., None]:
+def streams(act: Callable[..., Coroutine[Any, Any, Result | None]]) -> Callable[..., None]:
     """As `asks`, of a function that moves many records: on the faster event loop."""
     return _asking(act, is_fast=True)
 
 
 def _asking(
-    act: Callable[..., Coroutine[Any, Any, Answer | None]], *, is_fast: bool
+    act: Callable[..., Coroutine[Any, Any, Result | None]], *, is_fast: bool
 ) -> Callable[..., None]:
     own = [*inspect.signature(act, eval_str=True).parameters.values()][1:]
 
@@ -50,7 +50,7 @@ def _asking(
         settings: list[str] | None = given.pop("settings")
         output: Output = given.pop("output")
 
-        async def asked() -> Answer | None:
+        async def asked() -> Result | None:
             target = target_of(
                 os.environ,
                 bootstrap_server=bootstrap_server,
@@ -64,7 +64,7 @@ def _asking(
     return with_parameters(command, [*own, *_OPTIONS])
 
 
-def answers(act: Callable[..., Answer]) -> Callable[..., None]:
+def answers(act: Callable[..., Result]) -> Callable[..., None]:
     """Make a command of a function that asks nobody: with `-o`."""
     own = [*inspect.signature(act, eval_str=True).parameters.values()]
 

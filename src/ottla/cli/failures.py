@@ -7,9 +7,9 @@ what was not done, 2 for a wrong use. So is one that nobody foresaw.
 import os
 from typing import Final
 
-from ottla.cli.answer import Failure, show_failure
 from ottla.cli.output import Output
 from ottla.cli.output_errors import OUTPUT_ERRORS
+from ottla.cli.result import Failure, show_failure
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.problems import InvalidSettings
 

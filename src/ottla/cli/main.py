@@ -13,11 +13,11 @@ from typing import Final
 import typer
 
 from ottla.broker.stop_signals import StopSignals
-from ottla.cli.answer import Failure, show_failure
 from ottla.cli.commands import add_commands
 from ottla.cli.failures import FAILED, own_mistake
 from ottla.cli.output import Output, wanted
 from ottla.cli.output_errors import heeded
+from ottla.cli.result import Failure, show_failure
 from ottla.cli.shells import QUESTION, InstallOption, ShowOption, answer_shell, with_shell
 
 INTERRUPTED: Final = 130

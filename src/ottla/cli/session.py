@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ottla.cli.answer import Answer, Failure, show, show_failure
 from ottla.cli.early_interrupt import INTERRUPTED, begin
 from ottla.cli.failures import FAILED, Failed, Misused, Stopped, own_mistake, tell
 from ottla.cli.output import Output
+from ottla.cli.result import Failure, Result, show, show_failure
 from ottla.cli.target import Target
 from ottla.errors import OttlaError
 from ottla.settings.problems import InvalidSettings
@@ -33,14 +33,14 @@ class Session(NamedTuple):
     async def opened(self, kind: type[A]) -> A:
         """An administrator with the calls that a command needs, when a broker can be reached."""
         admin = kind(self.target.settings_of("admin"))
-        await self.reach()
+        await self.probe()
         return admin
 
-    async def reach(self) -> None:
+    async def probe(self) -> None:
         """Fail at once where nobody listens, and not after the client's patience."""
-        from ottla.cli.reach import reach
+        from ottla.cli.probe import probe
 
-        if why := await reach(self.target.settings):
+        if why := await probe(self.target.settings):
             raise Failed(why, "NETWORK_EXCEPTION")
 
     def confirm(self, question: str, *, yes: bool) -> None:
@@ -51,12 +51,12 @@ class Session(NamedTuple):
             raise Misused(f"{question} Nobody can be asked here: say --yes")
         import typer
 
-        from ottla.cli.question import agreed
+        from ottla.cli.prompt import confirmed
 
         # While an event loop runs, it has Ctrl-C to itself, and a question would not hear of it.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            is_wanted = agreed(question)
+            is_wanted = confirmed(question)
         except KeyboardInterrupt:
             raise typer.Abort from None
         finally:
@@ -65,17 +65,17 @@ class Session(NamedTuple):
             raise Failed("nothing was done")
 
 
-def conducted(act: Callable[[], Answer | None], output: Output) -> int:
+def conducted(act: Callable[[], Result | None], output: Output) -> int:
     """Do what asks nobody and print its outcome; the exit code."""
 
-    def begun() -> Answer | None:
+    def begun() -> Result | None:
         begin()
         return act()
 
     return carried_out(begun, output)
 
 
-def carried_out(act: Callable[[], Answer | None], output: Output) -> int:
+def carried_out(act: Callable[[], Result | None], output: Output) -> int:
     """Do it, which begins with hearing of Ctrl-C, and print its outcome; the exit code."""
     try:
         answer = act()

@@ -6,10 +6,10 @@ imported, which takes longer than the answer.
 
 from typing import Final
 
-from ottla.cli.answer import Answer, facts, show
 from ottla.cli.installation import found
 from ottla.cli.output import Output
 from ottla.cli.output_errors import heeded
+from ottla.cli.result import Result, facts, show
 
 PLAIN: Final[dict[tuple[str, ...], Output]] = {
     ("version",): Output.TABLE,
@@ -20,10 +20,10 @@ PLAIN: Final[dict[tuple[str, ...], Output]] = {
 """The arguments that need nobody to explain them."""
 
 
-def answer() -> Answer:
+def answer() -> Result:
     """Show the versions of Ottla and Python, and which kernel runs."""
     value = found()
-    return Answer(value, facts(value))
+    return Result(value, facts(value))
 
 
 def answered(arguments: list[str]) -> bool:

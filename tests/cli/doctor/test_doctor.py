@@ -288,7 +288,7 @@ def test_what_is_printed() -> None:
         kernel=KernelFacts(False, "kernel.py"),
         cluster=replace(GOOD.cluster, addresses=[replace(THERE, why_not="nobody listens")]),
     )
-    from ottla.cli.answer import Table
+    from ottla.cli.result import Table
 
     for name, facts in (("doctor-ok", GOOD), ("doctor-problems", bad)):
         found = answer([*judgements.judged(facts)])

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ottla.cli.group.lag import Reading, earliest, first_unread, readings, total
+from ottla.cli.group.lag import PartitionLag, earliest, first_unread, partition_lags, total
 from ottla.client.admin.group_descriptions import MemberDescription
 from ottla.client.admin.group_offsets import CommittedOffset
 
@@ -18,7 +18,7 @@ ENDS = dict.fromkeys((A, B, C, D), 10)
 def test_what_members_have_comes_first_and_the_busiest_before_the_others() -> None:
     idle, one, two = member("idle"), member("one", C), member("two", B, A)
     committed = {C: CommittedOffset(4), D: CommittedOffset(10), A: None}
-    found = readings([idle, one, two], committed, {}, ENDS)
+    found = partition_lags([idle, one, two], committed, {}, ENDS)
     assert [(row.partition, row.member and row.member.id, row.lag) for row in found] == [
         (A, "two", None),
         (B, "two", None),
@@ -30,18 +30,18 @@ def test_what_members_have_comes_first_and_the_busiest_before_the_others() -> No
 
 
 def test_a_partition_that_does_not_tell_its_end_has_no_lag() -> None:
-    (row,) = readings([], {A: CommittedOffset(4)}, {}, {})
+    (row,) = partition_lags([], {A: CommittedOffset(4)}, {}, {})
     assert (row.end, row.lag) == (None, None)
     assert first_unread([row]) == {}
 
 
 def test_the_first_unread_record_is_one_that_is_still_there() -> None:
     at = {A: CommittedOffset(4), B: CommittedOffset(4), C: CommittedOffset(10)}
-    found = readings([], at, {A: 0, B: 7, C: 0}, ENDS)
+    found = partition_lags([], at, {A: 0, B: 7, C: 0}, ENDS)
     assert first_unread(found) == {A: 4, B: 7}
 
 
 def test_a_group_waits_since_its_first_partition_does() -> None:
-    row = Reading(A, CommittedOffset(4), 0, 10, None)
+    row = PartitionLag(A, CommittedOffset(4), 0, 10, None)
     assert earliest([row]) is None
     assert earliest([row, replace(row, since_ms=5), replace(row, since_ms=3)]) == 3

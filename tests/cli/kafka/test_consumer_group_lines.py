@@ -1,6 +1,6 @@
 """The lines of `kafka-consumer-groups`: Kafka's headings and widths."""
 
-from ottla.cli.group.lag import Reading
+from ottla.cli.group.lag import PartitionLag
 from ottla.cli.group.view import GroupView
 from ottla.cli.kafka.groups.lines import (
     forgotten_lines,
@@ -38,9 +38,9 @@ def test_a_list_has_what_was_asked_for() -> None:
 
 def test_offsets_of_members_and_of_nobody() -> None:
     rows = [
-        Reading(("t", 0), CommittedOffset(3, "", 7), None, 10, STATIC),
-        Reading(("t", 1), None, None, 10, STATIC),
-        Reading(("u", 0), CommittedOffset(3), None, None, None),
+        PartitionLag(("t", 0), CommittedOffset(3, "", 7), None, 10, STATIC),
+        PartitionLag(("t", 1), None, None, 10, STATIC),
+        PartitionLag(("u", 0), CommittedOffset(3), None, None, None),
     ]
     blank, heads, *lines = offset_lines("g", rows, is_verbose=True)
     assert blank == ""

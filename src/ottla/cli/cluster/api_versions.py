@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, Table
 from ottla.cli.declaration import asks
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import Failed, failure_of
+from ottla.cli.result import Result, Table
 from ottla.cli.session import Session
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ async def api_versions(
     everything: Annotated[
         bool, typer.Option("--all", help="Also what only we know and the broker does not serve.")
     ] = False,
-) -> Answer:
+) -> Result:
     """Show which versions of each API the brokers serve, and which one would be spoken."""
     from ottla.cli.cluster.admin import ClusterAdmin
     from ottla.cli.cluster.served_apis import compared
@@ -61,7 +61,7 @@ async def api_versions(
             for api in found
         ]
         shown.append(Table(("KEY", "API", "SERVED", "OURS", "USED", "VERDICT"), rows))
-    return Answer(
+    return Result(
         {"brokers": objects},
         shown,
         [failure_of(error, f"broker {number}") for number, error in told.failed.items()],

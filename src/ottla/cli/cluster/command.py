@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, Table, facts
 from ottla.cli.declaration import asks
+from ottla.cli.result import Result, Table, facts
 from ottla.cli.session import Session
 
 app = typer.Typer(help="The cluster.", no_args_is_help=True)
@@ -28,7 +28,7 @@ async def describe(
         bool,
         typer.Option("--fenced", help="Also brokers that are registered but do not serve."),
     ] = False,
-) -> Answer:
+) -> Result:
     """Show the id of the cluster, its controller and its brokers."""
     from ottla.cli.cluster.admin import ClusterAdmin
 
@@ -41,7 +41,7 @@ async def describe(
     keys = ("id", "host", "port", "rack", "controller", "fenced")
     heads = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "FENCED")
     width = len(heads) if fenced else len(heads) - 1
-    return Answer(
+    return Result(
         {
             "id": found.id,
             "controller": found.controller,

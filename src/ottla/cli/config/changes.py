@@ -5,12 +5,12 @@ Invariant: a value that is secret is not shown; the cluster does not tell it.
 
 from collections.abc import Mapping, Sequence
 
-from ottla.cli.answer import Answer, Cell, Table
 from ottla.cli.config.admin import ConfigAdmin
 from ottla.cli.config.target import Target
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import Failed
 from ottla.cli.output import Json
+from ottla.cli.result import Cell, Result, Table
 from ottla.client.admin.configs import (
     ConfigCalls,
     ConfigEntry,
@@ -29,7 +29,7 @@ _OWN = {
 
 async def described(
     admin: ConfigAdmin, target: Target, names: Sequence[str], *, everything: bool
-) -> Answer:
+) -> Result:
     """The settings of one thing: those that somebody gave, all, or those that are named."""
     if isinstance(target, QuotaEntity):
         return quotas_answer(await admin.describe_quotas(target, strict=True))
@@ -43,13 +43,13 @@ async def described(
     )
 
 
-def configs_answer(target: ConfigResource, entries: Sequence[ConfigEntry]) -> Answer:
+def configs_answer(target: ConfigResource, entries: Sequence[ConfigEntry]) -> Result:
     """Settings for programs and for people."""
     rows: list[tuple[Cell, ...]] = [
         (one.name, "(secret)" if one.is_sensitive else one.value, _source(one), one.is_read_only)
         for one in entries
     ]
-    return Answer(
+    return Result(
         {
             "resource": _resource(target),
             "configs": [
@@ -77,10 +77,10 @@ def _resource(target: ConfigResource) -> dict[str, Json]:
     return {"kind": target.kind.name.lower(), "name": target.name or None}
 
 
-def quotas_answer(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Answer:
+def quotas_answer(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Result:
     """Quotas for programs and for people."""
     found = sorted(quotas.items(), key=lambda pair: str(pair[0]))
-    return Answer(
+    return Result(
         {
             "quotas": [
                 {"entity": _entity(whose), "values": dict(sorted(values.items()))}
@@ -127,7 +127,7 @@ async def changed(
     quotas: Mapping[str, float | None],
     *,
     dry_run: bool,
-) -> Answer:
+) -> Result:
     """Change settings, or quotas if that is what the thing has; None unsets."""
     if isinstance(target, QuotaEntity):
         outcome = await admin.alter_quotas({target: quotas}, validate_only=dry_run)
@@ -139,7 +139,7 @@ async def changed(
         (await admin.alter_configs({target: configs}, validate_only=dry_run)).or_raise()
         about, values = _resource(target), configs
     verb = "Could change" if dry_run else "Changed"
-    return Answer(
+    return Result(
         {
             "entity" if isinstance(target, QuotaEntity) else "resource": about,
             "changed": not dry_run,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.answer import Answer
 from ottla.cli.completion import group_names, topic_names
 from ottla.cli.declaration import asks, option, with_parameters
 from ottla.cli.failures import Misused
+from ottla.cli.result import Result
 from ottla.cli.session import Session
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ _OPTIONS = (
 )
 
 
-def _whose(act: Callable[..., Coroutine[Any, Any, Answer]]) -> Callable[..., Any]:
+def _whose(act: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Any]:
     """Give a command the options that say whose settings it is about; it gets them as one thing."""
     session, _, *own = inspect.signature(act).parameters.values()
 
     @functools.wraps(act)
-    async def command(session: Session, **given: Any) -> Answer:
+    async def command(session: Session, **given: Any) -> Result:
         from ottla.cli.config.target import Said
 
         said = Said(**{one.name: given.pop(one.name) for one in _OPTIONS})
@@ -89,7 +89,7 @@ async def describe(
     quotas: Annotated[
         bool, typer.Option("--quotas", help="The quotas of everybody.", rich_help_panel=_WHOSE)
     ] = False,
-) -> Answer:
+) -> Result:
     """Show settings with where each is from: the topic, the broker, all brokers, its file."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import described, quotas_answer
@@ -116,7 +116,7 @@ async def set_(
         typer.Argument(metavar="NAME=VALUE…", help="Settings, or quotas.", show_default=False),
     ],
     dry_run: DryRunOption = False,
-) -> Answer:
+) -> Result:
     """Set settings or quotas; those that are not named stay."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed
@@ -142,7 +142,7 @@ async def unset(
         list[str], typer.Argument(metavar="NAME…", help="Settings, or quotas.", show_default=False)
     ],
     dry_run: DryRunOption = False,
-) -> Answer:
+) -> Result:
     """Take settings or quotas away, so that what is behind them counts again."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed

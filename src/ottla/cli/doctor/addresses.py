@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.cli.cluster.admin import ClusterAdmin
 from ottla.cli.doctor.facts import AddressFacts, ClusterFacts
-from ottla.cli.reach import reach
+from ottla.cli.probe import probe
 from ottla.client.admin.cluster import BrokerDescription, ClusterDescription
 from ottla.errors import OttlaError
 from ottla.settings.connection import BOOTSTRAP_SERVERS
@@ -21,7 +21,7 @@ PATIENCE_S: Final = 5.0
 async def cluster(settings: Mapping[str, str], *, chosen: bool) -> ClusterFacts:
     """The cluster of a client's settings."""
     servers = settings[BOOTSTRAP_SERVERS.name]
-    if why_not := await reach(settings, PATIENCE_S, tells=False):
+    if why_not := await probe(settings, PATIENCE_S, tells=False):
         return ClusterFacts(servers, chosen, why_not)
     try:
         found = await asked(settings)

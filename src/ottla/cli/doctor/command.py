@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, Failure, Table
 from ottla.cli.declaration import asks
+from ottla.cli.result import Failure, Result, Table
 from ottla.cli.session import Session
 from ottla.cli.target import HERE
 
@@ -34,7 +34,7 @@ async def doctor(
     metrics_port: Annotated[
         int, typer.Option("--metrics-port", min=1, max=65_535, help="Where its metrics shall be.")
     ] = _METRICS_PORT,
-) -> Answer:
+) -> Result:
     """Check this machine and the way to the cluster, and say what to do.
 
     Exit code: 0 when there is no problem, warnings or not; 1 when there is one.
@@ -75,7 +75,7 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
     )
 
 
-def answer(found: "list[Judgement]") -> Answer:
+def answer(found: "list[Judgement]") -> Result:
     """What there is to say."""
     problems = [one for one in found if one.grade.value == "problem"]
     lines: list[Table | str] = [
@@ -86,7 +86,7 @@ def answer(found: "list[Judgement]") -> Answer:
     advice = [(one.about, one.advice) for one in found if one.advice]
     if advice:
         lines += ["", Table(("ABOUT", "WHAT TO DO"), advice)]
-    return Answer(
+    return Result(
         {
             "ok": not problems,
             "checks": [

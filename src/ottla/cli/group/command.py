@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, Failure, Table
 from ottla.cli.completion import group_names, topic_names
 from ottla.cli.declaration import YesOption, asks
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import Failed, Misused, failure_of
 from ottla.cli.offsets.partition_lists import BadPartitions, parse_choice
 from ottla.cli.offsets.positions import BadPosition, Position, parse_position
+from ottla.cli.result import Failure, Result, Table
 from ottla.cli.session import Session
 from ottla.errors import RequestError
 
@@ -60,11 +60,11 @@ async def list_(
     kind: Annotated[
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this type.")
     ] = None,
-) -> Answer:
+) -> Result:
     """List the groups that you may see, of consumers and others."""
     from ottla.cli.group.admin import GroupAdmin
-    from ottla.cli.group.answers import listed_object, listed_table
     from ottla.cli.group.kinds import OTHER_TYPES, STATES, TYPES, strange
+    from ottla.cli.group.results import listed_object, listed_table
 
     for said, known in ((state, STATES), (kind, (*TYPES, *OTHER_TYPES))):
         if wrong := strange(said or (), known):
@@ -73,7 +73,7 @@ async def list_(
         listing = await admin.list_groups(states=state or (), types=kind or ())
     groups = sorted(listing.found, key=lambda one: one.id)
     failures = [failure_of(error, f"broker {id_}") for id_, error in listing.failed.items()]
-    return Answer(
+    return Result(
         {"groups": [listed_object(one) for one in groups]},
         [listed_table(groups)] if groups else ["There are no such groups."],
         failures,
@@ -82,14 +82,14 @@ async def list_(
 
 @app.command("describe")
 @asks
-async def describe(session: Session, groups: GroupsArgument) -> Answer:
+async def describe(session: Session, groups: GroupsArgument) -> Result:
     """Show members, offsets and lag: how far behind the end, and since when.
 
     Lag counts the offsets between what the group committed and the end of the partition. It is
     there since the time of the first record that was not read, for which that record is looked at.
     """
     from ottla.cli.group.admin import GroupAdmin
-    from ottla.cli.group.answers import described_object, described_shown
+    from ottla.cli.group.results import described_object, described_shown
     from ottla.cli.group.view import GroupView, viewed
 
     async with await session.opened(GroupAdmin) as admin:
@@ -98,7 +98,7 @@ async def describe(session: Session, groups: GroupsArgument) -> Answer:
     shown: list[Table | str] = []
     for view in views:
         shown += ["", *described_shown(view)] if shown else described_shown(view)
-    return Answer(
+    return Result(
         {"groups": [described_object(view) for view in views]},
         shown,
         [
@@ -113,7 +113,7 @@ async def describe(session: Session, groups: GroupsArgument) -> Answer:
 @asks
 async def delete(
     session: Session, groups: GroupsArgument, *, topic: TopicOption = None, yes: YesOption = False
-) -> Answer:
+) -> Result:
     """Delete groups without members, or only what they committed in topics.
 
     Who joins such a group later begins where auto.offset.reset says.
@@ -131,14 +131,14 @@ async def delete(
             return await _forget(admin, names, choices)
         told = await admin.delete_groups(names)
     done = [*told.succeeded]
-    return Answer(
+    return Result(
         {"deleted": done},
         [f"Deleted {escaped(name)}." for name in done],
         [failure_of(error, name) for name, error in told.failed.items()],
     )
 
 
-async def _forget(admin: "GroupAdmin", names: list[str], choices: "list[Choice]") -> Answer:
+async def _forget(admin: "GroupAdmin", names: list[str], choices: "list[Choice]") -> Result:
     """Delete what groups committed in partitions."""
     from ottla.cli.offsets.admin import expanded
     from ottla.client.partitions import partition
@@ -154,7 +154,7 @@ async def _forget(admin: "GroupAdmin", names: list[str], choices: "list[Choice]"
             continue
         done += [(name, where) for where in told.succeeded]
         failures += [failure_of(error, name) for error in told.failed.values()]
-    return Answer(
+    return Result(
         {
             "deleted_offsets": [
                 {"name": name, "topic": topic, "partition": number}
@@ -194,7 +194,7 @@ async def seek(
     execute: Annotated[
         bool, typer.Option("--execute", help="Do it. Without it the plan is shown, and no more.")
     ] = False,
-) -> Answer:
+) -> Result:
     """Let a group without members go on elsewhere: shows a plan, and does it with --execute.
 
     Without --topic it is moved wherever it has committed, or where the group of --from-group has.
@@ -202,7 +202,7 @@ async def seek(
     partition goes to that end.
     """
     from ottla.cli.group.admin import GroupAdmin
-    from ottla.cli.group.answers import move_object, moves_sentence, moves_table
+    from ottla.cli.group.results import move_object, moves_sentence, moves_table
     from ottla.cli.group.seek import carried_out, check_unread, only_code, surveyed
     from ottla.cli.group.seek_plan import NothingCommitted
     from ottla.cli.group.view import committed_offsets
@@ -234,7 +234,7 @@ async def seek(
     sentence = moves_sentence(group, moves, is_done=execute)
     if not exists:
         sentence += " It was made." if execute else " There is no such group yet: it is made then."
-    return Answer(
+    return Result(
         {
             "name": group,
             "existed": exists,

@@ -14,7 +14,7 @@ from ottla.client.partitions import Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartitionLag:
     """A partition that a group reads, or has read."""
 
     partition: Partition
@@ -36,17 +36,17 @@ class Reading:
         return self.end - self.committed.offset
 
 
-def readings(
+def partition_lags(
     members: Iterable[MemberDescription],
     committed: Mapping[Partition, CommittedOffset | None],
     starts: Mapping[Partition, int | None],
     ends: Mapping[Partition, int | None],
-) -> list[Reading]:
+) -> list[PartitionLag]:
     """What members have, the busiest first, and then what nobody has."""
 
-    def reading(where: Partition, member: MemberDescription | None) -> Reading:
+    def reading(where: Partition, member: MemberDescription | None) -> PartitionLag:
         told = committed.get(where)
-        return Reading(where, told, starts.get(where), ends.get(where), member)
+        return PartitionLag(where, told, starts.get(where), ends.get(where), member)
 
     busy = sorted(members, key=lambda one: -len(one.assignment))
     assigned = {where for one in busy for where in one.assignment}
@@ -57,7 +57,7 @@ def readings(
     ]
 
 
-def first_unread(given: Iterable[Reading]) -> dict[Partition, int]:
+def first_unread(given: Iterable[PartitionLag]) -> dict[Partition, int]:
     """The offset of the first record that was not read, where there is one."""
     found: dict[Partition, int] = {}
     for one in given:
@@ -67,12 +67,12 @@ def first_unread(given: Iterable[Reading]) -> dict[Partition, int]:
     return found
 
 
-def total(given: Sequence[Reading]) -> int | None:
+def total(given: Sequence[PartitionLag]) -> int | None:
     """The lag of all; None when it is known of none."""
     known = [one.lag for one in given if one.lag is not None]
     return sum(known) if known else None
 
 
-def earliest(given: Iterable[Reading]) -> int | None:
+def earliest(given: Iterable[PartitionLag]) -> int | None:
     """Since when the first of them waits."""
     return min((one.since_ms for one in given if one.since_ms is not None), default=None)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.cli.group.admin import GroupAdmin
-from ottla.cli.group.lag import Reading, first_unread, readings
+from ottla.cli.group.lag import PartitionLag, first_unread, partition_lags
 from ottla.client.admin.group_descriptions import GroupDescription
 from ottla.client.admin.group_offsets import CommittedOffset
 from ottla.client.admin.records import OffsetAt, RecordCalls
@@ -23,7 +23,7 @@ class GroupView:
 
     description: GroupDescription
     coordinator: BrokerView | None
-    readings: Sequence[Reading]
+    partition_lags: Sequence[PartitionLag]
 
 
 async def viewed(
@@ -48,7 +48,7 @@ async def viewed(
     if with_since:
         starts = await edges(admin, places, OffsetAt.EARLIEST, timeout_s=timeout_s)
     rows = {
-        name: readings(one.members, committed[name], starts, ends)
+        name: partition_lags(one.members, committed[name], starts, ends)
         for name, one in found.items()
         if name in committed
     }
@@ -63,10 +63,10 @@ async def viewed(
 
 
 async def _since(
-    admin: GroupAdmin, rows: Mapping[str, Sequence[Reading]], timeout_s: float | None
-) -> dict[str, list[Reading]]:
+    admin: GroupAdmin, rows: Mapping[str, Sequence[PartitionLag]], timeout_s: float | None
+) -> dict[str, list[PartitionLag]]:
     """The same rows with since when they lag; groups may wait for different records."""
-    dated: dict[str, list[Reading]] = {}
+    dated: dict[str, list[PartitionLag]] = {}
     for name, ones in rows.items():
         times_ms = await admin.first_times_ms(first_unread(ones), timeout_s=timeout_s)
         dated[name] = [replace(one, since_ms=times_ms.get(one.partition)) for one in ones]

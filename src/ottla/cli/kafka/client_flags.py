@@ -22,10 +22,10 @@ PATIENCE: Final[Mapping[str, str]] = {"default.api.timeout.ms": "20000"}
 
 async def reached(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
     """The settings for a client; OttlaError when nobody listens where brokers are said to be."""
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
 
     found = known(client, settings)
-    if why := await reach(found):
+    if why := await probe(found):
         raise OttlaError(why)
     return found
 

@@ -57,7 +57,7 @@ async def act(given: Given) -> int:
 async def _deleted(given: Given) -> None:
     from ottla.cli.kafka import java_errors
     from ottla.cli.offsets.admin import OffsetAdmin
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
     from ottla.client.partitions import partition
 
     path = given.one("offset-json-file") or ""
@@ -67,7 +67,7 @@ async def _deleted(given: Given) -> None:
             before = parse_offsets(file.read())
     except OSError as error:
         raise BadOffsets(f"{path}: {error.strerror}") from None
-    if why := await reach(settings):
+    if why := await probe(settings):
         raise OttlaError(why)
     print("Executing records delete operation")
     async with OffsetAdmin(settings) as admin:

@@ -103,9 +103,9 @@ def _tell(usage: Usage, error: OttlaError) -> None:
 
 async def opened(kind: type[A], settings: Mapping[str, str]) -> A:
     """An administrator with the calls that a tool needs, when a broker can be reached."""
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
 
-    if why := await reach(settings):
+    if why := await probe(settings):
         raise OttlaError(why)
     return kind(settings)
 

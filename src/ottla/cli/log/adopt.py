@@ -14,8 +14,8 @@ from typing import Any
 import typer
 
 from ottla.broker.service import COORDINATION_FILE
-from ottla.cli.answer import Failure, complain, show_failure
 from ottla.cli.output import Output
+from ottla.cli.result import Failure, complain, show_failure
 from ottla.clock import SystemClock
 from ottla.cluster.adoption import Adoption
 from ottla.controller.adoption import adopt

@@ -15,7 +15,6 @@ from typing import Final
 
 import typer
 
-from ottla.cli.answer import Failure, show_failure
 from ottla.cli.escapes import escaped
 from ottla.cli.log.dump_lines import (
     Payloads,
@@ -29,6 +28,7 @@ from ottla.cli.log.dump_lines import (
 from ottla.cli.output import Json, Output
 from ottla.cli.records.form_names import Decoder, Form
 from ottla.cli.records.payloads import records_of
+from ottla.cli.result import Failure, show_failure
 from ottla.errors import StorageFailure
 from ottla.inspection.contents import identify
 from ottla.inspection.directory_check import check_directory, check_file, check_partition

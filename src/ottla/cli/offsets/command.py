@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, Table
 from ottla.cli.completion import topic_names
 from ottla.cli.declaration import asks
 from ottla.cli.failures import Misused, failure_of
 from ottla.cli.offsets.partition_lists import BadPartitions, Choice, parse_choice
 from ottla.cli.offsets.positions import BadPosition, PositionKind, parse_position
+from ottla.cli.result import Result, Table
 from ottla.cli.session import Session
 
 
@@ -38,7 +38,7 @@ async def offsets(
     internal: Annotated[
         bool, typer.Option("--internal", help="Of all topics, also the cluster's own.")
     ] = False,
-) -> Answer:
+) -> Result:
     """Show the first and the last offset of partitions, and the one at a time.
 
     LAST is behind the last record: the offset that the next one gets. OFFSETS are those between the
@@ -78,7 +78,7 @@ async def offsets(
     ]
     heads = ("TOPIC", "PARTITION", "FIRST", "LAST", "OFFSETS", "AT", "TIME")
     count = 5 if then is None else 7
-    return Answer(
+    return Result(
         {"partitions": rows},
         [Table(heads[:count], [[*one.values()][:count] for one in rows])]
         if wanted

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ottla.cli.answer import Answer, Table
 from ottla.cli.completion import topic_names
 from ottla.cli.declaration import streams
 from ottla.cli.failures import Failed, Misused
 from ottla.cli.output import Json
 from ottla.cli.records.produce import Acks, Codec
+from ottla.cli.result import Result, Table
 from ottla.cli.session import Session
 from ottla.client.arguments import PARTITION_MAX
 
@@ -75,7 +75,7 @@ async def produce(
     acks: Annotated[
         Acks, typer.Option("--acks", help="Who has a record before it counts as written.")
     ] = Acks.ALL,
-) -> Answer:
+) -> Result:
     """Write records as fast as it goes, or at a rate.
 
     Latencies are of one record in a thousand, or of two hundred where that would be fewer, and of
@@ -127,7 +127,7 @@ async def consume(
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds without any.")
     ] = 10.0,
-) -> Answer:
+) -> Result:
     """Read a topic from its start as fast as it goes."""
     from ottla.cli.offsets.positions import START
     from ottla.cli.perf.load import has_reached, read_load
@@ -178,7 +178,7 @@ async def latency(
     partition: Annotated[
         int, typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Where they go.")
     ] = 0,
-) -> Answer:
+) -> Result:
     """Write one record at a time and read it: how long until it is acknowledged, and read.
 
     The first tenth is not counted.
@@ -201,7 +201,7 @@ async def latency(
         [where] = consumer.assignment
         trips = await round_trips(producer, consumer, where, records, size, records // 10)
     rows = [("acknowledged", trips.acked), ("read", trips.read)]
-    return Answer(
+    return Result(
         {
             "topic": topic,
             "records": records,
@@ -233,7 +233,7 @@ def _latencies(latencies: "Latencies") -> dict[str, float]:
     }
 
 
-def _told(what: str, topic: str, span: "Span", more: Mapping[str, Json]) -> Answer:
+def _told(what: str, topic: str, span: "Span", more: Mapping[str, Json]) -> Result:
     value: dict[str, Json] = {
         "test": what,
         "topic": topic,
@@ -250,4 +250,4 @@ def _told(what: str, topic: str, span: "Span", more: Mapping[str, Json]) -> Answ
     if isinstance(found, Mapping):
         heads += [*(head for head, _ in _SHARES), "MAX MS"]
         row += [f"{one:.2f}" for one in found.values() if isinstance(one, float)]
-    return Answer(value, [Table(heads, [row])])
+    return Result(value, [Table(heads, [row])])

@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, Table, complain, facts
 from ottla.cli.completion import profile_names
 from ottla.cli.declaration import OutputOption, YesOption, answers
 from ottla.cli.failures import BadProfile, Misused
 from ottla.cli.output import Output
 from ottla.cli.profile import file as profiles
 from ottla.cli.profile.file import Profiles
+from ottla.cli.result import Result, Table, complain, facts
 from ottla.cli.session import Session, conducted
 from ottla.cli.target import BOOTSTRAP, Target, parsed
 
@@ -33,7 +33,7 @@ def profile() -> None:
 
 @app.command("list")
 @answers
-def list_() -> Answer:
+def list_() -> Result:
     """List the profiles; the one in use is marked."""
     known = _known()
     counting = _counting(known)
@@ -42,7 +42,7 @@ def list_() -> Answer:
         for name, settings in sorted(known.settings.items())
     ]
     keys = ("name", "bootstrap_servers", "used")
-    return Answer(
+    return Result(
         {"profiles": [dict(zip(keys, one, strict=True)) for one in rows]},
         [Table(("PROFILE", "SERVERS", "USED"), rows)]
         if rows
@@ -62,7 +62,7 @@ def show(
             autocompletion=profile_names,
         ),
     ] = None,
-) -> Answer:
+) -> Result:
     """Show the settings of a profile; passwords are hidden."""
     from ottla.cli.profile.settings import masked
 
@@ -73,7 +73,7 @@ def show(
     settings = masked(known.of(chosen))
     lines = [f"{key} = {value}" for key, value in sorted(settings.items())]
     used = chosen == counting
-    return Answer(
+    return Result(
         {"name": chosen, "used": used, "settings": settings},
         [*facts({"profile": chosen, "used": used}), *(_shown(line) for line in lines)],
     )
@@ -87,7 +87,7 @@ def set_(
         list[str],
         typer.Argument(metavar="KEY=VALUE…", help="KEY= takes it away.", show_default=False),
     ],
-) -> Answer:
+) -> Result:
     """Make a profile, or change its settings; what is not named stays."""
     from ottla.cli.profile.settings import check, masked
 
@@ -100,7 +100,7 @@ def set_(
     known = profiles.changed(_place(), lambda known: known.with_settings(name, changes))
     for one in warnings:
         complain(f"warning: {one}")
-    return Answer(
+    return Result(
         {"name": name, "settings": masked(known.of(name)), "warnings": warnings},
         [f"Profile {_shown(name)} is kept in {_shown(str(_place()))}."],
     )
@@ -114,7 +114,7 @@ def use(
         typer.Argument(metavar="[NAME]", show_default=False, autocompletion=profile_names),
     ] = None,
     none: Annotated[bool, typer.Option("--none", help="Use none any more.")] = False,
-) -> Answer:
+) -> Result:
     """Let a profile count where none is named."""
     if (name is None) is not none:
         raise Misused("say which profile, or --none")
@@ -122,18 +122,18 @@ def use(
     lines = ["No profile is used." if name is None else f"Profile {_shown(name)} is used."]
     if (told := os.environ.get(profiles.PROFILE_VARIABLE)) and told != name:
         complain(f"warning: {profiles.PROFILE_VARIABLE}={told} counts before it")
-    return Answer({"used": name}, lines)
+    return Result({"used": name}, lines)
 
 
 @app.command("delete")
 def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Output.TABLE) -> None:
     """Delete a profile, with the passwords that are in it."""
 
-    def act() -> Answer:
+    def act() -> Result:
         _known().of(name)
         Session(Target({}), output).confirm(f"Delete profile {_shown(name)}?", yes=yes)
         profiles.changed(_place(), lambda known: known.without(name))
-        return Answer({"deleted": name}, [f"Profile {_shown(name)} is deleted."])
+        return Result({"deleted": name}, [f"Profile {_shown(name)} is deleted."])
 
     raise typer.Exit(conducted(act, output))
 

@@ -110,7 +110,7 @@ async def consume(
     from ottla.cli.offsets.positions import END, START, BadPosition, PositionKind, parse_position
     from ottla.cli.records.format import DEFAULT, BadFormat
     from ottla.cli.records.output import stdout
-    from ottla.cli.records.reading import Reading, objects_shown, read_to, text_shown
+    from ottla.cli.records.record_reader import ReadOptions, objects_shown, read_to, text_shown
 
     if group == "":
         raise Misused("a group has a name")
@@ -139,7 +139,7 @@ async def consume(
     if group is not None and position.kind not in (PositionKind.START, PositionKind.END):
         raise Misused("a group goes on where it was: `ottla group seek` moves it to such a place")
     output = stdout()
-    reading = Reading(
+    reading = ReadOptions(
         topic=topic,
         partitions=partition or (),
         position=position,

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.answer import Answer
 from ottla.cli.completion import topic_names
 from ottla.cli.declaration import streams
 from ottla.cli.failures import Failed, Misused, Stopped
+from ottla.cli.result import Result
 from ottla.cli.session import Session
 from ottla.client.arguments import PARTITION_MAX
 
@@ -81,7 +81,7 @@ async def produce(
     acks: Annotated[
         Acks | None, typer.Option("--acks", help="Who has a record before it counts as written.")
     ] = None,
-) -> Answer:
+) -> Result:
     """Write a record for each line of stdin, or of files.
 
     When a line is no record, or a record cannot be written, none behind it is sent, and the exit
@@ -141,7 +141,7 @@ async def produce(
     if stop.number is not None:
         raise Stopped(f"interrupted; {_told(sent.records, topic)}", stop.number)
     what = "1 record" if sent.records == 1 else f"{sent.records} records"
-    return Answer(
+    return Result(
         {"topic": topic, "records": sent.records, "bytes": sent.bytes},
         [f"Wrote {what} to {topic}."],
     )

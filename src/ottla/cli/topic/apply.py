@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ottla.cli.answer import Answer, Failure, complain, is_colored
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import failure_of
 from ottla.cli.output import Output
 from ottla.cli.progress import progress
+from ottla.cli.result import Failure, Result, complain, is_colored
 from ottla.cli.session import Session
 from ottla.cli.topic.file import BadTopicFile, WantedTopic, read_topics
 from ottla.cli.topic.plan import Action, PresentTopic, Step, collisions, lines, obstructed, plan
@@ -49,7 +49,7 @@ async def apply(
     delete_others: bool,
     dry_run: bool,
     yes: bool,
-) -> Answer:
+) -> Result:
     """Show what is to be done, ask, and do it."""
     async with await session.opened(TopicSettingsAdmin) as admin:
         listed = await admin.list_topics(include_internal=True)
@@ -160,7 +160,7 @@ def _new_topic(step: Step) -> NewTopic:
 
 async def _carried_out(
     session: Session, admin: TopicSettingsAdmin, steps: Sequence[Step], *, dry_run: bool, yes: bool
-) -> Answer:
+) -> Result:
     warnings = [*_warnings(steps)]
     work = [one for one in steps if one.action is not Action.KEEP]
     hindered = [one for one in steps if not one.is_possible]
@@ -182,7 +182,7 @@ async def _carried_out(
         "applied": [one.topic for one in done],
         "warnings": warnings,
     }
-    return Answer(value, [_outcome(work, hindered, done, dry_run=dry_run)], failures)
+    return Result(value, [_outcome(work, hindered, done, dry_run=dry_run)], failures)
 
 
 def _show(steps: Iterable[Step], warnings: Iterable[str]) -> None:

@@ -6,11 +6,11 @@ to any, where the cluster can be asked. Each topic that failed is named.
 
 from collections.abc import Mapping, Sequence
 
-from ottla.cli.answer import Answer, complain
 from ottla.cli.config.changes import check_unset
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import failure_of
 from ottla.cli.output import Json
+from ottla.cli.result import Result, complain
 from ottla.cli.session import Session
 from ottla.cli.topic.admin import TopicAdmin
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin
@@ -25,7 +25,7 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 async def created(
     admin: TopicAdmin, wanted: Sequence[NewTopic], *, if_not_exists: bool, dry_run: bool
-) -> Answer:
+) -> Result:
     """Make topics."""
     told = await admin.create_topics(wanted, validate_only=dry_run)
     failed = told.failed
@@ -43,7 +43,7 @@ async def created(
     ]
     made = [*told.succeeded.values()]
     verb = "Could make" if dry_run else "Made"
-    return Answer(
+    return Result(
         {
             "created": [] if dry_run else [_object(one) for one in made],
             "possible": [one.name for one in made],
@@ -81,7 +81,7 @@ async def altered(
     configs: Mapping[str, str | None],
     *,
     dry_run: bool,
-) -> Answer:
+) -> Result:
     """Give topics more partitions and other settings; all of them, or none is touched."""
     names = [*dict.fromkeys(topics)]
     unset = [name for name, value in configs.items() if value is None]
@@ -104,7 +104,7 @@ async def altered(
     told = [f"Changed {escaped(name)}." for name in done]
     if dry_run and not failed:
         told = [f"Could change {escaped(name)}." for name in names]
-    return Answer(value, told, [failure_of(error, name) for name, error in failed.items()])
+    return Result(value, told, [failure_of(error, name) for name, error in failed.items()])
 
 
 async def _alter(
@@ -133,7 +133,7 @@ async def _alter(
 
 async def deleted(
     session: Session, admin: TopicAdmin, topics: Sequence[str], *, if_exists: bool, yes: bool
-) -> Answer:
+) -> Result:
     """Delete topics, when somebody agrees; with one that is not there none is deleted."""
     told = await admin.describe_topics(topics)
     absent = [str(name) for name, error in told.failed.items() if error.code in _UNKNOWN]
@@ -150,7 +150,7 @@ async def deleted(
         gone = [str(name) for name in outcome.succeeded]
         failures = [failure_of(error, str(name)) for name, error in outcome.failed.items()]
     missing = absent if if_exists else []
-    return Answer(
+    return Result(
         {"deleted": [*gone], "missing": [*missing]},
         [
             *(f"Deleted {escaped(name)}." for name in gone),

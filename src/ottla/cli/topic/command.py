@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.answer import Answer, complain
 from ottla.cli.completion import topic_names
 from ottla.cli.declaration import YesOption, asks
 from ottla.cli.failures import Misused
+from ottla.cli.result import Result, complain
 from ottla.cli.session import Session
 
 INT_MAX = (1 << 31) - 1
@@ -46,7 +46,7 @@ async def list_(
     internal: Annotated[
         bool, typer.Option("--internal", help="Also those that the cluster keeps for itself.")
     ] = False,
-) -> Answer:
+) -> Result:
     """List the topics that you may see."""
     from ottla.cli.topic.lister import topics
 
@@ -82,7 +82,7 @@ async def create(
         bool, typer.Option("--if-not-exists", help="One that is there already is no failure.")
     ] = False,
     dry_run: DryRunOption = False,
-) -> Answer:
+) -> Result:
     """Make topics."""
     from ottla.cli.target import parsed
     from ottla.cli.topic.admin import TopicAdmin
@@ -118,7 +118,7 @@ async def describe(
             help="Measure rates for so long; 0 measures none.",
         ),
     ] = 1.0,
-) -> Answer:
+) -> Result:
     """Describe topics: partitions, leaders, replicas, offsets, sizes and rates.
 
     A rate is what came between two looks at the ends of the partitions. A partition that has more
@@ -151,7 +151,7 @@ async def alter(
         typer.Option("--unset", "-u", metavar="NAME", help="A setting to take from the topic."),
     ] = None,
     dry_run: DryRunOption = False,
-) -> Answer:
+) -> Result:
     """Give topics more partitions, or other settings.
 
     Nothing is changed unless the cluster says of all of it that it can be.
@@ -180,7 +180,7 @@ async def delete(
         bool, typer.Option("--if-exists", help="One that is not there is no failure.")
     ] = False,
     yes: YesOption = False,
-) -> Answer:
+) -> Result:
     """Delete topics with all their records."""
     from ottla.cli.topic.admin import TopicAdmin
     from ottla.cli.topic.changes import deleted
@@ -219,7 +219,7 @@ async def apply(
         bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
     ] = False,
     yes: YesOption = False,
-) -> Answer:
+) -> Result:
     """Let topics be as a file says: show what is to be done, ask, and do it.
 
     Settings and topics that the file does not name stay as they are, unless it is told otherwise.

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.cli.answer import Answer, Failure, Table
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import failure_of
 from ottla.cli.output import Json
 from ottla.cli.progress import progress
+from ottla.cli.result import Failure, Result, Table
 from ottla.cli.topic.partition_load import Load, Look, bytes_shown, rate_shown, skewed
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin
 from ottla.client.admin.log_dirs import LogDirCalls
@@ -42,7 +42,7 @@ class DescribedTopic:
 
 async def describe(
     admin: DescribingAdmin, names: Sequence[str], seconds: float
-) -> tuple[Answer, Sequence[str]]:
+) -> tuple[Result, Sequence[str]]:
     """Topics by name, or all that are not internal, and what there is to warn of.
 
     Rates are from two looks so many seconds apart.
@@ -157,7 +157,7 @@ def _described(
 
 def answer(
     topics: Sequence[DescribedTopic], failures: Sequence[Failure], warnings: Sequence[str]
-) -> Answer:
+) -> Result:
     """Topics for programs and for people."""
     shown: list[Table | str] = []
     for one in topics:
@@ -167,7 +167,7 @@ def answer(
     if not topics and not failures:
         shown.append("There are no topics.")
     value: dict[str, Json] = {"topics": [_object(one) for one in topics], "warnings": [*warnings]}
-    return Answer(value, shown, failures)
+    return Result(value, shown, failures)
 
 
 def _object(one: DescribedTopic) -> dict[str, Json]:

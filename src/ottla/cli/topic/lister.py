@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from ottla.cli.answer import Answer, Table
 from ottla.cli.output import Output
+from ottla.cli.result import Result, Table
 
 if TYPE_CHECKING:
     from ottla.cli.session import Session
@@ -27,7 +27,7 @@ _NAMES: Final = {
 _INTERNAL: Final = "--internal"
 
 
-async def topics(session: "Session", *, internal: bool) -> Answer:
+async def topics(session: "Session", *, internal: bool) -> Result:
     """Ask for the list."""
     from ottla.cli.topic.list_admin import ListAdmin
 
@@ -38,7 +38,7 @@ async def topics(session: "Session", *, internal: bool) -> Answer:
         for _, one in sorted(found.items())
     ]
     keys = ("name", "partitions", "id", "internal")
-    return Answer(
+    return Result(
         {"topics": [dict(zip(keys, one, strict=True)) for one in rows]},
         [Table(("TOPIC", "PARTITIONS", "ID"), [one[:3] for one in rows])]
         if rows
@@ -72,7 +72,7 @@ def _run(said: dict[str, list[str]], output: Output) -> NoReturn:
     from ottla.cli.session import Session, carried_out
     from ottla.cli.target import target_of
 
-    async def asked() -> Answer:
+    async def asked() -> Result:
         target = target_of(
             os.environ,
             bootstrap_server=next(iter(said.get("bootstrap_server", ())), None),

@@ -59,9 +59,9 @@ async def act(given: Given) -> int:
     settings = settings_of(given)
 
     from ottla.cli.kafka.configs.entities import CLIENTS, IPS, USERS
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
 
-    if why := await reach(settings):
+    if why := await probe(settings):
         raise OttlaError(why)
     is_quota = found.kind in (USERS, CLIENTS, IPS)
     if is_quota:

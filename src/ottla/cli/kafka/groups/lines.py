@@ -7,7 +7,7 @@ it; what is missing is `-`.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ottla.cli.group.lag import Reading
+from ottla.cli.group.lag import PartitionLag
 from ottla.cli.group.view import GroupView
 from ottla.client.admin.group_descriptions import MemberDescription
 from ottla.client.admin.groups import ListedGroup
@@ -60,7 +60,7 @@ def _capital(kind: str | None) -> str:
 # --describe --offsets
 
 
-def offset_lines(group: str, readings: Sequence[Reading], *, is_verbose: bool) -> list[str]:
+def offset_lines(group: str, readings: Sequence[PartitionLag], *, is_verbose: bool) -> list[str]:
     """What a group reads."""
     rows = [_offset_row(group, one) for one in readings]
     heads = (
@@ -78,7 +78,7 @@ def offset_lines(group: str, readings: Sequence[Reading], *, is_verbose: bool) -
     return ["", *(_row([*row[:3], *row[4:]], widths) for row in (heads, *rows))]
 
 
-def _offset_row(group: str, one: Reading) -> tuple[str, ...]:
+def _offset_row(group: str, one: PartitionLag) -> tuple[str, ...]:
     committed, member = one.committed, one.member
     return tuple(
         map(

@@ -74,10 +74,10 @@ def timeout_s(given: Given) -> float:
 
 async def _acted(given: Given) -> None:
     from ottla.cli.group.admin import GroupAdmin
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
 
     settings = settings_of(given)
-    if why := await reach(settings, timeout_s(given)):
+    if why := await probe(settings, timeout_s(given)):
         raise OttlaError(why)
     async with GroupAdmin(settings) as admin:
         if "list" in given:

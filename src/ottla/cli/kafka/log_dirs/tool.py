@@ -52,12 +52,12 @@ async def act(given: Given) -> int:
 async def _described(given: Given) -> None:
     from ottla.cli.kafka import java_errors
     from ottla.cli.kafka.log_dirs.admin import LogDirAdmin
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
 
     topics = {one for one in (given.one("topic-list") or "").split(",") if one}
     asked = _brokers(given.one("broker-list") or "")
     settings = settings_of(given)
-    if why := await reach(settings):
+    if why := await probe(settings):
         raise OttlaError(why)
     async with LogDirAdmin(settings) as admin:
         cluster = await admin.describe_cluster()

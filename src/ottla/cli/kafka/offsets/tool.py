@@ -62,7 +62,7 @@ async def _shown(given: Given) -> None:
     from ottla.cli.kafka import java_errors
     from ottla.cli.kafka.offsets.filters import parse_place, parse_rules, rules_of, wanted
     from ottla.cli.offsets.admin import OffsetAdmin
-    from ottla.cli.reach import reach
+    from ottla.cli.probe import probe
     from ottla.client.partitions import partition
 
     patterns = given.one("topic-partitions")
@@ -74,7 +74,7 @@ async def _shown(given: Given) -> None:
     else:
         rules = rules_of(given.one("topic"), given.one("partitions"))
     settings = settings_of(given)
-    if why := await reach(settings):
+    if why := await probe(settings):
         raise OttlaError(why)
     async with OffsetAdmin(settings) as admin:
         listed = await admin.list_topics(include_internal="exclude-internal-topics" not in given)

@@ -6,12 +6,12 @@ Invariant: keys are stable; a time is UTC, as 2026-11-01T00:00:00.000Z.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ottla.cli.answer import Cell, Table, facts
 from ottla.cli.escapes import escaped
-from ottla.cli.group.lag import Reading, earliest, total
+from ottla.cli.group.lag import PartitionLag, earliest, total
 from ottla.cli.group.seek_plan import Limit, Move
 from ottla.cli.group.view import GroupView
 from ottla.cli.output import Json
+from ottla.cli.result import Cell, Table, facts
 from ottla.cli.times import time_text
 from ottla.client.admin.group_descriptions import MemberDescription
 from ottla.client.admin.groups import ListedGroup
@@ -71,7 +71,7 @@ def described_object(view: GroupView) -> dict[str, Json]:
     }
 
 
-def _reading_object(one: Reading) -> dict[str, Json]:
+def _reading_object(one: PartitionLag) -> dict[str, Json]:
     committed, member = one.committed, one.member
     return {
         "topic": one.partition[0],
@@ -87,7 +87,7 @@ def _reading_object(one: Reading) -> dict[str, Json]:
     }
 
 
-def _member_object(one: MemberDescription, readings: Sequence[Reading]) -> dict[str, Json]:
+def _member_object(one: MemberDescription, readings: Sequence[PartitionLag]) -> dict[str, Json]:
     own = _own(one, readings)
     return {
         "id": one.id,
@@ -129,13 +129,13 @@ def described_shown(view: GroupView) -> list[Table | str]:
     return shown
 
 
-def _reading_row(one: Reading) -> tuple[Cell, ...]:
+def _reading_row(one: PartitionLag) -> tuple[Cell, ...]:
     offset = None if one.committed is None else one.committed.offset
     since = time_text(one.since_ms)
     return (*one.partition, offset, one.end, one.lag, since, one.member and _name(one.member))
 
 
-def _member_row(one: MemberDescription, readings: Sequence[Reading]) -> tuple[Cell, ...]:
+def _member_row(one: MemberDescription, readings: Sequence[PartitionLag]) -> tuple[Cell, ...]:
     own = _own(one, readings)
     counts = (len(one.assignment), total(own), time_text(earliest(own)))
     return (_name(one), one.client_id, one.host, *counts)
@@ -146,11 +146,11 @@ def _name(one: MemberDescription) -> str:
     return one.id if one.instance_id is None else one.instance_id
 
 
-def _own(member: MemberDescription, readings: Sequence[Reading]) -> list[Reading]:
+def _own(member: MemberDescription, readings: Sequence[PartitionLag]) -> list[PartitionLag]:
     return [one for one in readings if one.member is not None and one.member.id == member.id]
 
 
-def _in_order(given: Sequence[Reading]) -> list[Reading]:
+def _in_order(given: Sequence[PartitionLag]) -> list[PartitionLag]:
     return sorted(given, key=lambda one: one.partition)
 
 

@@ -84,7 +84,7 @@ class Failure(NamedTuple):
         return found if self.about is None else {"about": self.about, **found}
 
 
-class Answer(NamedTuple):
+class Result(NamedTuple):
     """What a command found or did; with failures it ends with 1."""
 
     value: Mapping[str, Json]
@@ -98,7 +98,7 @@ class Answer(NamedTuple):
         return {**self.value, "errors": [one.object() for one in self.failures]}
 
 
-def show(answer: Answer, output: Output) -> int:
+def show(answer: Result, output: Output) -> int:
     """Print an answer; the exit code."""
     if output is Output.TABLE:
         for line in _lines(answer.shown):

@@ -32,7 +32,7 @@ _ANSWER_MAX: Final = 1 << 20
 _WHO: Final = "is it a Kafka broker, and does this port want TLS? See security.protocol"
 
 
-async def reach(
+async def probe(
     settings: Mapping[str, str], timeout_s: float = REACH_S, *, tells: bool = True
 ) -> str | None:
     """None when one of the addresses may be a broker's; else why none is.

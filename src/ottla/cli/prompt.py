@@ -13,7 +13,7 @@ import sys
 import typer
 
 
-def agreed(question: str) -> bool:
+def confirmed(question: str) -> bool:
     """Whether the answer is yes; nothing at all is no, and the end of the input ends it all."""
     while True:
         typer.echo(f"{question} [y/N]: ", err=True, nl=False)

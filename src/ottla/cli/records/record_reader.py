@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ottla.cli.answer import complain
 from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.output import Output
 from ottla.cli.records.cells import Cells
@@ -19,12 +18,13 @@ from ottla.cli.records.objects import Objects, written
 from ottla.cli.records.output import RecordOutput
 from ottla.cli.records.places import Limits
 from ottla.cli.records.stream import ColumnConsumer, begin_at, join, taken
+from ottla.cli.result import complain
 
 Show: TypeAlias = Callable[[Cells], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadOptions:
     """What is to be read."""
 
     topic: str
@@ -69,7 +69,7 @@ def objects_shown(
 
 
 async def read_to(
-    settings: Mapping[str, str], reading: Reading, show: Show, output: RecordOutput
+    settings: Mapping[str, str], reading: ReadOptions, show: Show, output: RecordOutput
 ) -> int:
     """Read what is wanted, and show it; how many records that were."""
     limits = Limits(reading.count)
@@ -117,7 +117,7 @@ async def show_all(
     return count
 
 
-def _settings(settings: Mapping[str, str], reading: Reading) -> dict[str, str]:
+def _settings(settings: Mapping[str, str], reading: ReadOptions) -> dict[str, str]:
     found = {"allow.auto.create.topics": "false", **settings}
     if reading.group is not None:
         reset = "latest" if reading.position.kind is PositionKind.END else "earliest"

@@ -5,10 +5,10 @@ import json
 import pytest
 import yaml
 
-from ottla.cli.answer import Answer, Failure, Table, facts, show, show_failure
 from ottla.cli.output import Output, wanted
+from ottla.cli.result import Failure, Result, Table, facts, show, show_failure
 
-ANSWER = Answer(
+ANSWER = Result(
     {"topics": [{"name": "a\x1b[31m", "size": 1}, {"name": "bé", "size": None}], "ok": True},
     ["Two topics:", Table(("NAME", "SIZE"), [("a\x1b[31m", 1), ("bé", None)])],
 )
@@ -40,7 +40,7 @@ def test_the_forms_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_failed_is_told_beside_what_did_not(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = Answer({"deleted": ["a"]}, ["Deleted a."], [Failure("b is not there", "UNKNOWN", "b")])
+    answer = Result({"deleted": ["a"]}, ["Deleted a."], [Failure("b is not there", "UNKNOWN", "b")])
     assert show(answer, Output.TABLE) == 1
     told = capsys.readouterr()
     assert (told.out, told.err) == ("Deleted a.\n", "ottla: b is not there\n")

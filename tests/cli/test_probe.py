@@ -6,12 +6,12 @@ import pytest
 
 from cli.strangers import Stranger, nobody, silent, talkative
 from judges.ottla_broker import ottla_broker
-from ottla.cli.reach import reach
+from ottla.cli.probe import probe
 
 
 def why_not(*servers: str, protocol: str = "PLAINTEXT", tells: bool = True) -> str | None:
     settings = {"bootstrap.servers": ",".join(servers), "security.protocol": protocol}
-    return asyncio.run(reach(settings, tells=tells))
+    return asyncio.run(probe(settings, tells=tells))
 
 
 def test_a_broker_is_reached_and_one_is_enough(capfd: pytest.CaptureFixture[str]) -> None:
