@@ -39,7 +39,7 @@ RULES = LogConfig(segment_bytes=16 * 1024 * 1024, compact=True, delete=False)
 
 
 async def opened(disk: OsDisk, folder: Path) -> PartitionLog:
-    recovered = open_log(disk, str(folder), RULES, clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
+    recovered = open_log(disk, str(folder), RULES, clean=True, now_ms=NOW_MS, random=lambda: 0.0)
     await recovered.log.begin_epoch(LeaderEpoch(0))
     return recovered.log
 

@@ -49,7 +49,7 @@ def plain(path: Path, data: memoryview) -> Callable[[], object]:
 
 
 def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
-    opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
+    opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, random=lambda: 0.0)
     log, rules = opened.log, TopicRules()
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
 
@@ -65,14 +65,14 @@ def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
 
 def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
     """1 MB a read, one behind the other; 16 KB a read, from anywhere."""
-    opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, chance=lambda: 0.0)
+    opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, random=lambda: 0.0)
     log, data = opened.log, batch(150, 100)
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
     for _ in range(8000):
         valid = validate(data, TopicRules(), now_ms=NOW_MS, produce_version=12)
         log.append(valid, data, leader_epoch=0, now_ms=NOW_MS)
     descriptor = os.open(log.segments.active.file.path, os.O_RDONLY)
-    size, end, chance = log.segments.active.size, log.next_offset, Random(0)
+    size, end, random = log.segments.active.size, log.next_offset, Random(0)
     whole = 1024 * 1024 // len(data) * len(data)
     for at in range(0, size, whole):  # what was written may have left the page cache
         os.pread(descriptor, whole, at)
@@ -91,10 +91,10 @@ def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
         position = 0 if position >= size else position
 
     def ours_anywhere() -> None:
-        log.read_cached(int(chance.random() * end), end, len(data)).cached()
+        log.read_cached(int(random.random() * end), end, len(data)).cached()
 
     def plain_anywhere() -> None:
-        at = int(chance.random() * 8000) * len(data)
+        at = int(random.random() * 8000) * len(data)
         os.pread(descriptor, len(data), at)
 
     return [

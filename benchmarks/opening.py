@@ -53,7 +53,7 @@ async def open_directory(data: Path) -> tuple[LogManager, float]:
         cluster_id=meta.cluster_id,
         node_id=meta.node_id or BrokerId(1),
         clock=SystemClock(),
-        chance=random.random,
+        random=random.random,
         new_id=lambda: Uuid(random.randbytes(16)),
     )
     return logs, time.perf_counter() - began_s

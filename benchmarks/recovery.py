@@ -36,7 +36,7 @@ def opened(disk: OsDisk, folder: Path, *, clean: bool, recovery_point: int = 0) 
         recovery_point=recovery_point,
         clean=clean,
         now_ms=NOW_MS,
-        chance=lambda: 0.0,
+        random=lambda: 0.0,
     ).log
 
 

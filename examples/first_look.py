@@ -96,7 +96,7 @@ def keep_it(batch: bytes) -> None:
 
         def opened(*, clean: bool) -> Recovered:
             now_ms, path = 1_700_000_000_000, f"{folder}/events-0"
-            return open_log(disk, path, LogConfig(), clean=clean, now_ms=now_ms, chance=lambda: 0.5)
+            return open_log(disk, path, LogConfig(), clean=clean, now_ms=now_ms, random=lambda: 0.5)
 
         log = opened(clean=True).log
         asyncio.run(log.begin_epoch(LeaderEpoch(0)))

@@ -53,17 +53,17 @@ def listed(numbers: Iterable[int]) -> str:
 
 
 def test_a_key_goes_where_java_sends_it(ask: Ask) -> None:
-    chance = Random(7)
+    random = Random(7)
     keys = [
         b"",
         b"\x00",
         b"\xff" * 9,
-        *(chance.randbytes(chance.randrange(40)) for _ in range(2000)),
+        *(random.randbytes(random.randrange(40)) for _ in range(2000)),
     ]
-    cases = [(key, chance.choice((1, 2, 3, 7, 12, 1000, 2**31 - 1))) for key in keys]
+    cases = [(key, random.choice((1, 2, 3, 7, 12, 1000, 2**31 - 1))) for key in keys]
     java = ask([f"key {key.hex() or '-'} {count}" for key, count in cases])
     assert [str(partition_of_key(key, count)) for key, count in cases] == java
-    partitioner = KeyPartitioner(16384, chance.random)
+    partitioner = KeyPartitioner(16384, random.random)
     assert [
         str(partitioner.choose("t", key, None, Partitions(count, ()))) for key, count in cases
     ] == java
@@ -71,14 +71,14 @@ def test_a_key_goes_where_java_sends_it(ask: Ask) -> None:
 
 def test_draws_fall_where_java_s_fall(ask: Ask) -> None:
     """With and without a leader, a queue, a difference: every random number of the range."""
-    chance = Random(8)
+    random = Random(8)
     cases: list[tuple[int, dict[int, int], tuple[int, ...], int]] = []
     for _ in range(400):
-        count = chance.randrange(1, 7)
-        available = tuple(sorted(chance.sample(range(count), chance.randrange(count + 1))))
-        swift = [partition for partition in available if chance.random() < 0.8]
-        deepest = chance.choice((0, 1, 4))
-        batches = {partition: chance.randint(0, deepest) for partition in swift}
+        count = random.randrange(1, 7)
+        available = tuple(sorted(random.sample(range(count), random.randrange(count + 1))))
+        swift = [partition for partition in available if random.random() < 0.8]
+        deepest = random.choice((0, 1, 4))
+        batches = {partition: random.randint(0, deepest) for partition in swift}
         found = weights(batches, count)
         end = found.sums[-1] if found is not None else len(available) or count
         cases.append((count, batches, available, end))
@@ -108,14 +108,14 @@ def drawn(count: int, batches: dict[int, int], available: tuple[int, ...], end: 
 
 
 def test_records_without_a_key_switch_when_java_s_do(ask: Ask) -> None:
-    chance = Random(9)
+    random = Random(9)
     cases: list[tuple[int, int, list[int], list[int]]] = []
     for _ in range(300):
-        count, batch_size = chance.randrange(1, 6), chance.choice((1, 10, 100))
-        draws = [chance.randrange(count) for _ in range(200)]
-        longest = chance.choice((3, 12, 40, 250))
+        count, batch_size = random.randrange(1, 6), random.choice((1, 10, 100))
+        draws = [random.randrange(count) for _ in range(200)]
+        longest = random.choice((3, 12, 40, 250))
         sizes = [
-            0 if chance.random() < 0.1 else chance.randint(1, longest) for _ in range(150)
+            0 if random.random() < 0.1 else random.randint(1, longest) for _ in range(150)
         ]  # 0: what is open leaves
         cases.append((count, batch_size, draws, sizes))
     questions = [

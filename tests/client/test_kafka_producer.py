@@ -193,8 +193,8 @@ def test_a_batch_too_large_is_split_and_what_is_too_large_alone_fails_alone(
 
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(settings={"max.message.bytes": 2000})
-        chance = Random(6)
-        sizes = [chance.choice((10, 100, 500, 5000)) for _ in range(600)]
+        random = Random(6)
+        sizes = [random.choice((10, 100, 500, 5000)) for _ in range(600)]
         sizes[0] = 5000
         async with producer(
             ground,
@@ -206,7 +206,7 @@ def test_a_batch_too_large_is_split_and_what_is_too_large_alone_fails_alone(
         ) as ours:
             acks: list[Ack] = []
             for number, size in enumerate(sizes):
-                value = b"%d " % number + chance.randbytes(size)
+                value = b"%d " % number + random.randbytes(size)
                 acks.append(await ours.send(topic, value, headers=[("n", b"%d" % number)]))
             waiting = asyncio.create_task(_offset(acks[-1]))
             await asyncio.sleep(0)

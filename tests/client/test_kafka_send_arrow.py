@@ -143,10 +143,10 @@ def test_records_and_rows_keep_their_order(judge: Judge) -> None:
 
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(2)
-        chance, number = Random(4), 0
+        random, number = Random(4), 0
         async with producer(ground, batch_size=500, linger_ms=3) as ours:
             while number < 4000:
-                rows = chance.choice((0, 1, 5, 200))
+                rows = random.choice((0, 1, 5, 200))
                 if rows:
                     await ours.send_arrow(topic, numbered(rows, number))
                     number += rows
@@ -184,9 +184,9 @@ def test_a_batch_too_large_is_split_and_rows_too_large_alone_are_told(
 ) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(settings={"max.message.bytes": 2000})
-        chance = Random(6)
-        sizes = [chance.choice((10, 100, 500, 5000)) for _ in range(300)]
-        data = [b"%d " % number + chance.randbytes(size) for number, size in enumerate(sizes)]
+        random = Random(6)
+        sizes = [random.choice((10, 100, 500, 5000)) for _ in range(300)]
+        data = [b"%d " % number + random.randbytes(size) for number, size in enumerate(sizes)]
         table = pa.table({"value": pa.array(data, pa.binary())})
         fits = [number for number, size in enumerate(sizes) if size < 5000]
         async with producer(ground, batch_size=30_000, compression_type=codec) as ours:

@@ -185,16 +185,16 @@ def test_a_partition_that_the_topic_has_not_is_refused(chosen: int) -> None:
 def test_every_partitioner_takes_every_note_and_stays_inside_the_topic(
     partitioner: Partitioner,
 ) -> None:
-    chance = Random(2)
+    random = Random(2)
     for _ in range(500):
-        count = chance.randrange(1, 6)
+        count = random.randrange(1, 6)
         partitions = Partitions(
-            count, tuple(sorted(chance.sample(range(count), chance.randrange(count + 1))))
+            count, tuple(sorted(random.sample(range(count), random.randrange(count + 1))))
         )
         for _ in range(5):
-            key = chance.choice((None, chance.randbytes(3)))
+            key = random.choice((None, random.randbytes(3)))
             at = partitioner.choose("t", key, None, partitions)
             assert 0 <= at < count
-            partitioner.batch_closed("t", at, chance.randrange(20))
-            batches = {partition: chance.randrange(3) for partition in partitions.available}
+            partitioner.batch_closed("t", at, random.randrange(20))
+            batches = {partition: random.randrange(3) for partition in partitions.available}
             partitioner.waiting("t", batches, count)

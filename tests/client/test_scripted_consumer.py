@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client.fetch.test_chunk import batch
 
 from client.consuming import take
+from client.fetch.test_fetched_batches import batch
 from client.scenarios import FAST, run
 from client.scripted_broker import ScriptedBroker
 from ottla.client.calls.targets import UNKNOWN_TRIES

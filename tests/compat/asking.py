@@ -153,7 +153,7 @@ class Asker:
         made = self.prepare(CreateTopicsRequest(topics=(asked,))).topics[0]
         assert made.error_code == 0, made
         self.means(made.topic_id, f"the id of {name}")
-        self.led(name)
+        self.leader_partition(name)
         return made.topic_id
 
     def leader_partition(self, name: str) -> None:

@@ -1,7 +1,6 @@
 """Groups and offsets go: on request, and when their time has come (KIP-211)."""
 
 import pytest
-from groups.test_committing import end
 
 from groups.stage import (
     GROUP,
@@ -12,6 +11,7 @@ from groups.stage import (
     partition,
     subscription,
 )
+from groups.test_offset_commit import end
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
 from ottla.groups.effects import Timer, TimerKind

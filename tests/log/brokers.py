@@ -41,7 +41,7 @@ async def opened(
         cluster_id="c",
         node_id=BrokerId(1),
         clock=clock,
-        chance=lambda: 0.5,
+        random=lambda: 0.5,
         new_id=lambda: Uuid(next(numbers).to_bytes(16, "big")),
         parallel=parallel,
         offline=offline,

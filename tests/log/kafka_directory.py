@@ -37,6 +37,6 @@ async def open_directory(
         cluster_id=meta.cluster_id,
         node_id=BrokerId(1),
         clock=SystemClock(),
-        chance=random.random,
+        random=random.random,
         new_id=lambda: Uuid(random.randbytes(16)),
     )

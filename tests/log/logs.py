@@ -64,7 +64,7 @@ def opened(
         log_start_offset=log_start,
         clean=clean,
         now_ms=now_ms,
-        chance=lambda: 0.5,
+        random=lambda: 0.5,
     )
 
 

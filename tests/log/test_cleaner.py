@@ -43,7 +43,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 async def filled(disk: OsDisk, folder: Path) -> PartitionLog:
     """Ten values of each of a hundred keys."""
-    log = open_log(disk, str(folder), RULES, clean=True, now_ms=NOW_MS, chance=lambda: 0.0).log
+    log = open_log(disk, str(folder), RULES, clean=True, now_ms=NOW_MS, random=lambda: 0.0).log
     await log.begin_epoch(LeaderEpoch(0))
     for number in range(100):
         builder = BatchBuilder()

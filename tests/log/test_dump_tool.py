@@ -50,7 +50,7 @@ async def write_log(folder: Path) -> list[Written]:
         log_start_offset=Offset(0),
         clean=True,
         now_ms=NOW_MS,
-        chance=lambda: 0.0,
+        random=lambda: 0.0,
     ).log
     await log.begin_epoch(LeaderEpoch(3))
     sequence = 0
@@ -159,7 +159,7 @@ async def compact_log(folder: Path) -> list[Batch]:
     """What a cleaning leaves of that log, with a tombstone for one of its keys."""
     disk = OsDisk()
     rules = LogConfig(segment_bytes=5_000, index_interval_bytes=500, compact=True, delete=False)
-    log = open_log(disk, str(folder), rules, clean=True, now_ms=NOW_MS, chance=lambda: 0.0).log
+    log = open_log(disk, str(folder), rules, clean=True, now_ms=NOW_MS, random=lambda: 0.0).log
     await log.begin_epoch(LeaderEpoch(4))
     for key, value in [(b"k7", None), (b"k57", b"last")]:
         builder = BatchBuilder(compression=Compression.LZ4)

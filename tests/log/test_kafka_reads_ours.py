@@ -67,7 +67,7 @@ def disk() -> Generator[OsDisk]:
 
 
 def opened(disk: OsDisk, folder: Path, *, clean: bool = True) -> PartitionLog:
-    recovered = open_log(disk, str(folder), RULES, clean=clean, now_ms=START_MS, chance=lambda: 0.0)
+    recovered = open_log(disk, str(folder), RULES, clean=clean, now_ms=START_MS, random=lambda: 0.0)
     return recovered.log
 
 

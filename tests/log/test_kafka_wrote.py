@@ -102,7 +102,7 @@ def opened(
         log_start_offset=offsets(left.data, LOG_START_OFFSETS).get(partition, 0),
         clean=clean,
         now_ms=0,
-        chance=lambda: 0.0,
+        random=lambda: 0.0,
     )
 
 

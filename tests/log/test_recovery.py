@@ -358,7 +358,7 @@ def test_progress_is_told() -> None:
         SMALL,
         clean=False,
         now_ms=0,
-        chance=lambda: 0.0,
+        random=lambda: 0.0,
         progress=lambda done, total: told.append((done, total)),
     )
     total = len(content(disk, name))

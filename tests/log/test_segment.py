@@ -11,7 +11,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind
 from ottla.log.reading import NotCached, read_now, read_waiting
 from ottla.log.rolling import roll_due
-from ottla.log.segment import RECENT_BATCHES_MAX, Extent, Head, Segment
+from ottla.log.segment import RECENT_BATCHES_MAX, Extent, LocatedHeader, Segment
 from ottla.log.timestamps import TimeSearch, Unfinished, from_time
 from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import SimulatedDisk
@@ -20,14 +20,14 @@ BASE = Offset(1000)
 RULES = LogConfig()
 
 
-def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, list[Head]]:
+def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, list[LocatedHeader]]:
     """Batches of several sizes, with gaps between some."""
     random = Random(seed)
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
     segment = Segment.create(disk, FOLDER, BASE, 0)
     offset = BASE + random.randrange(3)
-    heads: list[Head] = []
+    heads: list[LocatedHeader] = []
     for _ in range(count):
         records = random.randrange(1, 4)
         timestamp = random.randrange(1000)
@@ -37,7 +37,7 @@ def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, lis
             leader_epoch=5,
             timestamp=timestamp,
         )
-        head = Head(
+        head = LocatedHeader(
             Position(segment.size),
             Offset(offset),
             Offset(offset + records - 1),
@@ -72,7 +72,7 @@ SIZES = [1, 2, 10, RECENT_BATCHES_MAX, RECENT_BATCHES_MAX + 1, 200]
 def test_batches_are_walked_and_located(count: int) -> None:
     segment, heads = filled(count, seed=count)
     for one in (segment, reopened(segment)):
-        assert list(one.heads(0, one.size, read_waiting)) == heads
+        assert list(one.located_headers(0, one.size, read_waiting)) == heads
         for offset in range(BASE - 1, heads[-1].last_offset + 3):
             expected = next((h.position for h in heads if h.last_offset >= offset), None)
             assert one.locate(offset, read_waiting) == expected
@@ -92,7 +92,9 @@ def test_an_extent_is_whole_batches(count: int) -> None:
             )
 
 
-def expected_extent(heads: list[Head], offset: int, upper: int | None, limit: int) -> Extent | None:
+def expected_extent(
+    heads: list[LocatedHeader], offset: int, upper: int | None, limit: int
+) -> Extent | None:
     chosen = [h for h in heads if h.last_offset >= offset]
     bound = next((h.position for h in heads if upper is not None and h.last_offset >= upper), None)
     chosen = [h for h in chosen if bound is None or h.position < bound]
@@ -106,7 +108,7 @@ def expected_extent(heads: list[Head], offset: int, upper: int | None, limit: in
     return Extent(chosen[0].position, size)
 
 
-def first_from(segment: Segment, timestamp: int) -> Head | None:
+def first_from(segment: Segment, timestamp: int) -> LocatedHeader | None:
     search = TimeSearch(0)
     while True:
         try:
@@ -157,9 +159,9 @@ def test_what_is_no_batch_is_corrupt() -> None:
     segment, heads = filled(3)
     for size in (heads[0].size - 1, heads[1].position + 20):
         with pytest.raises(CorruptRecords):
-            list(segment.heads(0, size, read_waiting))
+            list(segment.located_headers(0, size, read_waiting))
     with pytest.raises(CorruptRecords):
-        list(segment.heads(7, segment.size, read_waiting))
+        list(segment.located_headers(7, segment.size, read_waiting))
 
 
 def test_a_segment_rolls_before_an_offset_does_not_fit() -> None:

@@ -67,7 +67,7 @@ class Environment:
     network: Network
     coordination: Coordination
     cleaner: Cleaner
-    chance: Callable[[], float]
+    random: Callable[[], float]
     new_id: Callable[[], Uuid]
 
 
@@ -134,7 +134,7 @@ class Node:
             cluster_id=cluster_id,
             node_id=self.id,
             clock=around.clock,
-            chance=around.chance,
+            random=around.random,
             new_id=around.new_id,
             parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
             offline=lambda directory, partitions: self._directory_failed(logs),
@@ -155,7 +155,7 @@ class Node:
             served=self._served,
             memory=self._memory,
         )
-        topics = Topics(state, store, new_id=around.new_id, chance=around.chance)
+        topics = Topics(state, store, new_id=around.new_id, random=around.random)
         state.topics = topics
         self._exit.push_async_callback(topics.turn.acquire)  # nothing changes beyond this
         with session.provisional():
@@ -196,7 +196,7 @@ class Node:
     def _sessions(self, settings: EffectiveConfig) -> FetchSessions:
         return FetchSessions(
             lambda: settings.broker[broker.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
-            lambda: 1 + int(self._around.chance() * (2**31 - 2)),
+            lambda: 1 + int(self._around.random() * (2**31 - 2)),
         )
 
     async def _hold_addresses(self) -> None:

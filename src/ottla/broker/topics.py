@@ -89,13 +89,13 @@ class Topics:
         store: ClusterStore,
         *,
         new_id: Callable[[], Uuid],
-        chance: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
         self._state = state
         self._store = store
         self._leadership = Leadership(state, store)
         self._new_id = new_id
-        self._chance = chance
+        self._random = random
         self.turn = asyncio.Lock()  # whoever has it changes something
 
     # At the start.
@@ -348,4 +348,4 @@ class Topics:
         ]
 
     def _start(self) -> int:
-        return int(self._chance() * 2**31)
+        return int(self._random() * 2**31)

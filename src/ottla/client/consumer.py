@@ -9,10 +9,10 @@ handed out (`fetching/reader.py`); which partitions, the group decides (`partici
 """
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from random import Random
 from typing import Any, Final, Generic, Self
 
 from ottla.client.arguments import offset_of, time_of
@@ -63,7 +63,7 @@ class Consumer(Generic[K, V]):
         bad_record: Callable[[DeserializationFailed], object] | None = None,
         network: Connector | None = None,
         clock: Clock | None = None,
-        chance: Callable[[], float] | None = None,
+        random: Callable[[], float] | None = None,
         token: TokenFunction | None = None,
         assignors: Sequence[Assignor] = (),
         **arguments: object,
@@ -76,8 +76,8 @@ class Consumer(Generic[K, V]):
         """
         self._config = config = client_config(CONSUMER, settings, **arguments)
         self._network, self._clock = network or TcpNetwork(), clock or SystemClock()
-        self._chance = chance or random.Random().random
-        self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
+        self._random = random or Random().random
+        self._connecting = connection_rules(config, self._random, token=token, clock=self._clock)
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
         self._poll_records = config[consumer.MAX_POLL_RECORDS]
         self._decoder: Decoder[K, V] = Decoder(
@@ -103,7 +103,7 @@ class Consumer(Generic[K, V]):
             self._decoder,
             self._network,
             self._clock,
-            self._chance,
+            self._random,
             self._assignors,
         )
         if self._subscription is not None:

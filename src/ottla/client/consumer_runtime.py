@@ -51,28 +51,28 @@ class ConsumerRuntime(Generic[K, V]):
         decoder: Decoder[K, V],
         network: Connector,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         assignors: Sequence[Assignor] = (),
     ) -> None:
-        self._chance = chance
+        self._random = random
         self._assignors = assignors
         self.participation: SubscriptionState | None = None
         self._config = config
         self._clock = clock
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
         has_group = config[consumer.GROUP_ID] is not None
-        connections = Connections(rules, network, clock, chance)
+        connections = Connections(rules, network, clock, random)
         self.reading: Final[FetchRuntime[K, V]] = FetchRuntime(
             connections,
-            lambda learnt: Metadata(connections, metadata_rules(config, chance), clock, learnt),
+            lambda learnt: Metadata(connections, metadata_rules(config, random), clock, learnt),
             decoder,
-            fetch_rules(config, chance),
+            fetch_rules(config, random),
             clock,
             reset_ms=reset_ms(config, clock),
             committed=self._committed if has_group else None,
             learnt=self._learnt,
         )
-        self._group = group_rules(config, chance) if has_group else None
+        self._group = group_rules(config, random) if has_group else None
         self._coordinator: GroupCoordinator | None = None
         self._commits: Commits | None = None
         if self._group is not None:
@@ -83,7 +83,7 @@ class ConsumerRuntime(Generic[K, V]):
                 self._group.backoff,
                 network,
                 clock,
-                chance,
+                random,
             )
             self._commits = Commits(
                 self._coordinator, self.reading.metadata, self._group, clock, self._membership
@@ -124,7 +124,7 @@ class ConsumerRuntime(Generic[K, V]):
             self._coordinator,
             self._group,
             self._clock,
-            self._chance,
+            self._random,
             self._assignors,
         )
         self._member = asyncio.get_running_loop().create_task(part.run(enters))

@@ -74,9 +74,9 @@ class Weights(NamedTuple):
     partitions: tuple[int, ...]
     sums: tuple[int, ...]
 
-    def at(self, chance: float) -> int:
+    def at(self, random: float) -> int:
         """The partition that a chance from 0 up to 1 falls on."""
-        return self.partitions[bisect_right(self.sums, int(chance * self.sums[-1]))]
+        return self.partitions[bisect_right(self.sums, int(random * self.sums[-1]))]
 
 
 def weights(batches: Mapping[int, int], count: int) -> Weights | None:
@@ -112,13 +112,13 @@ class KeyPartitioner:
     def __init__(
         self,
         batch_size: int,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         *,
         ignore_keys: bool = False,
         adaptive: bool = True,
     ) -> None:
         self._batch_size = max(1, batch_size)
-        self._chance = chance
+        self._random = random
         self._ignore_keys = ignore_keys
         self._adaptive = adaptive
         self._sticky: dict[str, _Sticky] = {}
@@ -170,13 +170,13 @@ class KeyPartitioner:
         return sticky.partition
 
     def _switch(self, sticky: _Sticky) -> None:
-        chance = self._chance()
+        random = self._random()
         sticky.closed_bytes = 0
         if sticky.weights is not None:
-            sticky.partition = sticky.weights.at(chance)
+            sticky.partition = sticky.weights.at(random)
         else:
             among = _eligible(sticky.partitions)
-            sticky.partition = among[int(chance * len(among))]
+            sticky.partition = among[int(random * len(among))]
 
 
 def _eligible(partitions: Partitions) -> Sequence[int]:

@@ -10,8 +10,8 @@ and in `producing/` `routes.py`), it joins a batch (`outbox.py`), the batch is s
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Iterable, Mapping
+from random import Random
 from typing import Any, Final, Generic, Self
 
 from ottla.client.arguments import TIME_MAX
@@ -74,7 +74,7 @@ class Producer(Generic[K, V]):
         partitioner: Partitioner | Choice | None = None,
         network: Connector | None = None,
         clock: Clock | None = None,
-        chance: Callable[[], float] | None = None,
+        random: Callable[[], float] | None = None,
         token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
@@ -86,11 +86,9 @@ class Producer(Generic[K, V]):
         self._key = None if key_serializer is None else serializer_of(key_serializer)
         self._value = None if value_serializer is None else serializer_of(value_serializer)
         self._clock = clock or SystemClock()
-        self._world = Environment(
-            network or TcpNetwork(), self._clock, chance or random.Random().random
-        )
+        self._world = Environment(network or TcpNetwork(), self._clock, random or Random().random)
         self._connection_rules = connection_rules(
-            config, self._world.chance, token=token, clock=self._clock
+            config, self._world.random, token=token, clock=self._clock
         )
         self._block_s = config[producer.MAX_BLOCK_MS] / 1000
         self._record_bytes_max = config[producer.MAX_REQUEST_SIZE]
@@ -99,7 +97,7 @@ class Producer(Generic[K, V]):
         self._partitioner: Partitioner = (
             KeyPartitioner(
                 config[producer.BATCH_SIZE],
-                self._world.chance,
+                self._world.random,
                 ignore_keys=config[producer.PARTITIONER_IGNORE_KEYS],
                 adaptive=config[producer.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],
             )

@@ -38,7 +38,7 @@ class Environment:
 
     network: Connector
     clock: Clock
-    chance: Callable[[], float]
+    random: Callable[[], float]
 
 
 class ProducerRuntime:
@@ -53,10 +53,10 @@ class ProducerRuntime:
         failed: Callable[[PendingBatch], None],
     ) -> None:
         self.home = LoopAffinity("producer")
-        clock, chance = world.clock, world.chance
-        self.connections = Connections(connecting, world.network, clock, chance)
+        clock, random = world.clock, world.random
+        self.connections = Connections(connecting, world.network, clock, random)
         self.metadata = Metadata(
-            self.connections, metadata_rules(config, chance), clock, self._poke
+            self.connections, metadata_rules(config, random), clock, self._poke
         )
         self.routes = PartitionChooser(self.metadata, partitioner)
         # Where records without a key go, of each topic, until the batch that is open there closes:
@@ -67,10 +67,10 @@ class ProducerRuntime:
             self.usual.pop(batch.partition.topic, None)
             partitioner.batch_closed(*batch.partition, batch.builder.size)
 
-        rules = sender_rules(config, chance)
+        rules = sender_rules(config, random)
         self.outbox = Outbox(outbox_rules(config), clock.elapsed_s, OutboxNews(self._poke, closed))
         self.transactions: Transactions | None = None
-        if (transactional := transaction_rules(config, chance)) is not None:
+        if (transactional := transaction_rules(config, random)) is not None:
             coordinators = Coordinators(
                 self.metadata, self.connections, clock, rules.backoff, rules.request_timeout_s
             )

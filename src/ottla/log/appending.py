@@ -62,7 +62,6 @@ class AppendableLog:
     """What a log is made of, and how it grows."""
 
     __slots__ = (
-        "_chance",
         "_changing",
         "_cleaning",
         "_cleaning_task",
@@ -72,6 +71,7 @@ class AppendableLog:
         "_epochs_due",
         "_examining",
         "_failure",
+        "_random",
         "_work",
         "closed",
         "damage_file",
@@ -103,7 +103,7 @@ class AppendableLog:
         next_offset: Offset,
         recovery_point: Offset,
         epochs_due: bool = False,
-        chance: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
         self.disk = disk
         self.folder = folder
@@ -118,7 +118,7 @@ class AppendableLog:
         self.recovery_point = recovery_point
         self.closed: list[Segment] = []  # segments whose indexes are not yet in their files
         self.doomed: list[Doomed] = []
-        self._chance = chance
+        self._random = random
         self._epoch = NO_LEADER_EPOCH  # in which this replica leads
         self._epoch_unstored: LeaderEpoch | None = None  # in which it will, once there is room
         self._epochs_due = epochs_due
@@ -301,7 +301,7 @@ class AppendableLog:
         if base == closed.base_offset:
             return closed
         rules = self.rules
-        jitter_ms = int(self._chance() * min(rules.segment_jitter_ms, rules.segment_ms))
+        jitter_ms = int(self._random() * min(rules.segment_jitter_ms, rules.segment_ms))
         segment = Segment.create(self.disk, self.folder, base, now_ms, jitter_ms)
         if not closed.size:
             self.segments.replace_active(segment)

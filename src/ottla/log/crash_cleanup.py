@@ -120,7 +120,7 @@ def _end_offset(disk: Disk, folder: str, name: str, base_offset: Offset) -> int:
     segment = Segment(folder, base_offset, file, size=file.size(), created_ms=0)
     end = base_offset + 1
     try:
-        for head in segment.heads(0, segment.size, read_waiting):
+        for head in segment.located_headers(0, segment.size, read_waiting):
             end = head.last_offset + 1
     except CorruptRecords:
         pass  # what is wrong with it is found when the log is checked

@@ -151,7 +151,7 @@ async def load(
     rules_of: Callable[[str], LogConfig],
     *,
     clock: Clock,
-    chance: Callable[[], float],
+    random: Callable[[], float],
     parallel: int,
     report: Report = lambda loading: None,
 ) -> Loaded:
@@ -182,7 +182,7 @@ async def load(
             log_start_offset=known.log_starts.get(partition, 0),
             clean=clean,
             now_ms=clock.now_ms(),
-            chance=chance,
+            random=random,
             progress=progress,
         )
         log = recovered.log
@@ -225,7 +225,7 @@ def make(
     rules: LogConfig,
     aside: str,
     now_ms: int,
-    chance: Callable[[], float],
+    random: Callable[[], float],
 ) -> HostedLog:
     """The log of a new partition; waits for the device.
 
@@ -240,7 +240,7 @@ def make(
     disk.make_folder(path)
     log: PartitionLog | None = None
     try:
-        log = open_log(disk, path, rules, clean=True, now_ms=now_ms, chance=chance).log
+        log = open_log(disk, path, rules, clean=True, now_ms=now_ms, random=random).log
         if epoch is not None:
             log.epochs.assign(epoch, _BEGINNING)
             replace(disk, f"{path}/{LEADER_EPOCHS}", log.epochs.format().encode())

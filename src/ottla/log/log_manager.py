@@ -42,7 +42,7 @@ class LogManager:
         disk: Disk,
         *,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         new_id: Callable[[], Uuid],
         offline: Offline = lambda directory, partitions: None,
     ) -> None:
@@ -50,7 +50,7 @@ class LogManager:
         self.clock = clock
         self.directories: list[DataDirectory] = []
         self.missing: dict[str, StorageFailure] = {}  # directories that could not be opened
-        self._chance = chance
+        self._random = random
         self._new_id = new_id
         self._offline = offline
         self._hosted: dict[TopicPartition, HostedLog] = {}
@@ -68,7 +68,7 @@ class LogManager:
         cluster_id: str,
         node_id: BrokerId,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         new_id: Callable[[], Uuid],
         parallel: int = 2,
         offline: Offline = lambda directory, partitions: None,
@@ -78,7 +78,7 @@ class LogManager:
         A directory that cannot be used is left out as long as there is another one. One that is
         somebody else's is refused, DirectoryRefused, and so are all of them.
         """
-        logs = cls(disk, clock=clock, chance=chance, new_id=new_id, offline=offline)
+        logs = cls(disk, clock=clock, random=random, new_id=new_id, offline=offline)
         try:
             for path in paths:
                 await logs._claim(path, cluster_id, node_id)
@@ -120,7 +120,7 @@ class LogManager:
                 directory,
                 rules_of,
                 clock=self.clock,
-                chance=self._chance,
+                random=self._random,
                 parallel=parallel,
                 report=reporter(self.clock),
             )
@@ -210,7 +210,7 @@ class LogManager:
             directory.check_online()
             hosted = await self.disk.blocking(
                 lambda: make(
-                    directory, partition, topic_id, epoch, rules, aside, now_ms, self._chance
+                    directory, partition, topic_id, epoch, rules, aside, now_ms, self._random
                 )
             )
             if directory.failure is not None:  # its log is not among those that were told

@@ -64,7 +64,7 @@ def open_log(
     log_start_offset: int = 0,
     clean: bool,
     now_ms: int,
-    chance: Callable[[], float],
+    random: Callable[[], float],
     progress: Progress = lambda done, total: None,
 ) -> Recovered:
     """Open a partition's folder, or make it.
@@ -81,7 +81,7 @@ def open_log(
             opening = _Opening(
                 disk, folder, rules, recovery_point, log_start_offset, clean, now_ms, suspects
             )
-            return opening.run(chance, progress)
+            return opening.run(random, progress)
         except BrokenSegment as broken:
             # Met on the way, perhaps below the recovery point: looked at as a whole this time.
             if broken.base_offset in suspects:
@@ -123,7 +123,7 @@ class _Opening:
         self.epochs = EpochHistory()
         self.epochs_due = False  # what the file does not say yet, for want of room
 
-    def run(self, chance: Callable[[], float], progress: Progress) -> Recovered:
+    def run(self, random: Callable[[], float], progress: Progress) -> Recovered:
         tail = [] if self.clean or not self.segments else self._unflushed()
         unchecked = [s for s in self.segments if s in tail or s.base_offset in self.suspects]
         for segment in self.segments:
@@ -174,7 +174,7 @@ class _Opening:
             # What was found in order may be in memory alone: the next flush moves this.
             recovery_point=Offset(min(self.recovery_point, end)),
             epochs_due=self.epochs_due,
-            chance=chance,
+            random=random,
         )
         log.closed += self._store(segments)
         return Recovered(log, self.notes)
@@ -242,7 +242,7 @@ class _Opening:
     def _rebuild(self, segment: Segment) -> None:
         """Make the indexes anew from the batches; that of aborted transactions follows later."""
         segment.clear_indexes()
-        heads = segment.heads(0, segment.size, read_waiting)
+        heads = segment.located_headers(0, segment.size, read_waiting)
         segment.note_tail(heads, self.rules.index_interval_bytes)
         segment.note_time()
         self.rebuilt.append(segment)

@@ -53,7 +53,7 @@ def epoch_starts(segments: Segments) -> Iterator[EpochStart]:
     """Every change of epoch in a log; waits for the device."""
     known: int | None = None
     for segment in segments:
-        for head in segment.heads(0, segment.size, read_waiting):
+        for head in segment.located_headers(0, segment.size, read_waiting):
             if head.leader_epoch != known:
                 known = head.leader_epoch
                 yield EpochStart(head.leader_epoch, head.base_offset)

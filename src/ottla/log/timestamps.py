@@ -123,7 +123,7 @@ class TimeSearch:
         end = self._ends.setdefault(segment, segment.size)
         while way.position < end:
             if way not in self._answers:
-                heads = segment.heads(way.position, end, read_waiting)
+                heads = segment.located_headers(way.position, end, read_waiting)
                 raise Unfinished(partial(self._note, way, partial(_gone, way, heads)))
             stretch = cast("_Stretch", self._answer(way))
             yield stretch

@@ -295,8 +295,8 @@ class SimulatedDisk:
             return []
         if loss is Loss.TORN:
             return pending[: random.randrange(len(pending) + 1)]
-        chance = random.random()
-        return [namings for namings in pending if random.random() < chance]
+        share = random.random()
+        return [namings for namings in pending if random.random() < share]
 
     def after_kill(self) -> "SimulatedDisk":
         """The disk as the next process finds it when only the last one ended: nothing is lost.

@@ -3,8 +3,7 @@
 from collections import deque
 from itertools import islice
 
-from client.fetch.test_chunk import batch
-
+from client.fetch.test_fetched_batches import batch
 from ottla.client.fetch.cursor import FIRST_OFFSET_BYTES, SLACK_BYTES, UNKNOWN, Cursor
 from ottla.client.fetch.fetched_batches import FetchedBatches, fetched_batches
 from ottla.client.record import Record

@@ -63,7 +63,7 @@ class Story:
                 self.ledger,
                 network=Wires(self.world),
                 clock=self.world.clock,
-                chance=self.random.random,
+                random=self.random.random,
                 partition_assignment_strategy=self.strategy,
                 **USUAL,
             )

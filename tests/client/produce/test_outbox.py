@@ -93,10 +93,10 @@ def records(batches: list[PendingBatch]) -> list[tuple[object, ...]]:
 
 
 def test_parts_have_the_records_the_numbers_and_the_memory_of_their_batch() -> None:
-    chance = Random(3)
+    random = Random(3)
     for _ in range(200):
-        sizes = [chance.choice((0, 1, 10, 1000)) for _ in range(chance.randrange(2, 30))]
-        whole = pending([chance.randbytes(size) for size in sizes], SEQUENCE_MASK - 3)
+        sizes = [random.choice((0, 1, 10, 1000)) for _ in range(random.randrange(2, 30))]
+        whole = pending([random.randbytes(size) for size in sizes], SEQUENCE_MASK - 3)
         before = records([whole])
         parts = [*whole.split()]
         assert len(parts) >= 2

@@ -130,11 +130,11 @@ def questions() -> Iterator[Question]:
     yield Question("void", "UTF-8", "read", "null")
     yield Question("void", "UTF-8", "read", "")
     yield Question("void", "UTF-8", "read", "00")
-    chance = Random(41)
-    yield from of_numbers(chance)
-    yield from of_bytes(chance)
-    yield from of_text(chance)
-    yield from of_uuids(chance)
+    random = Random(41)
+    yield from of_numbers(random)
+    yield from of_bytes(random)
+    yield from of_text(random)
+    yield from of_uuids(random)
 
 
 # No numbers, infinities, a zero below zero, the smallest.
@@ -147,21 +147,21 @@ ODD_DOUBLES = (
 )  # fmt: skip
 
 
-def of_numbers(chance: Random) -> Iterator[Question]:
+def of_numbers(random: Random) -> Iterator[Question]:
     for name, bits in (("short", 16), ("int", 32), ("long", 64)):
         edge = 1 << bits - 1
         numbers = [0, 1, -1, 255, -256, edge - 1, -edge]
-        numbers += [chance.randrange(-edge, edge) for _ in range(100)]
+        numbers += [random.randrange(-edge, edge) for _ in range(100)]
         for number in numbers:
             yield Question(name, "UTF-8", "write", str(number))
-        yield from of_sizes(chance, name, bits // 8)
+        yield from of_sizes(random, name, bits // 8)
     for name, size, odd in (("float", 4, ODD_FLOATS), ("double", 8, ODD_DOUBLES)):
-        for bits in (*odd, *(chance.randbytes(size).hex() for _ in range(100))):
+        for bits in (*odd, *(random.randbytes(size).hex() for _ in range(100))):
             if is_signalling(bits):
                 continue  # Python cannot hold it
             yield Question(name, "UTF-8", "write", bits)
             yield Question(name, "UTF-8", "read", bits)
-        yield from of_sizes(chance, name, size)
+        yield from of_sizes(random, name, size)
 
 
 def is_signalling(bits: str) -> bool:
@@ -174,19 +174,19 @@ def is_signalling(bits: str) -> bool:
     )
 
 
-def of_sizes(chance: Random, name: str, size: int) -> Iterator[Question]:
+def of_sizes(random: Random, name: str, size: int) -> Iterator[Question]:
     """Bytes that are right, and too few and too many of them."""
     for length in (*range(size * 2 + 2), *[size] * 100):
-        data = chance.randbytes(length)
+        data = random.randbytes(length)
         if name in ("float", "double") and length == size and is_signalling(data.hex()):
             continue
         yield Question(name, "UTF-8", "read", data.hex())
 
 
-def of_bytes(chance: Random) -> Iterator[Question]:
+def of_bytes(random: Random) -> Iterator[Question]:
     for length in (0, 1, 2, 100):
         for step in ("write", "read"):
-            yield Question("bytes", "UTF-8", step, chance.randbytes(length).hex())
+            yield Question("bytes", "UTF-8", step, random.randbytes(length).hex())
     for given in ("true", "false"):
         yield Question("boolean", "UTF-8", "write", given)
     for data in ("", "00", "01", "02", "ff", "0000", "0101"):
@@ -197,31 +197,31 @@ def of_bytes(chance: Random) -> Iterator[Question]:
 LETTERS = "a?ß€\U0001f600\ufeff\ufffe\ufffd\x00\x81\x9f\ud83d\ude00\udc00\uffff\u20ac\u0153中"
 
 
-def of_text(chance: Random) -> Iterator[Question]:
+def of_text(random: Random) -> Iterator[Question]:
     for encoding in ENCODINGS:
         for count in (0, *[1] * 40, *[2] * 80, *[6] * 80):
-            text = "".join(chance.choices(LETTERS, k=count))
+            text = "".join(random.choices(LETTERS, k=count))
             yield Question("string", encoding, "write", units(text))
             sound = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             data = sound.encode(encoding, "replace")
             yield Question("string", encoding, "read", data.hex())
-            yield Question("string", encoding, "read", damaged(chance, data).hex())
+            yield Question("string", encoding, "read", damaged(random, data).hex())
         for length in (*range(9), *[4] * 200, *[12] * 100):
-            yield Question("string", encoding, "read", chance.randbytes(length).hex())
+            yield Question("string", encoding, "read", random.randbytes(length).hex())
         for mark in ("feff", "fffe", "0000feff", "fffe0000", "efbbbf"):
             yield Question("string", encoding, "read", mark)
             yield Question("string", encoding, "read", mark * 2 + "00000041")
 
 
-def damaged(chance: Random, data: bytes) -> bytes:
+def damaged(random: Random, data: bytes) -> bytes:
     if not data:
         return data
-    at = chance.randrange(len(data))
-    return data[:at] + chance.choice((b"", b"\xff", b"\xed\xa0", b"\xf4\x90")) + data[at + 1 :]
+    at = random.randrange(len(data))
+    return data[:at] + random.choice((b"", b"\xff", b"\xed\xa0", b"\xf4\x90")) + data[at + 1 :]
 
 
-def of_uuids(chance: Random) -> Iterator[Question]:
-    whole = [str(uuid.UUID(int=chance.getrandbits(128))) for _ in range(50)]
+def of_uuids(random: Random) -> Iterator[Question]:
+    whole = [str(uuid.UUID(int=random.getrandbits(128))) for _ in range(50)]
     for given in (*whole, str(uuid.UUID(int=0)), str(uuid.UUID(int=(1 << 128) - 1))):
         for encoding in ("UTF-8", "UTF-16", "US-ASCII"):
             yield Question("uuid", encoding, "write", given)

@@ -77,7 +77,7 @@ class Round:
 class Group:
     """A group over several rebalances."""
 
-    chance: Random
+    random: Random
     name: str
     kind: "Kind"
     topics: dict[str, TopicLayout] = field(default_factory=dict[str, TopicLayout])
@@ -86,14 +86,14 @@ class Group:
     joined: int = 0
 
     def rounds(self, count: int) -> Iterator[Round]:
-        for _ in range(self.chance.choice([1, 2, 3, 6, 20])):
+        for _ in range(self.random.choice([1, 2, 3, 6, 20])):
             self.add_topic()
         self.shared = self.choose_topics()
-        for _ in range(self.chance.choice([1, 2, 3, 5, 8, 20])):
+        for _ in range(self.random.choice([1, 2, 3, 5, 8, 20])):
             self.join()
         leader = ASSIGNORS[self.name]()
         for number in range(count):
-            new_leader = number == 0 or self.chance.random() < 0.2
+            new_leader = number == 0 or self.random.random() < 0.2
             if new_leader:
                 leader = ASSIGNORS[self.name]()
             yield self.rebalance(leader, new_leader)
@@ -111,56 +111,56 @@ class Group:
         found = leader.assign(self.topics, asked)
         for key, member in self.members.items():
             # Who misses the answer comes back with an old generation.
-            if not (self.kind.disorder and self.chance.random() < 0.2):
+            if not (self.kind.disorder and self.random.random() < 0.2):
                 member.receive(found[key], self.generation)
         return Round(self.generation, new_leader, dict(self.topics), asked, sent, found)
 
     def disturbed(self, asked: Subscription) -> Subscription:
-        other = self.chance.choice(list(self.members.values())).subscription()
+        other = self.random.choice(list(self.members.values())).subscription()
         # Who had a partition of a topic that it does not read is the matter of another test.
-        if self.chance.random() < 0.08 and set(other.topics) <= set(asked.topics):
+        if self.random.random() < 0.08 and set(other.topics) <= set(asked.topics):
             return replace(asked, owned=other.owned, user_data=other.user_data)
-        if self.chance.random() < 0.04:
-            broken = self.chance.choice([b"", b"\0", (asked.user_data or b"")[:-3], b"\xff" * 9])
+        if self.random.random() < 0.04:
+            broken = self.random.choice([b"", b"\0", (asked.user_data or b"")[:-3], b"\xff" * 9])
             return replace(asked, generation=-1, user_data=broken)
         return asked
 
     def change(self) -> None:
-        for _ in range(self.chance.choice([0, 1, 1, 2, 4])):
-            what = self.chance.random()
+        for _ in range(self.random.choice([0, 1, 1, 2, 4])):
+            what = self.random.random()
             if what < 0.35 or len(self.members) < 2:
                 self.join()
             elif what < 0.65:
-                del self.members[self.chance.choice(list(self.members))]
+                del self.members[self.random.choice(list(self.members))]
             elif what < 0.75:
                 self.add_topic()
             elif what < 0.85:
                 self.grow_topic()
             elif what < 0.9:
                 if len(self.topics) > 1:
-                    del self.topics[self.chance.choice(list(self.topics))]
+                    del self.topics[self.random.choice(list(self.topics))]
             elif self.kind.alike:
                 self.resubscribe_all()
             else:
-                self.resubscribe(self.chance.choice(list(self.members.values())))
+                self.resubscribe(self.random.choice(list(self.members.values())))
 
     def join(self) -> None:
-        chance = self.chance
+        random = self.random
         self.joined += 1
-        member_id = f"{chance.choice(CLIENTS)}-{self.joined}-{chance.getrandbits(32):08x}"
+        member_id = f"{random.choice(CLIENTS)}-{self.joined}-{random.getrandbits(32):08x}"
         self.members[member_id] = Member(
             member_id,
             self.shared if self.kind.alike else self.choose_topics(),
             ASSIGNORS[self.name](),
-            f"i{chance.randrange(1000)}-{self.joined}" if chance.random() < 0.3 else None,
-            chance.choice(RACKS) or None if self.kind.racks else None,
-            chance.choice([0, 1, 2, 3, 3, 3]) if self.kind.disorder else 3,
+            f"i{random.randrange(1000)}-{self.joined}" if random.random() < 0.3 else None,
+            random.choice(RACKS) or None if self.kind.racks else None,
+            random.choice([0, 1, 2, 3, 3, 3]) if self.kind.disorder else 3,
         )
 
     def choose_topics(self) -> tuple[str, ...]:
         names = list(self.topics)
-        chosen = self.chance.sample(names, self.chance.randint(1, len(names)))
-        return (*chosen, NOT_THERE) if self.chance.random() < 0.1 else tuple(chosen)
+        chosen = self.random.sample(names, self.random.randint(1, len(names)))
+        return (*chosen, NOT_THERE) if self.random.random() < 0.1 else tuple(chosen)
 
     def resubscribe(self, member: Member) -> None:
         if not self.kind.disorder:  # A member that missed a rebalance may have had any topic.
@@ -174,21 +174,21 @@ class Group:
             member.owned = tuple(each for each in member.owned if each.topic in member.topics)
 
     def add_topic(self) -> None:
-        name = self.chance.choice(NAMES)
+        name = self.random.choice(NAMES)
         if name not in self.topics:
-            self.topics[name] = self.layout(self.chance.choice([1, 2, 3, 6, 7, 12, 33]), ())
+            self.topics[name] = self.layout(self.random.choice([1, 2, 3, 6, 7, 12, 33]), ())
 
     def grow_topic(self) -> None:
-        name = self.chance.choice(list(self.topics))
+        name = self.random.choice(list(self.topics))
         before = self.topics[name]
         self.topics[name] = self.layout(before.partitions + 2, before.racks)
 
     def layout(self, partitions: int, racks: tuple[frozenset[str], ...]) -> TopicLayout:
         if not self.kind.racks:
             return TopicLayout(partitions)
-        count = self.chance.choice([1, 2, 2, 3])
+        count = self.random.choice([1, 2, 2, 3])
         new = [
-            frozenset(self.chance.sample(RACKS[:3], count)) for _ in range(len(racks), partitions)
+            frozenset(self.random.sample(RACKS[:3], count)) for _ in range(len(racks), partitions)
         ]
         return TopicLayout(partitions, (*racks, *new))
 

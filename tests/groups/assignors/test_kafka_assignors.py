@@ -182,16 +182,16 @@ def test_java_gives_a_partition_to_who_had_it_and_no_longer_reads_it(
 
 
 def test_the_bytes_of_a_subscription_are_those_of_java(judge: Judge) -> None:
-    chance = Random(SEED)
+    random = Random(SEED)
     questions: list[str] = []
     expected: list[str] = []
     for _ in range(200):
-        topics = tuple(chance.sample(NAMES, chance.randint(1, 8)))
-        drawn = {partition(chance.choice(topics), number) for number in range(chance.randrange(9))}
-        owned = tuple(chance.sample(sorted(drawn), len(drawn)))
-        generation = chance.choice([-1, 0, 7])
-        rack = chance.choice([None, "r1"])
-        data = chance.choice([None, b"\x00\x01"])
+        topics = tuple(random.sample(NAMES, random.randint(1, 8)))
+        drawn = {partition(random.choice(topics), number) for number in range(random.randrange(9))}
+        owned = tuple(random.sample(sorted(drawn), len(drawn)))
+        generation = random.choice([-1, 0, 7])
+        rack = random.choice([None, "r1"])
+        data = random.choice([None, b"\x00\x01"])
         subscription = Subscription(topics, owned, generation, data, None, rack)
         sent = subscription_bytes(subscription)
         expected.append(sent.hex())
@@ -204,17 +204,17 @@ def test_the_bytes_of_a_subscription_are_those_of_java(judge: Judge) -> None:
 
 
 def test_hash_tables_have_the_order_of_java(judge: Judge) -> None:
-    chance = Random(SEED)
+    random = Random(SEED)
     questions: list[str] = []
     expected: list[str] = []
     for _ in range(200):
-        names = [*NAMES, "\uffee", "\U0001f600", *(f"{chance.random()}" for _ in range(200))]
-        chosen = chance.sample(names, chance.choice([1, 5, 12, 13, 14, 60, 200]))
+        names = [*NAMES, "\uffee", "\U0001f600", *(f"{random.random()}" for _ in range(200))]
+        chosen = random.sample(names, random.choice([1, 5, 12, 13, 14, 60, 200]))
         questions.append(f"order\t{','.join(chosen)}")
         expected.append(",".join(HashOrder(text_hash, chosen)))
         # Steps of 16 fill one bucket of a small table, which doubles before it is full.
-        step = chance.choice([1, 3, 16])
-        numbers = [step * index for index in chance.sample(range(10), chance.randint(1, 10))]
+        step = random.choice([1, 3, 16])
+        numbers = [step * index for index in random.sample(range(10), random.randint(1, 10))]
         questions.append(f"partitions\tt\t{','.join(map(str, numbers))}")
         order = HashOrder(partition_hash, (partition("t", number) for number in numbers))
         expected.append(",".join(str(index) for _, index in order))

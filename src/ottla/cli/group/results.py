@@ -64,10 +64,10 @@ def described_object(view: GroupView) -> dict[str, Json]:
             "host": coordinator.host,
             "port": coordinator.port,
         },
-        "lag": total(view.readings),
-        "since": time_text(earliest(view.readings)),
-        "partitions": [_reading_object(one) for one in _in_order(view.readings)],
-        "members": [_member_object(one, view.readings) for one in told.members],
+        "lag": total(view.partition_lags),
+        "since": time_text(earliest(view.partition_lags)),
+        "partitions": [_reading_object(one) for one in _in_order(view.partition_lags)],
+        "members": [_member_object(one, view.partition_lags) for one in told.members],
     }
 
 
@@ -116,16 +116,19 @@ def described_shown(view: GroupView) -> list[Table | str]:
         "protocol": " ".join(filter(None, (told.type, told.assignor))),
         "coordinator": coordinator,
         "members": len(told.members),
-        "lag": total(view.readings),
-        "since": time_text(earliest(view.readings)),
+        "lag": total(view.partition_lags),
+        "since": time_text(earliest(view.partition_lags)),
     }
     shown: list[Table | str] = [*facts(heads)]
-    if view.readings:
+    if view.partition_lags:
         heading = ("TOPIC", "PARTITION", "OFFSET", "END", "LAG", "SINCE", "MEMBER")
-        shown += ["", Table(heading, [_reading_row(one) for one in _in_order(view.readings)])]
+        shown += ["", Table(heading, [_reading_row(one) for one in _in_order(view.partition_lags)])]
     if told.members:
         heading = ("MEMBER", "CLIENT", "HOST", "PARTITIONS", "LAG", "SINCE")
-        shown += ["", Table(heading, [_member_row(one, view.readings) for one in told.members])]
+        shown += [
+            "",
+            Table(heading, [_member_row(one, view.partition_lags) for one in told.members]),
+        ]
     return shown
 
 

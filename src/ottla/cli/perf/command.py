@@ -97,7 +97,7 @@ async def produce(
     }
     if acks is not Acks.ALL:
         settings["enable.idempotence"] = "false"
-    await session.reach()
+    await session.probe()
     async with MetProducer(settings) as producer:
         producer.check_size(size)
         sending = Sending(topic=topic, count=records, payloads=same(size), rate=rate, report_s=0.2)
@@ -140,7 +140,7 @@ async def consume(
         "allow.auto.create.topics": "false",
         **session.target.settings_of("consumer", but=_NO_GROUP),
     }
-    await session.reach()
+    await session.probe()
     async with ColumnConsumer(settings) as consumer:
         ends = await begin_at(consumer, topic, (), START, stops=records is None)
         count = records or 0
@@ -191,7 +191,7 @@ async def latency(
     but = {**_NO_GROUP, **_NO_LINGER, **_NO_TRANSACTION}
     sent = session.target.settings_of("producer", "consumer", but=but)
     read = session.target.settings_of("consumer", "producer", but=but)
-    await session.reach()
+    await session.probe()
     async with (
         ColumnConsumer({"allow.auto.create.topics": "false", **read}) as consumer,
         MetProducer({**sent, "linger.ms": "0"}) as producer,

@@ -151,7 +151,7 @@ async def consume(
         "consumer",
         but={"group.id": "say it with --group", "auto.offset.reset": "say it with --offset"},
     )
-    await session.reach()
+    await session.probe()
     await read_to(settings, reading, show, output)
 
 

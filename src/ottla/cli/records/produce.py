@@ -129,7 +129,7 @@ async def produce(
     from ottla.client.producer import Producer
 
     with opened(files or ()) as sources:
-        await session.reach()
+        await session.probe()
         async with Producer(settings) as producer:
             with StopRequest() as stop:
                 blocks = lines_of(sources.descriptors, split_lines, stop, sources.read)

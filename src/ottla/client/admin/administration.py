@@ -5,9 +5,9 @@ Invariant: leaving its context leaves nothing behind; calls that are under way f
 
 import asyncio
 import os
-import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from random import Random
 from typing import TYPE_CHECKING, Self
 
 from ottla.client.admin.calls import AdminAsking, Calls
@@ -37,7 +37,7 @@ class Administration(Calls):
         *,
         network: Connector | None = None,
         clock: Clock | None = None,
-        chance: Callable[[], float] | None = None,
+        random: Callable[[], float] | None = None,
         random_bytes: Callable[[int], bytes] | None = None,
         token: "TokenFunction | None" = None,
         **arguments: object,
@@ -49,16 +49,16 @@ class Administration(Calls):
         self._config = config = client_config(ADMIN, settings, **arguments)
         self._network = network or TcpNetwork()
         self._clock = clock or SystemClock()
-        self._chance = chance or random.Random().random
+        self._random = random or Random().random
         self._random_bytes = random_bytes or os.urandom
-        self._connecting = connection_rules(config, self._chance, token=token, clock=self._clock)
+        self._connecting = connection_rules(config, self._random, token=token, clock=self._clock)
         self._running: _Running | None = None
 
     async def __aenter__(self) -> Self:
         if self._running is not None:
             raise runs_already("administrator")
-        connections = Connections(self._connecting, self._network, self._clock, self._chance)
-        self._running = _Running(self._config, connections, self._clock, self._chance)
+        connections = Connections(self._connecting, self._network, self._clock, self._random)
+        self._running = _Running(self._config, connections, self._clock, self._random)
         self._started = self._running.asking
         return self
 
@@ -80,10 +80,10 @@ class _Running:
         config: Config,
         connections: Connections,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
-        limits = patience(config, chance)
-        metadata = Metadata(connections, metadata_rules(config, chance), clock, lambda: None)
+        limits = patience(config, random)
+        metadata = Metadata(connections, metadata_rules(config, random), clock, lambda: None)
         coordinators = Coordinators(
             metadata, connections, clock, limits.backoff, limits.request_timeout_s
         )

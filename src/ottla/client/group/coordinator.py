@@ -35,13 +35,13 @@ class GroupCoordinator:
         backoff: Backoff,
         network: Connector,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
         self.group_id: Final = group_id
         self.counts: Final = GroupCounts()
         self._clock = clock
-        self._prompt = Connections(connection_rules, network, clock, chance)
-        self._patient = Connections(connection_rules, network, clock, chance)
+        self._prompt = Connections(connection_rules, network, clock, random)
+        self._patient = Connections(connection_rules, network, clock, random)
         self._coordinators = Coordinators(
             metadata, self._prompt, clock, backoff, connection_rules.request_timeout_s
         )

@@ -21,10 +21,10 @@ def membership_of(
     coordinator: GroupCoordinator,
     rules: GroupConfig,
     clock: Clock,
-    chance: Callable[[], float],
+    random: Callable[[], float],
     assignors: Sequence[Assignor] = (),
 ) -> Membership:
     """The membership of one consumer; `assignors` of its own are for a classic group."""
     if rules.is_modern:
-        return Kip848Membership(owner, metadata, coordinator, rules, clock, chance)
+        return Kip848Membership(owner, metadata, coordinator, rules, clock, random)
     return ClassicMembership(owner, metadata, coordinator, rules, clock, assignors)

@@ -49,13 +49,13 @@ class Kip848Membership(MemberTasks):
         coordinator: GroupCoordinator,
         rules: GroupConfig,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
         # The session is the coordinator's secret: it tells when it is over.
         pulse = HeartbeatTimer(_FIRST_INTERVAL_S, inf, rules.poll_interval_s, clock.elapsed_s())
         super().__init__(owner, coordinator, rules, clock, pulse)
         self._names = TopicNames(metadata, clock, rules.backoff, rules.request_timeout_s)
-        raw = bytes(int(chance() * 256) for _ in range(16))
+        raw = bytes(int(random() * 256) for _ in range(16))
         self._member_id = str(Uuid(raw))
         self._sent: HeartbeatState | None = (
             None  # what the coordinator knows; None: nothing for sure

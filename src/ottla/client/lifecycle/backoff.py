@@ -16,11 +16,11 @@ class Backoff(NamedTuple):
 
     first_s: float
     longest_s: float
-    chance: Callable[[], float]
+    random: Callable[[], float]
 
     def pause_s(self, failures: int) -> float:
         """The pause after the given number of failures in a row; none after none."""
         if failures <= 0:
             return 0.0
         doubled = self.first_s * 2 ** min(failures - 1, DOUBLINGS_MAX)
-        return min(doubled, self.longest_s) * (1 - JITTER + 2 * JITTER * self.chance())
+        return min(doubled, self.longest_s) * (1 - JITTER + 2 * JITTER * self.random())

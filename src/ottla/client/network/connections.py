@@ -94,12 +94,12 @@ class Connections:
         rules: ConnectionConfig,
         network: Connector,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
         self.rules = rules
         self.network = network
         self.clock = clock
-        self.chance = chance
+        self.random = random
         self._remotes: dict[Address, _Remote] = {}
         self._spares = Spares(SPARE_BYTES_MAX)
         self._closed = False
@@ -124,7 +124,7 @@ class Connections:
         open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
         if open_:
             self._complaint = ""
-            return min(open_, key=lambda one: (one.is_resting, one.in_flight, self.chance()))
+            return min(open_, key=lambda one: (one.is_resting, one.in_flight, self.random()))
         tries = self._in_turn(known)
         if self.rules.rebootstraps or not known:
             seeds = [self._remote(place) for place in self.rules.seeds]
@@ -178,7 +178,7 @@ class Connections:
     def _in_turn(self, remotes: Iterable[_Remote]) -> list[_Remote]:
         """Those that may be tried first, first; among equals by chance."""
         now_s = self.clock.elapsed_s()
-        return sorted(remotes, key=lambda one: (max(one.not_before_s, now_s), self.chance()))
+        return sorted(remotes, key=lambda one: (max(one.not_before_s, now_s), self.random()))
 
     async def _reach(self, remote: _Remote) -> Channel:
         if self._closed:
@@ -245,7 +245,7 @@ class Connections:
         """Log in anew as often as the broker wants it, while the connection lasts."""
         share, later = RENEWED_AFTER
         while session_s > 0:
-            after_s = session_s * (share + later * self.chance())
+            after_s = session_s * (share + later * self.random())
             await self.clock.sleep(max(after_s, RENEWED_S_MIN))
             # An idle connection stays one, and is closed in time.
             used_s = channel.last_used_s

@@ -44,10 +44,10 @@ class RefreshConfig:
     buffer_s: float = 300.0
 
 
-def refresh_ms(fetched_ms: int, expires_ms: int, rules: RefreshConfig, chance: float) -> float:
+def refresh_ms(fetched_ms: int, expires_ms: int, rules: RefreshConfig, random: float) -> float:
     """When a token should be replaced, as Kafka's clients reckon it."""
     lifetime_ms = max(0, expires_ms - fetched_ms)
-    best_ms = fetched_ms + lifetime_ms * (rules.window + rules.jitter * chance)
+    best_ms = fetched_ms + lifetime_ms * (rules.window + rules.jitter * random)
     least_ms, buffer_ms = rules.least_s * 1000, rules.buffer_s * 1000
     if least_ms + buffer_ms > lifetime_ms:
         return best_ms
@@ -75,13 +75,13 @@ class Tokens:
         fetch: TokenFunction,
         rules: RefreshConfig,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         timeout_s: float,
     ) -> None:
         self._fetch = fetch
         self._rules = rules
         self._clock = clock
-        self._chance = chance
+        self._random = random
         self._timeout_s = timeout_s
         self._token: Token | None = None
         self._refresh_ms = -inf
@@ -119,6 +119,6 @@ class Tokens:
         self._refresh_ms = (
             -inf
             if token.expires_ms is None
-            else refresh_ms(now_ms, token.expires_ms, self._rules, self._chance())
+            else refresh_ms(now_ms, token.expires_ms, self._rules, self._random())
         )
         return token

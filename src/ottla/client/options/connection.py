@@ -53,7 +53,7 @@ def _is_host(text: str) -> bool:
 
 def connection_rules(
     config: Config,
-    chance: Callable[[], float],
+    random: Callable[[], float],
     *,
     token: "TokenFunction | None" = None,
     clock: Clock | None = None,
@@ -66,7 +66,7 @@ def connection_rules(
         backoff=Backoff(
             config[connection.RECONNECT_BACKOFF_MS] / 1000,
             config[connection.RECONNECT_BACKOFF_MAX_MS] / 1000,
-            chance,
+            random,
         ),
         setup_timeout_s=config[connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MS] / 1000,
         setup_timeout_max_s=config[connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS] / 1000,
@@ -74,7 +74,7 @@ def connection_rules(
         idle_s=config[connection.CONNECTIONS_MAX_IDLE_MS] / 1000,
         rebootstraps=config[connection.METADATA_RECOVERY_STRATEGY].lower() == "rebootstrap",
         tls=_tls(config),
-        login=_login(config, chance, token, clock),
+        login=_login(config, random, token, clock),
     )
 
 
@@ -87,25 +87,25 @@ def _tls(config: Config) -> SSLContext | None:
 
 
 def _login(
-    config: Config, chance: Callable[[], float], token: "TokenFunction | None", clock: Clock | None
+    config: Config, random: Callable[[], float], token: "TokenFunction | None", clock: Clock | None
 ) -> "Login | None":
     if not config[security.SECURITY_PROTOCOL].startswith("SASL"):
         return None
     from ottla.client.options.login import login
 
-    return login(config, chance, token, clock or SystemClock())
+    return login(config, random, token, clock or SystemClock())
 
 
-def retry_backoff(config: Config, chance: Callable[[], float]) -> Backoff:
+def retry_backoff(config: Config, random: Callable[[], float]) -> Backoff:
     """The pauses between two tries of a request."""
     return Backoff(
         config[connection.RETRY_BACKOFF_MS] / 1000,
         config[connection.RETRY_BACKOFF_MAX_MS] / 1000,
-        chance,
+        random,
     )
 
 
-def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataConfig:
+def metadata_rules(config: Config, random: Callable[[], float]) -> MetadataConfig:
     """How fresh metadata are."""
     creates, idle_s = True, None
     if config.table is PRODUCER:
@@ -115,7 +115,7 @@ def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataConfi
     else:
         creates, idle_s = False, ADMIN_IDLE_S
     return MetadataConfig(
-        backoff=retry_backoff(config, chance),
+        backoff=retry_backoff(config, random),
         max_age_s=config[connection.METADATA_MAX_AGE_MS] / 1000,
         max_idle_s=idle_s,
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
@@ -123,11 +123,11 @@ def metadata_rules(config: Config, chance: Callable[[], float]) -> MetadataConfi
     )
 
 
-def patience(config: Config, chance: Callable[[], float]) -> RetryPolicy:
+def patience(config: Config, random: Callable[[], float]) -> RetryPolicy:
     """How long a call is tried."""
     return RetryPolicy(
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         call_timeout_s=config[connection.DEFAULT_API_TIMEOUT_MS] / 1000,
         retries=config[connection.RETRIES],
-        backoff=retry_backoff(config, chance),
+        backoff=retry_backoff(config, random),
     )

@@ -22,7 +22,7 @@ def is_modern_group(config: Config) -> bool:
     return config[consumer.GROUP_PROTOCOL].lower() == "consumer"
 
 
-def group_rules(config: Config, chance: Callable[[], float]) -> GroupConfig:
+def group_rules(config: Config, random: Callable[[], float]) -> GroupConfig:
     """How a consumer is a member of its group; it has a group.id."""
     group_id = config[consumer.GROUP_ID]
     assert group_id is not None
@@ -35,16 +35,16 @@ def group_rules(config: Config, chance: Callable[[], float]) -> GroupConfig:
         heartbeat_interval_s=config[consumer.HEARTBEAT_INTERVAL_MS] / 1000,
         poll_interval_s=config[consumer.MAX_POLL_INTERVAL_MS] / 1000,
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
-        backoff=retry_backoff(config, chance),
+        backoff=retry_backoff(config, random),
         assignors=tuple(config[consumer.PARTITION_ASSIGNMENT_STRATEGY]),
         remote_assignor=config[consumer.GROUP_REMOTE_ASSIGNOR],
     )
 
 
-def fetch_rules(config: Config, chance: Callable[[], float]) -> FetchConfig:
+def fetch_rules(config: Config, random: Callable[[], float]) -> FetchConfig:
     """How a consumer fetches."""
     return FetchConfig(
-        backoff=retry_backoff(config, chance),
+        backoff=retry_backoff(config, random),
         min_bytes=config[consumer.FETCH_MIN_BYTES],
         max_wait_ms=config[consumer.FETCH_MAX_WAIT_MS],
         bytes_max=config[consumer.FETCH_MAX_BYTES],

@@ -19,7 +19,7 @@ from ottla.settings.values import BadValue, Secret
 
 
 def login(
-    config: Config, chance: Callable[[], float], token: TokenFunction | None, clock: Clock
+    config: Config, random: Callable[[], float], token: TokenFunction | None, clock: Clock
 ) -> Login | None:
     """How a client tells who it is."""
     mechanism = config[security.SASL_MECHANISM]
@@ -38,7 +38,7 @@ def login(
         config[security.SASL_LOGIN_REFRESH_BUFFER_SECONDS],
     )
     timeout_s = config[connection.REQUEST_TIMEOUT_MS] / 1000
-    return login_with_token(Tokens(token, rules, clock, chance, timeout_s))
+    return login_with_token(Tokens(token, rules, clock, random, timeout_s))
 
 
 def _token_endpoint(config: Config, clock: Clock) -> TokenEndpoint:

@@ -44,7 +44,7 @@ def _level(config: Config) -> int | None:
     return None
 
 
-def transaction_rules(config: Config, chance: Callable[[], float]) -> TransactionConfig | None:
+def transaction_rules(config: Config, random: Callable[[], float]) -> TransactionConfig | None:
     """How transactions are made; None for a producer without them."""
     transactional_id = config[producer.TRANSACTIONAL_ID]
     if transactional_id is None:
@@ -54,12 +54,12 @@ def transaction_rules(config: Config, chance: Callable[[], float]) -> Transactio
         timeout_ms=config[producer.TRANSACTION_TIMEOUT_MS],
         block_s=config[producer.MAX_BLOCK_MS] / 1000,
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
-        backoff=retry_backoff(config, chance),
+        backoff=retry_backoff(config, random),
         is_two_phase=config[producer.TRANSACTION_TWO_PHASE_COMMIT_ENABLE],
     )
 
 
-def sender_rules(config: Config, chance: Callable[[], float]) -> SenderConfig:
+def sender_rules(config: Config, random: Callable[[], float]) -> SenderConfig:
     """How records are sent."""
     return SenderConfig(
         acks=ACKS[config[producer.ACKS]],
@@ -71,5 +71,5 @@ def sender_rules(config: Config, chance: Callable[[], float]) -> SenderConfig:
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         delivery_timeout_s=delivery_timeout_ms(config) / 1000,
         retries=config[connection.RETRIES],
-        backoff=retry_backoff(config, chance),
+        backoff=retry_backoff(config, random),
     )

@@ -90,7 +90,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         partitioner: Partitioner | Choice | None = None,
         network: Connector | None = None,
         clock: Clock | None = None,
-        chance: Callable[[], float] | None = None,
+        random: Callable[[], float] | None = None,
         token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
@@ -111,7 +111,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
             partitioner=partitioner,
             network=network,
             clock=clock,
-            chance=chance,
+            random=random,
             token=token,
             **arguments,
         )

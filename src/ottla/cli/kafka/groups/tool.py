@@ -153,8 +153,8 @@ async def _describe(admin: "GroupAdmin", given: Given) -> None:
         elif "state" in given:
             if _is_told(view, 1):
                 show(lines.state_lines(view, is_verbose=is_verbose))
-        elif _is_told(view, len(view.readings)):
-            show(lines.offset_lines(name, view.readings, is_verbose=is_verbose))
+        elif _is_told(view, len(view.partition_lags)):
+            show(lines.offset_lines(name, view.partition_lags, is_verbose=is_verbose))
 
 
 def _is_told(view: "GroupView", rows: int) -> bool:
