@@ -25,7 +25,8 @@ from ottla.cli.main import app
 from ottla.errors import ErrorCode
 from ottla.metrics import LATENCY_SECONDS, METRICS
 from ottla.pipeline.options import TABLE as OPTIONS
-from ottla.protocol.apis import API_OF_KEY, Use
+from ottla.protocol.apis import API_OF_KEY
+from ottla.protocol.message import Use
 from ottla.protocol.schema import Versions
 from ottla.settings import connection
 from ottla.settings.admin import ADMIN

@@ -7,9 +7,9 @@ from typing import Any, Self
 from ottla.client.network.cluster_view import BrokerView
 from ottla.client.network.connections import Address
 from ottla.ids import BrokerId
-from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
+from ottla.protocol.apis import API_OF_KEY, API_VERSIONS
 from ottla.protocol.conversation import Request, ServerConversation
-from ottla.protocol.message import Message
+from ottla.protocol.message import Api, Message
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,

@@ -20,7 +20,6 @@ from ottla.protocol.apis import (
     METADATA,
     PRODUCE,
     SASL_HANDSHAKE,
-    Api,
 )
 from ottla.protocol.conversation import (
     ALL_VERSIONS,
@@ -32,7 +31,7 @@ from ottla.protocol.conversation import (
     negotiate,
 )
 from ottla.protocol.headers import RequestHeader, write_request_header
-from ottla.protocol.message import Message
+from ottla.protocol.message import Api, Message
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from fuzz_mutants import mutant
 from ottla.errors import ProtocolViolation
 from ottla.ids import Uuid
-from ottla.protocol.apis import FETCH, METADATA, PRODUCE
-from ottla.protocol.hot import PARTITIONS_MAX, PLAIN_BYTES, hot_reader, hot_writer
-from ottla.protocol.message import OBJECTS_MAX, Message
+from ottla.protocol.apis import API_OF_KEY, FETCH, PRODUCE
+from ottla.protocol.hot import fetch, produce
+from ottla.protocol.hot.fallback import HEAD_BYTES_MAX
+from ottla.protocol.message import OBJECTS_MAX, HotCodec, Message
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -43,7 +44,18 @@ from ottla.protocol.schema import Kind, Struct
 from ottla.protocol.writer import Unwritable, Writer, compile_writer
 from protocol_values import example, messages, name_of, structure
 
-CLASSES: Final = (ProduceRequest, ProduceResponse, FetchRequest, FetchResponse)
+CODECS: Final[dict[type[Message], HotCodec]] = {
+    ProduceRequest: HotCodec(produce.request_reader, produce.request_writer),
+    ProduceResponse: HotCodec(produce.response_reader, produce.response_writer),
+    FetchRequest: HotCodec(fetch.request_reader, fetch.request_writer),
+    FetchResponse: HotCodec(fetch.response_reader, fetch.response_writer),
+}
+CLASSES: Final = tuple(CODECS)
+
+
+def flexible_versions(cls: type[Message]) -> list[int]:
+    return [version for version in cls.VERSIONS if version in cls.FLEXIBLE]
+
 
 every_class = pytest.mark.parametrize("cls", CLASSES, ids=name_of)
 
@@ -61,7 +73,7 @@ every_version = pytest.mark.parametrize(
     [
         pytest.param(cls, version, id=f"{cls.__name__} {version}")
         for cls in CLASSES
-        for version in cls.VERSIONS
+        for version in flexible_versions(cls)
     ],
 )
 
@@ -84,7 +96,7 @@ def assert_read_alike(
     cls: type[Message], version: int, raw: bytes, objects_max: int = OBJECTS_MAX, position: int = 0
 ) -> None:
     compiled = _compiled_reader(cls, version)
-    by_hand = hot_reader(cls, version, compiled)
+    by_hand = CODECS[cls].reader(version, compiled)
     data = memoryview(raw) if has_records(cls) else raw
     expected = outcome(compiled, data, position, objects_max)
     assert outcome(by_hand, data, position, objects_max) == expected
@@ -137,7 +149,9 @@ def plain_messages(cls: type[Message]) -> st.SearchStrategy[tuple[int, Any]]:
     def made(random: Random, version: int) -> tuple[int, Any]:
         return version, plain(random, cls, version)
 
-    return st.builds(made, st.randoms(use_true_random=False), st.sampled_from([*cls.VERSIONS]))
+    return st.builds(
+        made, st.randoms(use_true_random=False), st.sampled_from(flexible_versions(cls))
+    )
 
 
 @every_class
@@ -186,7 +200,7 @@ def test_damaged_plain_bytes_have_the_same_fate(cls: type[Message], version: int
 
 @every_class
 def test_plain_bytes_that_end_early_have_the_same_fate(cls: type[Message]) -> None:
-    for version in cls.VERSIONS:
+    for version in flexible_versions(cls):
         random = Random(f"{cls.__name__} {version}")
         raw = small(random, cls, version)
         for end in range(len(raw)):
@@ -197,7 +211,7 @@ def test_plain_bytes_that_end_early_have_the_same_fate(cls: type[Message]) -> No
 
 @every_class
 def test_every_byte_of_a_plain_message_changed(cls: type[Message]) -> None:
-    for version in cls.VERSIONS:
+    for version in flexible_versions(cls):
         raw = small(Random(f"{cls.__name__} {version}"), cls, version)
         for position in range(len(raw)):
             for byte in (0, 1, 2, 128, 255):
@@ -209,7 +223,7 @@ def test_every_byte_of_a_plain_message_changed(cls: type[Message]) -> None:
 
 @every_class
 def test_the_budget_of_objects_ends_at_the_same_number(cls: type[Message]) -> None:
-    for version in cls.VERSIONS:
+    for version in flexible_versions(cls):
         raw = small(Random(f"{cls.__name__} {version} b"), cls, version)
         for budget in range(20):
             assert_read_alike(cls, version, raw, budget)
@@ -256,7 +270,7 @@ def test_what_is_plain_is_read_by_hand(cls: type[Message], version: int) -> None
         # The room that a length of three bytes may need; a frame this short is never hot.
         if has_records(cls) and len(raw) < 61:
             continue
-        assert hot_reader(cls, version, unreachable)(data, 0, OBJECTS_MAX) == (value, len(raw))
+        assert CODECS[cls].reader(version, unreachable)(data, 0, OBJECTS_MAX) == (value, len(raw))
 
 
 @every_version
@@ -265,10 +279,10 @@ def test_what_is_plain_is_written_by_hand(cls: type[Message], version: int) -> N
     for _ in range(100):
         value = plain(random, cls, version)
         raw = compiled_bytes(value, version)
-        if len(raw) > PLAIN_BYTES:
+        if len(raw) > HEAD_BYTES_MAX:
             continue
         buffers: list[Buffer] = []
-        hot_writer(cls, version, unreachable)(value, buffers)
+        CODECS[cls].writer(version, unreachable)(value, buffers)
         assert b"".join(buffers) == raw
         assert all(len(buffer) for buffer in buffers)
 
@@ -309,18 +323,13 @@ def test_what_is_wide_is_left_to_the_writer_whose_cost_grows_with_its_size(
         assert not buffers
         left.append(message)
 
-    write = hot_writer(cls, version, noted)
-    for message in (wide(cls, 1, PARTITIONS_MAX + 1), wide(cls, 100, 100)):
+    write = CODECS[cls].writer(version, noted)
+    for message in (wide(cls, 1, 127), wide(cls, 100, 100)):
         write(message, [])
         assert left.pop() is message
     write(wide(cls, 2, 100), buffers := [])
     assert buffers
     assert not left
-
-
-def test_other_messages_have_none() -> None:
-    assert hot_reader(METADATA.request, 12, unreachable) is unreachable
-    assert hot_writer(METADATA.response, 12, unreachable) is unreachable
 
 
 BOUNDARIES: Final = (1, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152)
@@ -425,15 +434,6 @@ def test_a_follower_that_does_not_say_who_it_is_sends_no_tag() -> None:
     assert FetchRequest.decode(request.encode(15), 15).replica_state is None
 
 
-@pytest.mark.parametrize("version", range(3, 9))
-def test_an_id_of_a_negative_length_is_refused(version: int) -> None:
-    """Taken for a length it ends the id where it begins, and the rest could be a request."""
-    raw = b"\xff\xfe" + bytes(4) + b"\0\0\0\1" + bytes(6)
-    assert_read_alike(ProduceRequest, version, raw)
-    with pytest.raises(ProtocolViolation, match="negative"):
-        ProduceRequest.decode(raw, version)
-
-
 ODD: Final[tuple[object, ...]] = (
     None,
     -1,
@@ -460,7 +460,7 @@ ODD: Final[tuple[object, ...]] = (
 @every_version
 def test_odd_values_are_written_or_refused_alike(cls: type[Message], version: int) -> None:
     compiled = compile_writer(cls, version, cls.FLEXIBLE)
-    by_hand = hot_writer(cls, version, compiled)
+    by_hand = CODECS[cls].writer(version, compiled)
     random = Random(version)
     for value in (example(cls, version), *(plain(random, cls, version) for _ in range(4))):
         for part in (value, *parts_of(value)):
@@ -564,4 +564,32 @@ def test_what_is_seldom_in_otherwise_plain_messages() -> None:
 
 
 def test_produce_and_fetch_are_the_messages_made_by_hand() -> None:
+    assert [api for api in API_OF_KEY.values() if api.hot] == [PRODUCE, FETCH]
     assert {PRODUCE.request, PRODUCE.response, FETCH.request, FETCH.response} == set(CLASSES)
+
+
+@every_class
+def test_a_message_uses_the_codec_that_is_registered(
+    cls: type[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the flexible versions only, whichever codec was used before."""
+
+    def hot_reader(version: int, compiled: Reader) -> Reader:
+        return lambda data, position, objects_max: (marked, len(data))
+
+    def hot_writer(version: int, compiled: Writer) -> Writer:
+        return lambda message, buffers: buffers.append(b"hot")
+
+    for name in ("_readers", "_writers"):
+        monkeypatch.setattr(cls, name, {})
+    monkeypatch.setattr(cls, "_hot_codec", None)
+    old, new = cls.FLEXIBLE.low - 1, cls.FLEXIBLE.low
+    marked = example(cls, new)
+    raw = marked.encode(new)
+    assert cls.decode(raw, new) == marked
+    cls.register_codec(hot_reader, hot_writer)
+    assert marked.encode(new) == b"hot"
+    assert cls.decode(b"any", new) is marked
+    value = example(cls, old)
+    assert value.encode(old) != b"hot"
+    assert cls.decode(value.encode(old), old) == value

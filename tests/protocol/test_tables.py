@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.protocol.apis import API_OF_KEY, API_VERSIONS, Api
-from ottla.protocol.message import Message
+from ottla.protocol.apis import API_OF_KEY, API_VERSIONS
+from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import NEVER, Field, Kind, Struct, Versions
 from protocol_values import MESSAGES, STORED, name_of
 

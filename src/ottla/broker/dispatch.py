@@ -44,9 +44,8 @@ from ottla.broker.response_backpressure import may_need_backpressure, response_w
 from ottla.broker.state import BrokerState
 from ottla.metrics import ApiCounts
 from ottla.protocol import apis
-from ottla.protocol.apis import Api
 from ottla.protocol.conversation import Request, Response, WideRequest
-from ottla.protocol.message import Message
+from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import Versions
 from ottla.transport.connection import Connection, DeferredResponse, Dispatch
 

@@ -1,93 +1,20 @@
 """The table of APIs: a row for each, with its key and its versions.
 
-Invariant: a key has one row, and a message takes its versions from its row. The modules with the
-messages are imported when a message is first needed: a process pays for the APIs it uses.
+Invariant: a key has one row, and a message takes its versions from its row.
 """
 
-from enum import Enum
-from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.protocol.schema import Versions
-
-if TYPE_CHECKING:
-    from ottla.protocol.message import Message
-
-
-class Use(Enum):
-    """Who needs an API."""
-
-    BASIC = "any client that connects, produces, or consumes in a group"
-    COMMON = "administration, transactions, logins and the new group protocol"
-    SPECIAL = "access rules, quotas, credentials and share groups"
-    RARE = "what few clients ever send"
-    BROKERS = "brokers and controllers among themselves"
-
+from ottla.protocol.message import Api, Use
 
 BASIC, COMMON, SPECIAL, RARE, BROKERS = Use
-
-
-class Api:
-    """One row: an API's key, its name, and the versions of its request and response."""
-
-    def __init__(
-        self,
-        key: int,
-        name: str,
-        use: Use,
-        versions: str,
-        *,
-        flexible: str = "none",
-        advertised: str | None = None,
-    ) -> None:
-        self.key: Final = key
-        self.name: Final = name
-        self.use: Final = use
-        self.versions: Final = Versions.parse(versions)
-        self.flexible: Final = Versions.parse(flexible)
-        self.advertised: Final = Versions.parse(advertised or versions)
-
-    @property
-    def module(self) -> str:
-        """The name of the module with this API's messages, and with its handler."""
-        return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name)[1:]
-
-    @cached_property
-    def request(self) -> "type[Message]":
-        """The class of the request."""
-        return self._message("Request")
-
-    @cached_property
-    def response(self) -> "type[Message]":
-        """The class of the response."""
-        return self._message("Response")
-
-    def _message(self, kind: str) -> "type[Message]":
-        return getattr(import_module(f"ottla.protocol.messages.{self.module}"), self.name + kind)
-
-    def request_header_version(self, version: int) -> int:
-        """2 when the header ends with tagged fields, 1 when it does not."""
-        return 2 if version in self.flexible else 1
-
-    def response_header_version(self, version: int) -> int:
-        """1 when the header ends with tagged fields, 0 when it does not.
-
-        ApiVersions answers are read by clients that do not know yet what the broker speaks, so
-        their header is 0 in every version.
-        """
-        return 1 if version in self.flexible and self.key != API_VERSIONS.key else 0
-
-    def __repr__(self) -> str:
-        return f"<{self.name} {self.versions}>"
-
 
 # Advertised ranges differ from the versions for two APIs. Produce 0 to 2 are advertised because
 # librdkafka takes their absence for a broker without Produce (KAFKA-18659); they are refused.
 # InitProducerId 6 (two-phase commit, KIP-939) is not advertised by Kafka 4.3 either.
 
-PRODUCE = Api(0, "Produce", BASIC, "3-13", flexible="9+", advertised="0-13")
-FETCH = Api(1, "Fetch", BASIC, "4-18", flexible="12+")
+PRODUCE = Api(0, "Produce", BASIC, "3-13", flexible="9+", advertised="0-13", hot=True)
+FETCH = Api(1, "Fetch", BASIC, "4-18", flexible="12+", hot=True)
 LIST_OFFSETS = Api(2, "ListOffsets", BASIC, "1-11", flexible="6+")
 METADATA = Api(3, "Metadata", BASIC, "0-13", flexible="9+")
 LEADER_AND_ISR = Api(4, "LeaderAndIsr", BROKERS, "0-7", flexible="4+")

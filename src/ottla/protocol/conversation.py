@@ -17,7 +17,6 @@ from ottla.protocol.apis import (
     CREATE_TOPICS,
     DESCRIBE_CONFIGS,
     METADATA,
-    Api,
 )
 from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, frame_length
 from ottla.protocol.headers import (
@@ -30,7 +29,7 @@ from ottla.protocol.headers import (
     write_request_header,
     write_response_header,
 )
-from ottla.protocol.message import OBJECTS_MAX, Message
+from ottla.protocol.message import OBJECTS_MAX, Api, Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.reader import TooManyObjects
 from ottla.protocol.schema import Versions

@@ -7,11 +7,13 @@ field may be sent though it holds its default, and a boolean may be any byte.
 """
 
 import struct
-from typing import ClassVar, Final, Self
+from collections.abc import Callable
+from enum import Enum
+from functools import cached_property
+from importlib import import_module
+from typing import ClassVar, Final, NamedTuple, Self, TypeAlias
 
 from ottla.errors import ProtocolViolation
-from ottla.protocol.apis import Api
-from ottla.protocol.hot import hot_reader, hot_writer
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.reader import Reader, compile_reader, has_records
 from ottla.protocol.schema import NEVER, Struct, Versions
@@ -22,9 +24,91 @@ from ottla.protocol.writer import Unwritable, Writer, compile_writer
 # more.
 OBJECTS_MAX: Final = 200_000
 
+_API_VERSIONS_KEY: Final = 18
+
 
 class UnknownVersion(Unwritable):
     """A message was to be read or written in a version that it does not have."""
+
+
+class Use(Enum):
+    """Who needs an API."""
+
+    BASIC = "any client that connects, produces, or consumes in a group"
+    COMMON = "administration, transactions, logins and the new group protocol"
+    SPECIAL = "access rules, quotas, credentials and share groups"
+    RARE = "what few clients ever send"
+    BROKERS = "brokers and controllers among themselves"
+
+
+class Api:
+    """One row: an API's key, its name, and the versions of its request and response."""
+
+    def __init__(
+        self,
+        key: int,
+        name: str,
+        use: Use,
+        versions: str,
+        *,
+        flexible: str = "none",
+        advertised: str | None = None,
+        hot: bool = False,
+    ) -> None:
+        self.key: Final = key
+        self.name: Final = name
+        self.use: Final = use
+        self.versions: Final = Versions.parse(versions)
+        self.flexible: Final = Versions.parse(flexible)
+        self.advertised: Final = Versions.parse(advertised or versions)
+        self.hot: Final = hot
+
+    @property
+    def module(self) -> str:
+        """The name of the module with this API's messages, and with its handler."""
+        return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name)[1:]
+
+    @cached_property
+    def request(self) -> "type[Message]":
+        """The class of the request."""
+        return self._message("Request")
+
+    @cached_property
+    def response(self) -> "type[Message]":
+        """The class of the response."""
+        return self._message("Response")
+
+    def _message(self, kind: str) -> "type[Message]":
+        return getattr(import_module(f"ottla.protocol.messages.{self.module}"), self.name + kind)
+
+    def request_header_version(self, version: int) -> int:
+        """2 when the header ends with tagged fields, 1 when it does not."""
+        return 2 if version in self.flexible else 1
+
+    def response_header_version(self, version: int) -> int:
+        """1 when the header ends with tagged fields, 0 when it does not.
+
+        A client reads an ApiVersions response before it knows which versions the broker supports,
+        so that response has header version 0 in every version.
+        """
+        return 1 if version in self.flexible and self.key != _API_VERSIONS_KEY else 0
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.versions}>"
+
+
+ReaderFactory: TypeAlias = Callable[[int, Reader], Reader]
+"""Takes a version and its compiled reader; returns the reader to use in its place."""
+
+WriterFactory: TypeAlias = Callable[[int, Writer], Writer]
+"""Takes a version and its compiled writer; returns the writer to use in its place."""
+
+
+class HotCodec(NamedTuple):
+    """The hand-written codec of a message."""
+
+    reader: ReaderFactory
+    writer: WriterFactory
 
 
 class Message(Struct):
@@ -36,6 +120,7 @@ class Message(Struct):
     _readers: ClassVar[dict[int, Reader]]
     _writers: ClassVar[dict[int, Writer]]
     _has_records: ClassVar[bool]
+    _hot_codec: ClassVar[HotCodec | None] = None
 
     def __init_subclass__(
         cls, *, api: Api | None = None, versions: str = "none", flexible: str = "none"
@@ -53,11 +138,7 @@ class Message(Struct):
 
     def buffers(self, version: int) -> list[Buffer]:
         """The same bytes as buffers to be written one after the other, records not copied."""
-        writer = self._writers.get(version)
-        if writer is None:
-            self._check(version)
-            compiled = compile_writer(type(self), version, self.FLEXIBLE)
-            writer = self._writers[version] = hot_writer(type(self), version, compiled)
+        writer = self._writers.get(version) or self._writer(version)
         buffers: list[Buffer] = []
         try:
             writer(self, buffers)
@@ -82,11 +163,7 @@ class Message(Struct):
         cls, data: Buffer, version: int, position: int = 0, objects_max: int = OBJECTS_MAX
     ) -> tuple[Self, int]:
         """The message at a position, and the position behind it."""
-        reader = cls._readers.get(version)
-        if reader is None:
-            cls._check(version)
-            compiled = compile_reader(cls, version, cls.FLEXIBLE)
-            reader = cls._readers[version] = hot_reader(cls, version, compiled)
+        reader = cls._readers.get(version) or cls._reader(version)
         if cls._has_records:
             data = memoryview(data)
         elif type(data) is not bytes:
@@ -101,6 +178,39 @@ class Message(Struct):
             raise type(error)(f"{cls.__name__} v{version}: {error}") from None
         assert isinstance(message, cls)
         return message, end
+
+    @classmethod
+    def register_codec(cls, reader: ReaderFactory, writer: WriterFactory) -> None:
+        """Use a hand-written codec in the flexible versions."""
+        cls._hot_codec = HotCodec(reader, writer)
+        cls._readers.clear()
+        cls._writers.clear()
+
+    @classmethod
+    def _reader(cls, version: int) -> Reader:
+        cls._check(version)
+        reader, hot = compile_reader(cls, version, cls.FLEXIBLE), cls._registered_codec(version)
+        if hot is not None:
+            reader = hot.reader(version, reader)
+        cls._readers[version] = reader
+        return reader
+
+    @classmethod
+    def _writer(cls, version: int) -> Writer:
+        cls._check(version)
+        writer, hot = compile_writer(cls, version, cls.FLEXIBLE), cls._registered_codec(version)
+        if hot is not None:
+            writer = hot.writer(version, writer)
+        cls._writers[version] = writer
+        return writer
+
+    @classmethod
+    def _registered_codec(cls, version: int) -> HotCodec | None:
+        if version not in cls.FLEXIBLE:
+            return None
+        if cls.API is not None and cls.API.hot and cls._hot_codec is None:
+            import_module(f"ottla.protocol.hot.{cls.API.module}")
+        return cls._hot_codec
 
     @classmethod
     def _check(cls, version: int) -> None:

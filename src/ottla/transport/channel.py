@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
-from ottla.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from ottla.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.protocol.conversation import ClientConversation, negotiate
-from ottla.protocol.message import Message
+from ottla.protocol.message import Api, Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Versions
 from ottla.protocol.spares import Spares

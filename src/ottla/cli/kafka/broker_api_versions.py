@@ -11,7 +11,8 @@ from ottla.cli.cluster.admin import ClusterAdmin
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import opened, run_tool, settings_of
 from ottla.client.admin.cluster import BrokerDescription
-from ottla.protocol.apis import API_OF_KEY, Use
+from ottla.protocol.apis import API_OF_KEY
+from ottla.protocol.message import Use
 from ottla.protocol.schema import Versions
 
 USAGE = Usage(

@@ -12,7 +12,7 @@ from struct import Struct as Layout
 from typing import Any, Final
 
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.hot import PLAIN_BYTES, UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.hot.fallback import HEAD_BYTES_MAX, READ_ERRORS, WRITE_ERRORS, NotPlain
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -35,6 +35,7 @@ HIGH_WATERMARK_SINCE: Final = 18
 UNKNOWN_HIGH_WATERMARK: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 _new: Final = object.__new__
+_NONE: Final = ()
 _new_bytes: Final = bytes.__new__
 
 # The replica's id up to version 14, five numbers, and the number of topics.
@@ -78,7 +79,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
             pos += 22
             left = budget + 1 - count
             if not 0 < count < 128:
-                raise Unplain
+                raise NotPlain
             topics: list[FetchTopic] = []
             for _ in range(count - 1):
                 topic = _new(FetchTopic)
@@ -93,14 +94,14 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     count = data[stop]  # of a name that is null this is its length, 0
                     pos = stop + 1
                     if size > 127:
-                        raise Unplain
+                        raise NotPlain
                 if count > 127:
                     count, pos = read_uvarint_rest(count, data, pos)
                 left += 1 - count
                 stop = pos + 33 * (count - 1)
                 # The slices end where the data do, so what lies behind them is read first.
                 if data[stop] or not count or left < 0 or any(data[pos + 32 : stop : 33]):
-                    raise Unplain
+                    raise NotPlain
                 partitions: list[FetchPartition] = []
                 for row in rows_in(data[pos:stop]):
                     partition = _new(FetchPartition)
@@ -124,17 +125,17 @@ def request_reader(version: int, compiled: Reader) -> Reader:
             stop = pos + 1 + size
             message.rack_id = data[pos + 2 : stop].decode()
             if data[pos] != 1 or not 0 < size < 128:
-                raise Unplain
+                raise NotPlain
             message.cluster_id = message.replica_state = None
             if data[stop]:
                 tags, replica_id, replica_epoch, inner = _FOLLOWER.unpack_from(data, stop)
                 if not replica_tagged or tags != _FOLLOWER_TAG or inner or not left:
-                    raise Unplain
+                    raise NotPlain
                 message.replica_state = ReplicaState(
                     replica_id=replica_id, replica_epoch=replica_epoch
                 )
                 stop += 15
-        except UNREAD:
+        except READ_ERRORS:
             return compiled(data, start, budget)
         return message, stop + 1
 
@@ -156,18 +157,18 @@ def request_writer(version: int, compiled: Writer) -> Writer:
                 or message.cluster_id is not None
                 or count > 127
             ):
-                raise Unplain
+                raise NotPlain
             out, tags, follower = b"", b"\0", message.replica_state
             if not replica_tagged:
                 out = _REPLICA.pack(message.replica_id)
                 if follower is not None:
-                    raise Unplain
+                    raise NotPlain
             elif message.replica_id != -1:
-                raise Unplain
+                raise NotPlain
             elif follower is not None:
                 tags = _FOLLOWER.pack(_FOLLOWER_TAG, follower.replica_id, follower.replica_epoch, 0)
                 if follower == _NOBODY:
-                    raise Unplain
+                    raise NotPlain
             out += _REQUEST.pack(
                 message.max_wait_ms,
                 message.min_bytes,
@@ -180,11 +181,11 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partitions
                 count = len(partitions) + 1
-                if count > 127 or len(out) > PLAIN_BYTES:
-                    raise Unplain
+                if count > 127 or len(out) > HEAD_BYTES_MAX:
+                    raise NotPlain
                 if by_id:
                     if len(topic.topic_id) != 16:
-                        raise Unplain
+                        raise NotPlain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:
                     name = topic.topic.encode()
@@ -193,7 +194,7 @@ def request_writer(version: int, compiled: Writer) -> Writer:
                     if (tagged and partition.replica_directory_id is not ZERO_UUID) or (
                         tagged_by_followers and partition.high_watermark != UNKNOWN_HIGH_WATERMARK
                     ):
-                        raise Unplain
+                        raise NotPlain
                     out += pack_row(
                         partition.partition,
                         partition.current_leader_epoch,
@@ -209,7 +210,7 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             else:
                 raw = rack.encode()
                 buffers.append(out + b"\1" + ONE_BYTE[len(raw) + 1] + raw + tags)
-        except UNWRITTEN:
+        except WRITE_ERRORS:
             compiled(message, buffers)
 
     return write
@@ -225,18 +226,18 @@ def response_writer(version: int, compiled: Writer) -> Writer:
             topics = message.responses
             count = len(topics) + 1
             if message.node_endpoints is not _NONE or count > 127:
-                raise Unplain
+                raise NotPlain
             out = _ANSWER.pack(
                 message.throttle_time_ms, message.error_code, message.session_id, count
             )
             for topic in topics:
                 partitions = topic.partitions
                 count = len(partitions) + 1
-                if count > 127 or len(out) > PLAIN_BYTES:
-                    raise Unplain
+                if count > 127 or len(out) > HEAD_BYTES_MAX:
+                    raise NotPlain
                 if by_id:
                     if len(topic.topic_id) != 16:
-                        raise Unplain
+                        raise NotPlain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:
                     name = topic.topic.encode()
@@ -249,7 +250,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
                         or partition.snapshot_id is not None
                         or aborted
                     ):
-                        raise Unplain
+                        raise NotPlain
                     out += pack_partition(
                         partition.partition_index,
                         partition.error_code,
@@ -267,7 +268,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
                         out += b"\0\0" if records is None else b"\1\0"
                 out += b"\0"
             buffers.append(out + b"\0")
-        except UNWRITTEN:
+        except WRITE_ERRORS:
             buffers.clear()
             compiled(message, buffers)
 
@@ -288,7 +289,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
             pos = start + 11
             left = budget + 1 - count
             if not 0 < count < 128:
-                raise Unplain
+                raise NotPlain
             topics: list[FetchableTopicResponse] = []
             for _ in range(count - 1):
                 topic = _new(FetchableTopicResponse)
@@ -303,10 +304,10 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                     count = data[stop]  # of a name that is null this is its length, 0
                     pos = stop + 1
                     if size > 127:
-                        raise Unplain
+                        raise NotPlain
                 left += 1 - count
                 if not 0 < count < 128 or left < 0:
-                    raise Unplain
+                    raise NotPlain
                 partitions: list[PartitionData] = []
                 for _ in range(count - 1):
                     partition = _new(PartitionData)
@@ -325,7 +326,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                     pos += 36
                     if size < 128:
                         if not size:
-                            raise Unplain
+                            raise NotPlain
                     elif 0 < second < 128:
                         size += (second << 7) - 0x80
                         pos += 1
@@ -337,7 +338,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                     stop = pos + size - 1
                     partition.records = data[pos:stop]
                     if aborted > 1 or data[stop]:
-                        raise Unplain
+                        raise NotPlain
                     partition.aborted_transactions = () if aborted else None
                     partition.diverging_epoch = None
                     partition.current_leader = None
@@ -347,19 +348,18 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                 topic.partitions = tuple(partitions)
                 topics.append(topic)
                 if data[pos]:
-                    raise Unplain
+                    raise NotPlain
                 pos += 1
             message.responses = tuple(topics)
             message.node_endpoints = ()
             if data[pos]:
-                raise Unplain
-        except UNREAD:
+                raise NotPlain
+        except READ_ERRORS:
             return compiled(data, start, budget)
         return message, pos + 1
 
     return read
 
 
-_NONE: Final = ()
-READERS: Final = {FetchRequest: request_reader, FetchResponse: response_reader}
-WRITERS: Final = {FetchRequest: request_writer, FetchResponse: response_writer}
+FetchRequest.register_codec(request_reader, request_writer)
+FetchResponse.register_codec(response_reader, response_writer)

@@ -12,7 +12,7 @@ from struct import Struct as Layout
 from typing import Any, Final
 
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.hot import PLAIN_BYTES, UNREAD, UNWRITTEN, Unplain
+from ottla.protocol.hot.fallback import HEAD_BYTES_MAX, READ_ERRORS, WRITE_ERRORS, NotPlain
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -29,6 +29,7 @@ from ottla.protocol.writer import Writer
 IDS_SINCE: Final = 13
 
 _new: Final = object.__new__
+_NONE: Final = ()
 _new_bytes: Final = bytes.__new__
 
 # The length of a transactional id, acks, a time, and the number of topics; the second of them
@@ -65,7 +66,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                 pos += 7
             left = budget + 1 - count
             if not 0 < count < 128 or size > 127:
-                raise Unplain
+                raise NotPlain
             topics: list[TopicProduceData] = []
             for _ in range(count - 1):
                 topic = _new(TopicProduceData)
@@ -80,10 +81,10 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     count = data[stop]  # of a name that is null this is its length, 0
                     pos = stop + 1
                     if size > 127:
-                        raise Unplain
+                        raise NotPlain
                 left += 1 - count
                 if not 0 < count < 128 or left < 0:
-                    raise Unplain
+                    raise NotPlain
                 partitions: list[PartitionProduceData] = []
                 for _ in range(count - 1):
                     partition = _new(PartitionProduceData)
@@ -91,7 +92,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     pos += 5
                     if size < 128:
                         if not size:
-                            raise Unplain
+                            raise NotPlain
                     elif 0 < second < 128:
                         size += (second << 7) - 0x80
                         pos += 1
@@ -103,18 +104,18 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     stop = pos + size - 1
                     partition.records = data[pos:stop]
                     if data[stop]:
-                        raise Unplain
+                        raise NotPlain
                     pos = stop + 1
                     partitions.append(partition)
                 topic.partition_data = tuple(partitions)
                 topics.append(topic)
                 if data[pos]:
-                    raise Unplain
+                    raise NotPlain
                 pos += 1
             message.topic_data = tuple(topics)
             if data[pos]:
-                raise Unplain
-        except UNREAD:
+                raise NotPlain
+        except READ_ERRORS:
             return compiled(data, start, budget)
         return message, pos + 1
 
@@ -131,7 +132,7 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             topics = message.topic_data
             count = len(topics) + 1
             if count > 127:
-                raise Unplain
+                raise NotPlain
             out = _HEAD.pack(0, message.acks, message.timeout_ms, count)
             if message.transactional_id is not None:
                 raw = message.transactional_id.encode()
@@ -139,11 +140,11 @@ def request_writer(version: int, compiled: Writer) -> Writer:
             for topic in topics:
                 partitions = topic.partition_data
                 count = len(partitions) + 1
-                if count > 127 or len(out) > PLAIN_BYTES:
-                    raise Unplain
+                if count > 127 or len(out) > HEAD_BYTES_MAX:
+                    raise NotPlain
                 if by_id:
                     if len(topic.topic_id) != 16:
-                        raise Unplain
+                        raise NotPlain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:
                     name = topic.name.encode()
@@ -151,13 +152,13 @@ def request_writer(version: int, compiled: Writer) -> Writer:
                 for partition in partitions:
                     records = partition.records
                     if not records:
-                        raise Unplain
+                        raise NotPlain
                     head = out + pack_index(partition.index) + uvarint(len(records) + 1)
                     buffers += (head, records)
                     out = b"\0"
                 out += b"\0"
             buffers.append(out + b"\0")
-        except UNWRITTEN:
+        except WRITE_ERRORS:
             buffers.clear()
             compiled(message, buffers)
 
@@ -173,16 +174,16 @@ def response_writer(version: int, compiled: Writer) -> Writer:
         try:
             topics = message.responses
             if message.node_endpoints is not _NONE:
-                raise Unplain
+                raise NotPlain
             out = ONE_BYTE[len(topics) + 1]
             for topic in topics:
                 partitions = topic.partition_responses
                 count = len(partitions) + 1
-                if count > 127 or len(out) > PLAIN_BYTES:
-                    raise Unplain
+                if count > 127 or len(out) > HEAD_BYTES_MAX:
+                    raise NotPlain
                 if by_id:
                     if len(topic.topic_id) != 16:
-                        raise Unplain
+                        raise NotPlain
                     out += _TOPIC.pack(topic.topic_id, count)
                 else:
                     name = topic.name.encode()
@@ -193,7 +194,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
                         or partition.error_message is not None
                         or partition.current_leader is not None
                     ):
-                        raise Unplain
+                        raise NotPlain
                     out += pack_partition(
                         partition.index,
                         partition.error_code,
@@ -204,7 +205,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
                     )
                 out += b"\0"
             buffers.append(out + _ANSWER_END.pack(message.throttle_time_ms))
-        except UNWRITTEN:
+        except WRITE_ERRORS:
             compiled(message, buffers)
 
     return write
@@ -221,7 +222,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
             count, pos = data[start], start + 1
             left = budget + 1 - count
             if not 0 < count < 128:
-                raise Unplain
+                raise NotPlain
             topics: list[TopicProduceResponse] = []
             for _ in range(count - 1):
                 topic = _new(TopicProduceResponse)
@@ -236,12 +237,12 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                     count = data[stop]  # of a name that is null this is its length, 0
                     pos = stop + 1
                     if size > 127:
-                        raise Unplain
+                        raise NotPlain
                 left += 1 - count
                 stop = pos + 33 * (count - 1)
                 # The slice ends where the data do, so what lies behind it is read first.
                 if data[stop] or not 0 < count < 128 or left < 0:
-                    raise Unplain
+                    raise NotPlain
                 partitions: list[PartitionProduceResponse] = []
                 for row in rows_in(data[pos:stop]):
                     partition = _new(PartitionProduceResponse)
@@ -254,7 +255,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                         end,
                     ) = row
                     if end != _ROW_END:
-                        raise Unplain
+                        raise NotPlain
                     partition.record_errors = ()
                     partition.error_message = partition.current_leader = None
                     partitions.append(partition)
@@ -265,14 +266,13 @@ def response_reader(version: int, compiled: Reader) -> Reader:
             message.throttle_time_ms, tags = _THROTTLE.unpack_from(data, pos)
             message.node_endpoints = ()
             if tags:
-                raise Unplain
-        except UNREAD:
+                raise NotPlain
+        except READ_ERRORS:
             return compiled(data, start, budget)
         return message, pos + 5
 
     return read
 
 
-_NONE: Final = ()
-READERS: Final = {ProduceRequest: request_reader, ProduceResponse: response_reader}
-WRITERS: Final = {ProduceRequest: request_writer, ProduceResponse: response_writer}
+ProduceRequest.register_codec(request_reader, request_writer)
+ProduceResponse.register_codec(response_reader, response_writer)
