@@ -1,4 +1,4 @@
-"""What the guide to the client shows works as it is shown, in the order in which it is shown."""
+"""The examples of docs/client.md run as shown, in the order of the page."""
 
 import asyncio
 import inspect
@@ -14,18 +14,18 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 
 
 FOR_KAFKA = [block for block in BLOCKS if "def main(" not in block]
-"""What test_kafka_client_guide.py runs, by the names of its functions."""
+"""The blocks that test_kafka_client_guide.py runs, by the names of their functions."""
 
 
 def names_of(block: str, servers: str) -> dict[str, Any]:
-    """What a block defines, against another broker."""
+    """Return what a block defines, with the address of another broker in it."""
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block.replace("127.0.0.1:9092", servers), "client.md", "exec"), names)
     return names
 
 
 def shown(block: str, servers: str) -> Any:
-    """The `main` of a block; None for one that is for Kafka."""
+    """Return the `main` of a block; None for a block that is for Kafka."""
     return names_of(block, servers).get("main")
 
 
