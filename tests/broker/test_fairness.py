@@ -20,13 +20,13 @@ from ottla.protocol.messages.describe_configs import (
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.records.batch import batches
 from ottla.transport import memory
-from ottla.transport.memory import KNOWN_BYTES, STRANGER_SECONDS
+from ottla.transport.memory import PROVEN_BYTES, UNPROVEN_STALL_SECONDS
 
 MB = 1 << 20
 BATCH_BYTES = 900_000
 BATCHES = 12
 LIMIT_BYTES = 4 * MB
-SOON_SECONDS = 0.75 * STRANGER_SECONDS  # nobody has been sent away by then
+SOON_SECONDS = 0.75 * UNPROVEN_STALL_SECONDS  # nobody has been sent away by then
 
 
 def request(offset: int) -> FetchRequest:
@@ -82,18 +82,18 @@ def test_who_is_known_to_read_is_not_held_up_by_those_who_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        monkeypatch.setattr(memory, "KNOWN_BYTES", 1 << 62)  # nobody ever is
+        monkeypatch.setattr(memory, "PROVEN_BYTES", 1 << 62)  # nobody ever is
 
     async def scenario() -> None:
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
             client = await filled(running)
             await read_all(client)
-            assert BATCHES * BATCH_BYTES > KNOWN_BYTES
+            assert BATCHES * BATCH_BYTES > PROVEN_BYTES
             async with clients_that_never_read(running.port, 30):
-                await seen(lambda: running.state.memory.first_answers.is_awaited)
+                await seen(lambda: running.state.memory.unproven_responses.has_waiters)
                 async with asyncio.timeout(SOON_SECONDS):
                     await read_all(client)
-                assert running.state.memory.answers_held <= LIMIT_BYTES + 2 * MB
+                assert running.state.memory.responses_held <= LIMIT_BYTES + 2 * MB
 
     if broken:
         with pytest.raises(TimeoutError):
@@ -108,15 +108,15 @@ def test_who_comes_when_many_do_not_read_is_served_before_most_of_them(tmp_path:
             await filled(running)
             memory = running.state.memory
             async with clients_that_never_read(running.port, 60):
-                await seen(lambda: memory.first_answers.is_awaited)
+                await seen(lambda: memory.unproven_responses.has_waiters)
                 newcomer = await running.client()
                 # The memory for it holds two batches, so that most of the sixty still wait when the
                 # first of them are sent away.
-                async with asyncio.timeout(STRANGER_SECONDS + 2):
+                async with asyncio.timeout(UNPROVEN_STALL_SECONDS + 2):
                     answer = await newcomer.ask(request(0), FetchResponse, 11)
                 assert answer.responses[0].partitions[0].records
-                assert memory.first_answers.is_awaited
-                assert memory.answers_held <= LIMIT_BYTES + 2 * MB
+                assert memory.unproven_responses.has_waiters
+                assert memory.responses_held <= LIMIT_BYTES + 2 * MB
 
     run(scenario)
 
@@ -129,7 +129,7 @@ def test_what_is_small_waits_for_nobody(tmp_path: Path) -> None:
             for _ in range(20):
                 await produce(client, "small", batch(bytes(5000)))
             async with clients_that_never_read(running.port, 30):
-                await seen(lambda: running.state.memory.first_answers.is_awaited)
+                await seen(lambda: running.state.memory.unproven_responses.has_waiters)
                 newcomer = await running.client()
                 asked = request(0)
                 asked.topics[0].topic = "small"
@@ -165,12 +165,12 @@ def test_large_answers_of_any_request_are_held_back_while_others_are_not_taken(
             async def watch() -> None:
                 nonlocal most
                 while True:
-                    most = max(most, memory.answers_held)
+                    most = max(most, memory.responses_held)
                     await asyncio.sleep(0.005)
 
             watching = asyncio.create_task(watch())
             async with clients_that_never_read(running.port, 6, describe(count), 4):
-                await seen(lambda: memory.first_answers.is_awaited)
+                await seen(lambda: memory.unproven_responses.has_waiters)
                 # What is small is answered at once,
                 async with asyncio.timeout(SOON_SECONDS):
                     assert (await client.ask(describe(1), DescribeConfigsResponse, 4)).results

@@ -168,7 +168,7 @@ def test_frames_that_are_half_there(broker: tuple[OttlaBroker, int]) -> None:
         with Wire(process.port, WAIT_SECONDS) as wire:
             assert produce(wire, "large", batch(2, 30 * MB))[0] == 0
         assert sum(wire.socket.fileno() >= 0 for wire in wires) == 8
-    assert process.log.read_text().count("does not get on") >= 1
+    assert process.log.read_text().count("request stalled after") >= 1
 
 
 def test_half_of_a_frame_is_forgotten_with_its_connection(
@@ -250,5 +250,5 @@ def test_who_takes_nothing_is_sent_away_when_others_wait(tmp_path: Path) -> None
                 one.send(one.encode(fetch_request(0), 11) * 50)
             reader = stack.enter_context(Wire(process.port, WAIT_SECONDS))
             assert len(read_all(reader)) == BATCHES
-        assert process.log.read_text().count("is not taken while others wait") >= 1
+        assert process.log.read_text().count("not read while others wait") >= 1
         assert process.stop() == 0

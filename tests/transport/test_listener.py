@@ -23,15 +23,15 @@ from ottla.protocol.messages.produce import (
 from ottla.transport.admission import Admission, AdmissionConfig
 from ottla.transport.connection import (
     WRITE_BUFFER_BYTES,
+    Admittance,
     CloseReason,
     Connection,
     ConnectionConfig,
     DeferredResponse,
     Dispatch,
-    Entry,
 )
 from ottla.transport.listener import AddressTaken, Listener
-from ottla.transport.memory import SLOW_SECONDS, MemoryPools
+from ottla.transport.memory import STALL_SECONDS, MemoryPools
 from ottla.transport.network import TcpNetwork
 
 
@@ -348,7 +348,7 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
                 await asyncio.sleep(0.001)
             service.listener.sweep()
             assert len(service.listener.connections) == 3
-            service.clock.ahead_s = SLOW_SECONDS + 1
+            service.clock.ahead_s = STALL_SECONDS + 1
             service.listener.sweep()
             assert await slow.closed()
             service.clock.ahead_s = 590
@@ -393,11 +393,11 @@ def test_one_large_frame_at_a_time_goes_on_when_memory_is_used_up(run: Run) -> N
             first.writer.write(frames[0][:half])
             await seen(lambda: memory.requests.held >= half)
             second.writer.write(frames[1])
-            await seen(lambda: memory.requests.is_awaited)
+            await seen(lambda: memory.requests.has_waiters)
             held = memory.requests.held
             assert held < half + 5_000_000
             # Who has to wait is not too slow, and who makes the others wait may be.
-            service.clock.ahead_s = SLOW_SECONDS - 1
+            service.clock.ahead_s = STALL_SECONDS - 1
             service.listener.sweep()
             assert len(service.listener.connections) == 2
             first.writer.write(frames[0][half:])
@@ -417,11 +417,11 @@ def test_a_large_frame_that_does_not_move_makes_room_for_who_waits(run: Run) -> 
             await seen(lambda: memory.requests.held >= 15_000_000)
             # Nobody waits: so many bytes in no time may be followed by a rest.
             service.listener.sweep()
-            service.clock.ahead_s = SLOW_SECONDS + 1
+            service.clock.ahead_s = STALL_SECONDS + 1
             service.listener.sweep()
             assert not service.listener.sent_away
             other.writer.write(large_frame(31_000_000))
-            await seen(lambda: memory.requests.is_awaited)
+            await seen(lambda: memory.requests.has_waiters)
             service.listener.sweep()
             assert await stuck.closed()
             assert await other.reader.readexactly(len(DONE))
@@ -445,12 +445,12 @@ def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> Non
             _, buffers = client.conversation.send(heartbeat(0), 4)
             client.writer.write(b"".join(buffers) + struct.pack(">i", 100) + b"begun")
             await seen(lambda: any(begun(one) for one in service.listener.connections))
-            service.clock.ahead_s = 5 * SLOW_SECONDS
+            service.clock.ahead_s = 5 * STALL_SECONDS
             release.set()
             assert await client.answers(1) == [5]
             service.listener.sweep()
             assert not service.listener.sent_away
-            service.clock.ahead_s += SLOW_SECONDS + 1
+            service.clock.ahead_s += STALL_SECONDS + 1
             service.listener.sweep()
             assert await client.closed()
 
@@ -464,21 +464,21 @@ def test_an_answer_that_is_not_taken_is_held_until_it_is(run: Run) -> None:
         return [bytes(size)]
 
     async def scenario() -> None:
-        memory = MemoryPools(answer_bytes=1_000_000)
+        memory = MemoryPools(response_bytes=1_000_000)
         async with Service(dispatch, memory=memory).running() as service:
             client, gone = await service.client(), await service.client()
             for one in (client, gone):
                 one.send(heartbeat(0))
-            await seen(lambda: memory.answers_held >= 2 * size)
+            await seen(lambda: memory.responses_held >= 2 * size)
             await client.reader.readexactly(size + 8)
-            await seen(lambda: memory.answers_held < 2 * size)
-            assert memory.answers_held >= size
+            await seen(lambda: memory.responses_held < 2 * size)
+            assert memory.responses_held >= size
             # Nobody waits for memory, so there is no hurry.
-            service.clock.ahead_s = 2 * SLOW_SECONDS
+            service.clock.ahead_s = 2 * STALL_SECONDS
             service.listener.sweep()
             assert not service.listener.sent_away
             gone.writer.transport.abort()
-            await seen(lambda: memory.answers_held == 0)
+            await seen(lambda: memory.responses_held == 0)
 
     run(scenario)
 
@@ -508,19 +508,19 @@ def test_who_takes_an_answer_slowly_is_not_idle() -> None:
     clock, transport = FastClock(), _Draining()
     connection = Connection(
         lambda request, connection: None,
-        lambda connection: Entry.IN,
+        lambda connection: Admittance.ADMITTED,
         lambda connection: None,
         ConnectionConfig(idle_ms_max=60_000),
         clock,
     )
     connection.connection_made(transport)
     for _ in range(5):
-        assert connection.overdue() is None
+        assert connection.timeout_reason() is None
         clock.ahead_s += 50
         transport.left -= 100
-    assert connection.overdue() is None
+    assert connection.timeout_reason() is None
     clock.ahead_s += 61
-    assert connection.overdue() == "idle for 60 s"
+    assert connection.timeout_reason() == "idle for 60 s"
 
 
 def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -> None:
@@ -531,7 +531,7 @@ def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -
         coming = wait()
         connection = Connection(
             lambda request, connection: DeferredResponse(coming),
-            lambda connection: Entry.IN,
+            lambda connection: Admittance.ADMITTED,
             lambda connection: None,
             ConnectionConfig(),
             FastClock(),
@@ -580,7 +580,7 @@ def test_closing_lets_what_is_being_served_end(run: Run) -> None:
         await service.listener.start()
         client, idle = await service.client(), await service.client()
         client.send(heartbeat(0))
-        while all(one.idle for one in service.listener.connections):
+        while all(one.is_idle for one in service.listener.connections):
             await asyncio.sleep(0.001)
         closing = asyncio.create_task(service.listener.close())
         assert await idle.closed()
@@ -627,7 +627,7 @@ def test_closing_does_not_wait_for_who_takes_nothing(run: Run, requests: int) ->
 
 def is_full(connection: Connection) -> bool:
     """Whether its client does not take what was written."""
-    return connection._full  # pyright: ignore[reportPrivateUsage]
+    return connection._is_blocked  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_taken_address_is_told(run: Run) -> None:

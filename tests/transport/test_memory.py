@@ -4,7 +4,13 @@ from random import Random
 
 import pytest
 
-from ottla.transport.memory import BYTES_PER_SECOND_MIN, SLOW_SECONDS, MemoryPool, MemoryPools, Pace
+from ottla.transport.memory import (
+    BYTES_PER_SECOND_MIN,
+    STALL_SECONDS,
+    MemoryPool,
+    MemoryPools,
+    Pace,
+)
 
 
 class Frame:
@@ -20,18 +26,18 @@ class Frame:
 
     def grow(self, count: int) -> bool:
         rest = self.wanted - self.has
-        self.waits = not self.budget.take(self, count, rest, ordinary=self.ordinary)
+        self.waits = not self.budget.reserve(self, count, rest, ordinary=self.ordinary)
         if not self.waits:
             self.has += count
         return not self.waits
 
-    def go_on(self) -> None:
+    def memory_available(self) -> None:
         self.told += 1
         self.waits = False
 
     def finish(self) -> None:
         count, self.has = self.has, 0
-        self.budget.give_back(self, count)
+        self.budget.release(self, count)
 
 
 def test_what_fits_is_given_and_one_may_go_beyond() -> None:
@@ -45,10 +51,10 @@ def test_what_fits_is_given_and_one_may_go_beyond() -> None:
     assert not first.grow(1)
     assert not third.grow(1)
     assert second.grow(500)  # and it goes on
-    assert budget.is_awaited
+    assert budget.has_waiters
     second.finish()
     assert (first.told, third.told) == (1, 1)
-    assert not budget.is_awaited
+    assert not budget.has_waiters
     assert (budget.held, budget.left) == (60, 40)
 
 
@@ -59,7 +65,7 @@ class EagerFrame(Frame):
         super().__init__(budget, claimed)
         self._order = told
 
-    def go_on(self) -> None:
+    def memory_available(self) -> None:
         self._order.append(self)
         self.grow(150)
 
@@ -121,8 +127,8 @@ def test_who_leaves_is_not_told() -> None:
     assert large.grow(5)
     assert large.grow(20)
     assert not gone.grow(6)
-    budget.leave(gone)
-    assert not budget.is_awaited
+    budget.stop_waiting(gone)
+    assert not budget.has_waiters
     large.finish()
     assert gone.told == 0
 
@@ -133,13 +139,13 @@ def test_who_gives_back_twice_is_found_out() -> None:
     assert one.grow(5)
     one.finish()
     with pytest.raises(AssertionError):
-        budget.give_back(one, 5)
+        budget.release(one, 5)
 
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_no_limit(limit: int) -> None:
     memory = MemoryPools(limit, limit)
-    for budget in (memory.requests, memory.answers, memory.first_answers):
+    for budget in (memory.requests, memory.responses, memory.unproven_responses):
         for _ in range(3):
             assert Frame(budget, 0, ordinary=False).grow(1 << 40)
 
@@ -170,55 +176,55 @@ def test_every_frame_ends_and_the_memory_is_bounded(seed: int) -> None:
         # One at a time of those who cannot end within the limit.
         assert sum(frame.has > 0 for frame in frames if frame.wanted > 750) <= 1
     assert budget.held == 0
-    assert not budget.is_awaited
+    assert not budget.has_waiters
 
 
 def test_a_pace_that_is_kept_and_one_that_is_not() -> None:
     pace = Pace()
     assert not pace.is_late(0, 1e9)
-    assert not pace.is_stuck(0, 1e9)
+    assert not pace.is_stalled(0, 1e9)
     pace.begin(100)
     moved, now = 0, 100.0
     for _ in range(60):
         now += 1
         moved += BYTES_PER_SECOND_MIN
         assert not pace.is_late(moved, now)
-        assert not pace.is_stuck(moved, now)
+        assert not pace.is_stalled(moved, now)
     # A byte now and then does not help.
-    for _ in range(int(SLOW_SECONDS)):
+    for _ in range(int(STALL_SECONDS)):
         now += 1
         moved += 1
         assert not pace.is_late(moved, now)
-    assert pace.is_stuck(moved, now + 1)
+    assert pace.is_stalled(moved, now + 1)
     assert pace.is_late(moved, now + 1)
 
 
 def test_answers_of_the_known_and_of_strangers_share_the_memory_in_halves() -> None:
     for limit in (1, 2, 7, 1000):
-        memory = MemoryPools(answer_bytes=limit)
-        assert limit <= memory.answers.limit + memory.first_answers.limit <= limit + 1
-    memory = MemoryPools(answer_bytes=1000)
-    strangers = [Frame(memory.first_answers, 0) for _ in range(3)]
+        memory = MemoryPools(response_bytes=limit)
+        assert limit <= memory.responses.limit + memory.unproven_responses.limit <= limit + 1
+    memory = MemoryPools(response_bytes=1000)
+    strangers = [Frame(memory.unproven_responses, 0) for _ in range(3)]
     assert [one.grow(500) for one in strangers] == [True, True, False]  # one is let beyond
-    assert Frame(memory.answers, 0).grow(500)
-    assert memory.answers_held == 1500
+    assert Frame(memory.responses, 0).grow(500)
+    assert memory.responses_held == 1500
 
 
 def test_who_moves_too_little_in_a_shorter_time() -> None:
     pace = Pace()
     pace.begin(0)
-    assert not pace.is_stuck(0, 2, 2)
-    assert pace.is_stuck(2 * BYTES_PER_SECOND_MIN - 1, 3, 2)
-    assert not pace.is_stuck(2 * BYTES_PER_SECOND_MIN, 3, 2)
+    assert not pace.is_stalled(0, 2, 2)
+    assert pace.is_stalled(2 * BYTES_PER_SECOND_MIN - 1, 3, 2)
+    assert not pace.is_stalled(2 * BYTES_PER_SECOND_MIN, 3, 2)
 
 
 def test_what_came_fast_may_rest_unless_others_wait() -> None:
     pace = Pace()
     pace.begin(0)
     moved = 100 * BYTES_PER_SECOND_MIN
-    assert not pace.is_stuck(moved, 1)
+    assert not pace.is_stalled(moved, 1)
     assert not pace.is_late(moved, 109)
-    assert pace.is_stuck(moved, 12)
+    assert pace.is_stalled(moved, 12)
     assert pace.is_late(moved, 111)
 
 
@@ -227,9 +233,9 @@ def test_a_pause_is_not_held_against_anybody() -> None:
     pace.begin(0)
     pace.skip(1000)
     assert not pace.is_late(0, 1009)
-    assert not pace.is_stuck(0, 1009)
+    assert not pace.is_stalled(0, 1009)
     assert pace.is_late(0, 1011)
-    assert pace.is_stuck(0, 1011)
+    assert pace.is_stalled(0, 1011)
     pace.end()
     pace.skip(5)
     assert not pace.is_late(0, 1e9)

@@ -136,7 +136,7 @@ def dispatcher(state: BrokerState) -> Dispatch:
         else:
             answer = made(handler, request, connection)
         if isinstance(answer, DeferredResponse):
-            answer.told = partial(note, key, counts, began_s)
+            answer.on_response = partial(note, key, counts, began_s)
         else:
             note(key, counts, began_s, answer)
         return answer

@@ -68,7 +68,7 @@ class LargeRequests:
                 await place.aclose()
             answer = handle(self._state, request, connection)
             if isinstance(answer, DeferredResponse):
-                answer = await answer.answer
+                answer = await answer.response
             if not isinstance(answer, Message):
                 return answer
             written = answer

@@ -56,7 +56,7 @@ def _families(
     yield _one(metrics.START_TIME, started_ms / 1000)
     yield from _of_listeners(listeners)
     yield _one(metrics.REQUESTS_HELD, state.memory.requests.held)
-    yield _one(metrics.ANSWERS_HELD, state.memory.answers_held)
+    yield _one(metrics.ANSWERS_HELD, state.memory.responses_held)
     yield metrics.REQUEST_SECONDS, _by_api(state.requests)
     yield metrics.REQUEST_ERRORS, _errors(state.requests)
     yield from _of_topics(state)

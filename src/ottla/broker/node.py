@@ -357,8 +357,8 @@ def _let_go_of_waiting(state: BrokerState) -> None:
     """Answer those who wait for a group or for records, so that nobody holds up the stop."""
     state.stopping = True
     state.groups.close()
-    state.memory.answers.let_all_go_on()
-    state.memory.first_answers.let_all_go_on()
+    state.memory.responses.wake_all()
+    state.memory.unproven_responses.wake_all()
     for partition in state.partitions.values():
         partition.wake_all()
 

@@ -40,7 +40,7 @@ def may_need_backpressure(request: Request, connection: Connection) -> bool:
     """Whether an answer may have to wait, should it be large."""
     # By the time a wide request is answered others may have taken the memory that there is now.
     return request.api in REPEATABLE and (
-        isinstance(request, WideRequest) or not connection.holding.answers.has_room(connection)
+        isinstance(request, WideRequest) or not connection.memory.responses.has_memory(connection)
     )
 
 
@@ -51,30 +51,30 @@ async def response_with_backpressure(
     make: Callable[[], Response | DeferredResponse | None],
 ) -> Response | None:
     """The answer, when it is small or there is memory for it; it is made twice at most."""
-    room = MemoryWaiter(connection.holding, state.clock)
+    waiter = MemoryWaiter(connection.memory, state.clock)
     answer = await _made(make)
-    if answer is None or room.is_there:
+    if answer is None or waiter.has_memory:
         return answer
     size = _size(answer, request.version)
     if size <= WRITE_BUFFER_BYTES:
         return answer
     answer = None
     deadline = state.clock.elapsed_s() + PATIENCE_SECONDS
-    while not (room.is_there or state.stopping):
-        if not await room.wait(deadline - state.clock.elapsed_s()):
+    while not (waiter.has_memory or state.stopping):
+        if not await waiter.wait(deadline - state.clock.elapsed_s()):
             connection.close()
             return None
     # What it will take is held from now on, so that those who wait do not all make theirs.
-    room.memory.hold(room, size)
+    waiter.pool.hold(waiter, size)
     try:
         return await _made(make)
     finally:
-        room.memory.give_back(room, size)
+        waiter.pool.release(waiter, size)
 
 
 async def _made(make: Callable[[], Response | DeferredResponse | None]) -> Response | None:
     answer = make()
-    return await answer.answer if isinstance(answer, DeferredResponse) else answer
+    return await answer.response if isinstance(answer, DeferredResponse) else answer
 
 
 def _size(answer: Response, version: int) -> int:

@@ -342,9 +342,9 @@ class Topics:
     def _with_room(self) -> list[BrokerId]:
         """The brokers that take new partitions: those with a directory that is not cordoned."""
         full = self._leadership.cordoned()
-        has_room = any(one.path not in full for one in self._state.logs.online)
+        has_space = any(one.path not in full for one in self._state.logs.online)
         return [
-            one for one in sorted(self._state.image.brokers) if one != self._state.id or has_room
+            one for one in sorted(self._state.image.brokers) if one != self._state.id or has_space
         ]
 
     def _start(self) -> int:

@@ -1,14 +1,16 @@
-"""A client's connection to a broker: requests come in, answers go out.
+"""A client's connection to a broker: requests in, responses out.
 
-Invariant: requests are served one at a time and in their order, as Kafka does it, so that what a
-client sent first is appended first. While an answer is awaited, or the client does not take what
-was written, nothing more is read: what a connection may hold in memory is one frame, one answer,
-and what the two sockets hold. What is more than 32 KiB of either is held in the broker's
-memory for all connections: a frame goes on when it has room, and when others wait for memory, who
-does not move is closed. Whatever the client sends, the worst that happens is that its connection
-is closed.
+Requests of a connection are served one at a time and in order, as Kafka does, so a client's records
+are appended in the order in which it sent them. Reading is paused while a deferred response is
+pending, while the client does not read its responses, and while the next frame waits for memory.
+A connection therefore holds at most one frame, one response and the two socket buffers. Frames and
+responses over 32 KiB are charged to the broker's memory pools; when others wait for memory, a
+connection that makes no progress is closed.
 
-A request that can be answered at once costs neither a task nor a future.
+Invariant: the state changes only along TRANSITIONS; an illegal transition raises.
+Invariant: whatever a client sends, the worst outcome is that its connection is closed.
+
+A request that is answered at once costs neither a task nor a future.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum, auto
 from inspect import CORO_CREATED, getcoroutinestate
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
@@ -41,33 +43,85 @@ from ottla.transport.memory import ConnectionMemory, MemoryPools, mapped
 
 _LOG = logging.getLogger(__name__)
 
-# What was written and not taken by the client beyond this stops its next request.
 WRITE_BUFFER_BYTES: Final = 32 * 1024
+"""Unsent response bytes above which the next request of a connection has to wait."""
 
 
 def _needs_frame(request: Request) -> bool:
-    """Whether it refers to the bytes that came: records are slices of them."""
+    """Whether the request still refers to the frame's bytes: its records are slices of them."""
     return request.api is PRODUCE or isinstance(request, WideRequest)
 
 
 @dataclass(slots=True)
 class DeferredResponse:
-    """An answer that takes a while, and who is told when it is there."""
+    """A response that is not ready yet, and a callback that receives it before it is sent."""
 
-    answer: Coroutine[Any, Any, Response | None]
-    told: Callable[[Response | None], None] | None = None
+    response: Coroutine[Any, Any, Response | None]
+    on_response: Callable[[Response | None], None] | None = None
 
 
 Dispatch: TypeAlias = "Callable[[Request, Connection], Response | DeferredResponse | None]"
-"""Answers a request: at once, later, or (None) never."""
+"""Serves a request: a response, a deferred response, or None for a request without a response."""
 
 
-class Entry(Enum):
-    """What becomes of a connection that has just been opened."""
+class Admittance(Enum):
+    """What the listener decides about a connection that was just accepted."""
 
-    IN = "it is served"
-    WAITS = "it is served when others have left"
-    REFUSED = "it is closed"
+    ADMITTED = "the connection is served"
+    QUEUED = "the connection is served once others have left"
+    REFUSED = "the connection is closed"
+
+
+class State(IntEnum):  # an IntEnum, because its hash is computed by compiled code
+    """What a connection does, apart from reading: `_serve` runs only in READY."""
+
+    OPENING = auto()  # not accepted yet
+    QUEUED = auto()  # accepted; its requests wait until the listener admits it
+    READY = auto()  # the next request is served at once
+    SERVING = auto()  # a deferred response is pending
+    BLOCKED = auto()  # the client does not read its responses
+    SERVING_BLOCKED = auto()  # a deferred response is pending and the client does not read
+    REFUSED = auto()  # over a connection limit; nothing is read
+    CLOSED = auto()  # the transport is gone
+
+
+class Event(IntEnum):
+    """What changes the state of a connection."""
+
+    ADMIT = auto()  # the listener admits it
+    QUEUE = auto()  # the listener queues it
+    REFUSE = auto()  # the listener refuses it
+    DEFER = auto()  # a handler returns a deferred response
+    RESPOND = auto()  # the deferred response is ready
+    BLOCK = auto()  # the transport's write buffer is over its limit
+    UNBLOCK = auto()  # the transport's write buffer has drained
+    LOSE = auto()  # the transport is closed
+
+
+TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
+    (State.OPENING, Event.ADMIT): State.READY,
+    (State.OPENING, Event.QUEUE): State.QUEUED,
+    (State.OPENING, Event.REFUSE): State.REFUSED,
+    (State.QUEUED, Event.ADMIT): State.READY,
+    (State.READY, Event.DEFER): State.SERVING,
+    (State.SERVING, Event.RESPOND): State.READY,
+    (State.READY, Event.BLOCK): State.BLOCKED,
+    (State.BLOCKED, Event.UNBLOCK): State.READY,
+    # uvloop writes at the end of its turn, when the next request may already be served.
+    (State.SERVING, Event.BLOCK): State.SERVING_BLOCKED,
+    (State.SERVING_BLOCKED, Event.UNBLOCK): State.SERVING,
+    (State.SERVING_BLOCKED, Event.RESPOND): State.BLOCKED,
+    **{(state, Event.LOSE): State.CLOSED for state in State},
+    # The transport and the handler may finish after the connection is gone.
+    **{
+        (State.CLOSED, event): State.CLOSED for event in (Event.RESPOND, Event.BLOCK, Event.UNBLOCK)
+    },
+}
+
+# Named once: looking a member up in its class costs more than the comparison on every request.
+_READY: Final = State.READY
+_SERVING: Final = frozenset((State.QUEUED, State.SERVING, State.SERVING_BLOCKED))
+_BLOCKED: Final = frozenset((State.BLOCKED, State.SERVING_BLOCKED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,263 +131,280 @@ class ConnectionConfig:
     versions: Mapping[int, Versions] = field(default_factory=lambda: ALL_VERSIONS)
     frame_bytes_max: int = FRAME_BYTES_MAX
     idle_ms_max: int = 600_000
-    send_buffer_bytes: int = -1  # of the socket; -1 leaves it to the operating system
-    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1  # SO_SNDBUF; -1 leaves it to the operating system
+    receive_buffer_bytes: int = -1  # SO_RCVBUF; -1 leaves it to the operating system
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client, from its first byte to its last."""
 
     __slots__ = (
-        "_busy",
         "_closed",
-        "_coming",
-        "_complained",
         "_conversation",
+        "_deferred",
         "_dispatch",
-        "_entry",
-        "_full",
+        "_on_close_reason",
         "_opened",
-        "_paused",
-        "_paused_s",
+        "_paused_since_s",
+        "_queue",
+        "_state",
         "_task",
         "_transport",
         "_unsent",
-        "_unsent_s",
-        "_waiting",
+        "_unsent_since_s",
         "address",
         "clock",
-        "heard_s",
-        "holding",
+        "config",
+        "last_active_s",
         "listener",
-        "rules",
+        "memory",
         "software",
     )
 
     def __init__(
         self,
         dispatch: Dispatch,
-        opened: "Callable[[Connection], Entry]",
+        opened: "Callable[[Connection], Admittance]",
         closed: "Callable[[Connection], None]",
-        rules: ConnectionConfig,
+        config: ConnectionConfig,
         clock: Clock,
         listener: str = "",
-        complained: "Callable[[Connection, CloseReason, str], None] | None" = None,
+        on_close_reason: "Callable[[Connection, CloseReason, str], None] | None" = None,
         memory: MemoryPools | None = None,
     ) -> None:
+        """A connection that asks `opened` whether it is admitted and calls `closed` at its end.
+
+        `on_close_reason` is called with the reason before the broker closes the connection.
+        """
         self._dispatch = dispatch
-        self._opened = opened  # decides what becomes of it
+        self._opened = opened
         self._closed = closed
-        self._complained = complained  # hears why it is closed
-        self.rules = rules
+        self._on_close_reason = on_close_reason
+        self.config = config
         self.clock = clock
-        self.listener = listener  # the name of the one it came through
+        self.listener = listener  # the name of the listener that accepted it
         self.address = "?"
-        self.software: tuple[str, str] | None = None  # name and version, if the client told
-        self.holding = ConnectionMemory(memory or MemoryPools(), self)
+        self.software: tuple[str, str] | None = None  # name and version from ApiVersions (KIP-511)
+        self.memory = ConnectionMemory(memory or MemoryPools(), self)
         self._conversation = ServerConversation(
-            rules.versions,
-            frame_bytes_max=rules.frame_bytes_max,
+            config.versions,
+            frame_bytes_max=config.frame_bytes_max,
             objects_at_once=objects_at_once,
             huge_memory=mapped,
-            spares=self.holding.spares,
+            spares=self.memory.spares,
         )
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[Request] = deque()
+        self._queue: deque[Request] = deque()  # requests that were read and not served yet
         self._task: asyncio.Task[None] | None = None
-        self._coming: Coroutine[Any, Any, Response | None] | None = None
-        self._busy = False  # with a request that is answered later, or with waiting to be let in
-        self._full = False  # the client does not take what was written
-        self._paused = False  # reading
-        self._paused_s = 0.0
-        self._entry = Entry.IN
-        self._unsent = 0  # bytes that were written and not taken, when somebody last looked
-        self.heard_s = self._unsent_s = clock.elapsed_s()  # the client; an answer that moved
+        self._deferred: Coroutine[Any, Any, Response | None] | None = None
+        self._state = State.OPENING
+        self._paused_since_s: float | None = None  # None while the transport reads
+        self._unsent = 0  # unsent response bytes at the last look
+        # When the client last sent or read something, and when unsent bytes last changed.
+        self.last_active_s = self._unsent_since_s = clock.elapsed_s()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
 
-    # What the event loop calls.
+    def _change(self, event: Event) -> None:
+        state = TRANSITIONS.get((self._state, event))
+        assert state is not None, f"{event.name} in state {self._state.name}"
+        self._state = state
+
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client is there."""
-        # uvloop's transports are no subclass of it, and do all that it does.
+        """Ask the listener whether the connection is admitted."""
+        # uvloop's transports are not subclasses of asyncio.Transport, but have its methods.
         transport = self._transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.address = str(transport.get_extra_info("peername", ("?",))[0])
-        self._entry = self._opened(self)
-        if self._entry is Entry.REFUSED:
+        admittance = self._opened(self)
+        if admittance is Admittance.REFUSED:
+            self._change(Event.REFUSE)
             transport.abort()
             return
-        self._busy = self._entry is Entry.WAITS  # what it sends is served when it is in
-        self._size_buffers(transport)
+        self._change(Event.ADMIT if admittance is Admittance.ADMITTED else Event.QUEUE)
+        self._set_buffer_sizes(transport)
 
-    def _size_buffers(self, transport: asyncio.Transport) -> None:
+    def _set_buffer_sizes(self, transport: asyncio.Transport) -> None:
         socket = transport.get_extra_info("socket")
         if socket is None:
-            return  # not on a real network
+            return  # a simulated network
         for option, size in (
-            (SO_SNDBUF, self.rules.send_buffer_bytes),
-            (SO_RCVBUF, self.rules.receive_buffer_bytes),
+            (SO_SNDBUF, self.config.send_buffer_bytes),
+            (SO_RCVBUF, self.config.receive_buffer_bytes),
         ):
             if size >= 0:
                 socket.setsockopt(SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone, or was sent away."""
+        """Release everything the connection holds and cancel the request being served."""
+        is_refused = self._state is State.REFUSED
+        self._change(Event.LOSE)
         self._transport = None
-        self._waiting.clear()
-        self.holding.end()
-        # Now, and not when somebody finds that nobody refers to this any more.
+        self._queue.clear()
+        self.memory.close()
+        # Free the frame now, not when the garbage collector finds this connection.
         self._conversation.framer.drop()
         if self._task is not None:
             self._task.cancel()
-        if self._coming is not None and getcoroutinestate(self._coming) == CORO_CREATED:
-            self._coming.close()  # else it would be complained of, as nobody awaits it now
-        if self._entry is not Entry.REFUSED:
+        if self._deferred is not None and getcoroutinestate(self._deferred) == CORO_CREATED:
+            self._deferred.close()  # never awaited: Python would warn about it
+        if not is_refused:
             self._closed(self)
 
-    def let_in(self) -> None:
-        """Be served from now on, after having waited."""
-        self._busy = False
-        self.heard_s = self.clock.elapsed_s()
+    def admit(self) -> None:
+        """Serve a queued connection from now on."""
+        self._change(Event.ADMIT)
+        self.last_active_s = self.clock.elapsed_s()
         self._serve()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer that the next bytes are read into."""
         return self._conversation.framer.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
-        if self._entry is Entry.REFUSED:
+        """Parse the bytes that were read, and serve the requests in them."""
+        if self._state is State.REFUSED:
             return
         conversation = self._conversation
-        framer, pace = conversation.framer, self.holding.frame_pace
+        framer, pace = conversation.framer, self.memory.frame_pace
         large = framer.is_large
-        now = self.heard_s = self.clock.elapsed_s()
+        now = self.last_active_s = self.clock.elapsed_s()
         try:
             requests = conversation.requests(framer.filled(nbytes))
         except ProtocolViolation as violation:
-            self._send_away(violation)
+            self._close_for_violation(violation)
             return
         if large or framer.is_large:
-            self.holding.note_frame(framer)
+            self.memory.account_frame(framer)
         if not framer.partial:
             pace.since_s = None
         elif requests or pace.since_s is None:
             pace.begin(now)
-        self._waiting += requests
+        self._queue += requests
         self._serve()
 
     def eof_received(self) -> bool:
-        """The client sends nothing more; what it asked is not worth answering."""
+        """Close the transport: a client that stopped sending gets no more responses."""
         return False
 
     def pause_writing(self) -> None:
-        """The client does not take what was written."""
-        self._full = True
+        """Stop serving: the client does not read its responses."""
+        self._change(Event.BLOCK)
 
     def resume_writing(self) -> None:
-        """The client took it."""
-        self._full = False
-        self.heard_s = self.clock.elapsed_s()
-        self.holding.note_taken()
+        """Serve again: the client has read its responses."""
+        self._change(Event.UNBLOCK)
+        self.last_active_s = self.clock.elapsed_s()
+        self.memory.release_response()
         self._serve()
 
     # Serving.
 
     def _serve(self) -> None:
-        waiting = self._waiting
-        while waiting and not self._busy and not self._full and self._transport is not None:
-            request = waiting.popleft()
+        """Serve queued requests until one defers its response or the client stops reading."""
+        queue = self._queue
+        while queue and self._state is _READY and self._transport is not None:
+            request = queue.popleft()
             try:
-                answer = self._dispatch(request, self)
+                response = self._dispatch(request, self)
             except Exception:
-                self._give_up(request)
+                self._close_for_failure(request)
                 return
-            if type(answer) is DeferredResponse:
-                self._busy = True
-                if self.holding.request_bytes and not _needs_frame(request):
-                    self.holding.note_served()
-                self._coming = answer.answer
+            if type(response) is DeferredResponse:
+                self._change(Event.DEFER)
+                if self.memory.request_bytes and not _needs_frame(request):
+                    self.memory.release_request()
+                self._deferred = response.response
                 self._task = asyncio.get_running_loop().create_task(
-                    self._serve_later(request, answer.answer, answer.told)
+                    self._serve_deferred(request, response.response, response.on_response)
                 )
             else:
-                assert not isinstance(answer, DeferredResponse)
-                self._send(request, answer)
-        if self.holding.request_bytes and not self._busy and not waiting:
-            self.holding.note_served()
-        self._read_on()
+                assert not isinstance(response, DeferredResponse)
+                self._send(request, response)
+        if self.memory.request_bytes and not queue and not self._is_serving:
+            self.memory.release_request()
+        self._pause_or_resume_reading()
 
-    async def _serve_later(
+    async def _serve_deferred(
         self,
         request: Request,
-        coming: Coroutine[Any, Any, Response | None],
-        told: Callable[[Response | None], None] | None,
+        deferred: Coroutine[Any, Any, Response | None],
+        on_response: Callable[[Response | None], None] | None,
     ) -> None:
         try:
-            answer = await coming
+            response = await deferred
         except ProtocolViolation as violation:
-            self._send_away(violation)
+            self._close_for_violation(violation)
             return
         except Exception:
-            self._give_up(request)
+            self._close_for_failure(request)
             return
-        if told is not None:
-            told(answer)
-        self._busy, self._task, self._coming = False, None, None
-        self.heard_s = self.clock.elapsed_s()
+        if on_response is not None:
+            on_response(response)
+        self._task, self._deferred = None, None
+        self._change(Event.RESPOND)
+        self.last_active_s = self.clock.elapsed_s()
         if self._transport is not None:
-            self._send(request, answer)
+            self._send(request, response)
             self._serve()
 
-    def _send(self, request: Request, answer: Response | None) -> None:
+    def _send(self, request: Request, response: Response | None) -> None:
         try:
-            buffers: Sequence[Buffer] = self._conversation.send(request, answer)
+            buffers: Sequence[Buffer] = self._conversation.send(request, response)
         except Unwritable:
-            self._give_up(request)
+            self._close_for_failure(request)
             return
         if buffers and self._transport is not None:
             self._transport.writelines(buffers)
-            now_s = self.clock.elapsed_s() if self._full else None
-            self.holding.note_answer(sum(map(len, buffers)), now_s)
+            blocked_s = self.clock.elapsed_s() if self._is_blocked else None
+            self.memory.account_response(sum(map(len, buffers)), blocked_s)
 
-    def _read_on(self) -> None:
-        """Read while there is nothing to do, and stop while there is."""
+    @property
+    def _is_serving(self) -> bool:
+        """Whether a response is pending, or the connection still waits to be admitted."""
+        return self._state in _SERVING
+
+    @property
+    def _is_blocked(self) -> bool:
+        return self._state in _BLOCKED
+
+    def _pause_or_resume_reading(self) -> None:
+        """Read exactly while a new request could be served at once."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        held = self._busy or self._full or self.holding.short or bool(self._waiting)
-        if not held and self._conversation.violation is not None:
-            self._send_away(self._conversation.violation)
-        elif held != self._paused:
-            self._paused = held
-            if held:
-                self._paused_s = self.heard_s
-                transport.pause_reading()
-            else:
-                self.holding.frame_pace.skip(self.heard_s - self._paused_s)
-                transport.resume_reading()
+        pause = self._state is not _READY or self.memory.short or bool(self._queue)
+        if not pause and self._conversation.violation is not None:
+            self._close_for_violation(self._conversation.violation)
+        elif pause and self._paused_since_s is None:
+            self._paused_since_s = self.last_active_s
+            transport.pause_reading()
+        elif not pause and self._paused_since_s is not None:
+            self.memory.frame_pace.skip(self.last_active_s - self._paused_since_s)
+            self._paused_since_s = None
+            transport.resume_reading()
 
-    def go_on(self) -> None:
-        """There may be memory for the frame that is coming."""
-        self.heard_s = self.clock.elapsed_s()
-        self.holding.note_frame(self._conversation.framer)
-        self._read_on()
+    def memory_available(self) -> None:
+        """Try again to reserve memory for the frame that is being read."""
+        self.last_active_s = self.clock.elapsed_s()
+        self.memory.account_frame(self._conversation.framer)
+        self._pause_or_resume_reading()
 
-    # Ending.
+    # Closing.
 
-    def _send_away(self, violation: ProtocolViolation) -> None:
-        self._complain(CloseReason.VIOLATION, str(violation))
+    def _close_for_violation(self, violation: ProtocolViolation) -> None:
+        self._report_close(CloseReason.VIOLATION, str(violation))
         self.close()
 
-    def _complain(self, fault: CloseReason, why: str) -> None:
-        if self._complained is not None:
-            self._complained(self, fault, why)
+    def _report_close(self, reason: CloseReason, text: str) -> None:
+        if self._on_close_reason is not None:
+            self._on_close_reason(self, reason, text)
 
-    def _give_up(self, request: Request) -> None:
-        """Our mistake: nobody knows what the answer would be, so there is none."""
+    def _close_for_failure(self, request: Request) -> None:
+        """Close after an error of our own: the outcome is unknown, so no response is sent."""
         _LOG.exception(
             "request failed",
             {
@@ -343,54 +414,57 @@ class Connection(asyncio.BufferedProtocol):
                 "version": request.header.api_version,
             },
         )
-        self._complain(CloseReason.FAILURE, f"{request.api.name} failed")
+        self._report_close(CloseReason.FAILURE, f"{request.api.name} failed")
         self.close()
 
-    def overdue(self) -> str | None:
-        """Why the connection is to be closed now, if it is."""
+    def timeout_reason(self) -> str | None:
+        """Return why the connection has to be closed now; None if it may stay."""
         now = self.clock.elapsed_s()
-        before, unsent = self._unsent, self._look_at_unsent(now)
+        before, unsent = self._unsent, self._update_unsent(now)
         if unsent < before:
-            self.heard_s = now  # who takes an answer slowly is not idle
-        holding, pace = self.holding, self.holding.frame_pace
+            self.last_active_s = now  # a client that reads slowly is not idle
+        memory, pace = self.memory, self.memory.frame_pace
         arrived = self._conversation.framer.arrived
-        if reason := holding.stuck(None if self._paused else arrived, unsent, now):
+        is_reading = self._paused_since_s is None
+        if reason := memory.stall_reason(arrived if is_reading else None, unsent, now):
             return reason
-        if not self._paused and pace.is_late(arrived, now):
-            return f"a frame was not whole after {pace.allowed_s(arrived):.0f} s"
-        idle_s = self.rules.idle_ms_max / 1000
-        if not (self._busy or holding.short) and idle_s >= 0 and now - self.heard_s > idle_s:
+        if is_reading and pace.is_late(arrived, now):
+            return f"request incomplete after {pace.allowed_s(arrived):.0f} s"
+        idle_s = self.config.idle_ms_max / 1000
+        is_waiting = self._is_serving or memory.short
+        if not is_waiting and idle_s >= 0 and now - self.last_active_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None
 
-    def _look_at_unsent(self, now_s: float) -> int:
+    def _update_unsent(self, now_s: float) -> int:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         if unsent != self._unsent:
-            self._unsent, self._unsent_s = unsent, now_s
+            self._unsent, self._unsent_since_s = unsent, now_s
         return unsent
 
-    def takes_nothing(self, seconds: float) -> bool:
-        """Whether an answer has not moved for so long; to be asked now and then."""
+    def has_stopped_reading(self, seconds: float) -> bool:
+        """Whether a response has not moved for this long; the caller polls it."""
         now = self.clock.elapsed_s()
-        return self._look_at_unsent(now) > 0 and not self._busy and now - self._unsent_s > seconds
+        is_stuck = self._update_unsent(now) > 0 and now - self._unsent_since_s > seconds
+        return is_stuck and not self._is_serving
 
     @property
     def is_closing(self) -> bool:
-        """Whether it will be gone in a moment."""
+        """Whether the transport is closed or about to be."""
         return self._transport is None or self._transport.is_closing()
 
     @property
-    def idle(self) -> bool:
-        """Whether no request waits for its answer."""
-        return not (self._busy or self._waiting)
+    def is_idle(self) -> bool:
+        """Whether no request waits for its response."""
+        return not (self._is_serving or self._queue)
 
     def close(self) -> None:
-        """Send what was written and close; what is being served is given up."""
+        """Send what was written, then close; the request being served gets no response."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close now: what was written may be lost."""
-        self.holding.let_go()
+        """Close at once; written responses may be lost."""
+        self.memory.release_all()
         if self._transport is not None:
             self._transport.abort()

@@ -26,5 +26,7 @@ class ConnectionEviction:
         here = [(one, each) for each in self.listeners for one in each.connections]
         staying = [pair for pair in here if not pair[0].is_closing]
         excess -= len(here) - len(staying)
-        for connection, listener in nsmallest(excess, staying, key=lambda one: one[0].heard_s):
+        for connection, listener in nsmallest(
+            excess, staying, key=lambda one: one[0].last_active_s
+        ):
             listener.send_away(connection, "max.connections is exceeded, and it was silent longest")

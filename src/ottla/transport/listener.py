@@ -16,7 +16,7 @@ from typing import Final
 from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.transport.admission import Admission, Refusal
-from ottla.transport.connection import Connection, ConnectionConfig, Dispatch, Entry
+from ottla.transport.connection import Admittance, Connection, ConnectionConfig, Dispatch
 from ottla.transport.log_rate_limit import CloseReason, LogRateLimit
 from ottla.transport.memory import MemoryPools
 from ottla.transport.network import Network, Server
@@ -106,17 +106,17 @@ class Listener:
             self._memory,
         )
 
-    def _opened(self, connection: Connection) -> Entry:
+    def _opened(self, connection: Connection) -> Admittance:
         refusal = self._enter(connection)
         if refusal is None:
-            return Entry.IN
+            return Admittance.ADMITTED
         if refusal.for_good or len(self.waiting) >= self.waiting_max:
             self.refused += 1
             self._log(logging.WARNING, "connection refused", connection, "refused", refusal.why)
-            return Entry.REFUSED
+            return Admittance.REFUSED
         self.waiting[connection] = None
         self._log(logging.WARNING, "connection waits", connection, "waits", refusal.why)
-        return Entry.WAITS
+        return Admittance.QUEUED
 
     def _enter(self, connection: Connection) -> Refusal | None:
         refusal = self._admission.enter(connection.address, self._clock.elapsed_s())
@@ -132,7 +132,7 @@ class Listener:
             refusal = self._enter(connection)
             if refusal is None:
                 del self.waiting[connection]
-                connection.let_in()
+                connection.admit()
             elif not refusal.for_good:
                 return
 
@@ -169,7 +169,7 @@ class Listener:
         """Close the connections that have been silent for too long, or too slow."""
         # All are looked at before one is closed: that gives memory to who waits, and then the
         # others who do not move would be let off, only to be in the way again.
-        overdue = [(one, reason) for one in self.connections if (reason := one.overdue())]
+        overdue = [(one, reason) for one in self.connections if (reason := one.timeout_reason())]
         for connection, reason in overdue:
             self._complained(connection, CloseReason.OVERDUE, reason)
             connection.abort()
@@ -189,9 +189,9 @@ class Listener:
         deadline = self._clock.elapsed_s() + grace_s
         while self._clock.elapsed_s() < deadline:
             for connection in [*self.connections]:
-                if connection.takes_nothing(UNTAKEN_SECONDS):
+                if connection.has_stopped_reading(UNTAKEN_SECONDS):
                     connection.abort()
-                elif connection.idle:
+                elif connection.is_idle:
                     connection.close()
             if not self.connections:
                 return

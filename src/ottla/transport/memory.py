@@ -1,29 +1,19 @@
-"""The memory that all connections of a broker share: for requests, and for answers.
+"""The memory that the connections of a broker share, for requests and for responses.
 
-Invariant: what is asked for is given while it fits, and beyond that to one at a time. So what is
-held is at most the limit, what one of them needs, and what needs no asking; and as that one is
-always let go on, there is no deadlock. What it has beyond the limit takes no room from the others.
-What can only end beyond the limit is given nothing before it is that one, which it is to its end:
-a part of it would be held for nothing.
-Of those who have to wait, the lowest rank goes on first: for a frame, what it needs to end. A part
-of the limit is kept for what is of ordinary size, so that it need not wait for what is huge.
+`MemoryPool` bounds what all connections hold together; it counts and never allocates.
+`ConnectionMemory` is the share of one connection. `MemoryWaiter` waits for a pool on behalf of one
+response.
 
-Nothing here allocates: connections tell what they hold and what they give back.
-
-What one connection holds of the memory that all of them share.
-
-Invariant: what was held is given back once: for a request when it is served, for an answer when
-the client has taken it, and all of it when the connection goes. A frame that is coming holds its
-memory before it gets it; when there is none it is `short`, nothing is read for it, and `go_on` of
-its owner is called when there is. An answer is held in the memory that its client has earned by
-what it took before.
-
-A place in the line of those who wait for memory for an answer.
-
-Invariant: whoever waits is told at most once for each wait, and is out of the line when the wait
-is over, however it ended. Who is known to read waits for its turn. Of the others there may be any
-number, so the newest goes first: else all of them would wait for too long, and whoever reads with
-them.
+Invariant: a pool grants a reservation while it fits its limit, and one holder at a time may go
+over the limit. Held bytes are thus at most the limit plus what one holder needs. That holder can
+always finish, so there is no deadlock. Its excess takes nothing from the others.
+Invariant: a frame that is larger than the whole limit gets memory only as that one holder, and
+stays it until the frame is released: a part of such a frame would hold memory for nothing.
+Invariant: the waiter with the lowest rank is served first; the rank of a frame is the number of
+bytes it still needs. A quarter of the limit is reserved for frames of ordinary size, so that they
+do not wait for huge ones.
+Invariant: what a connection reserved is released once: a request when it is served, a response
+when the client has read it, everything when the connection closes.
 """
 
 import asyncio
@@ -34,182 +24,191 @@ from ottla.clock import Clock
 from ottla.protocol.frames import Framer
 from ottla.protocol.spares import Spares
 
-SLOW_SECONDS: Final = 10.0
-"""How long a transfer may hold memory without moving while others wait for it."""
+STALL_SECONDS: Final = 10.0
+"""How long a transfer may hold memory without progress while others wait for memory."""
 
-STRANGER_SECONDS: Final = 2.0
-"""How long the answer of one that has never shown that it reads may do so."""
+UNPROVEN_STALL_SECONDS: Final = 2.0
+"""The same for a response to a client that has not yet shown that it reads."""
 
-KNOWN_BYTES: Final = 8 * 1024 * 1024
-"""Whoever was sent so much reads: two systems hold less of it for one that does not, 4 MiB in ours
-and what the client set for its own."""
+PROVEN_BYTES: Final = 8 * 1024 * 1024
+"""A client that was sent this much does read. Two socket buffers hold less for a client that does
+not: 4 MiB on our side, and what the client configured on its own."""
 
 BYTES_PER_SECOND_MIN: Final = 64 * 1024
-"""The slowest that is put up with."""
+"""The slowest transfer that is tolerated."""
 
 SPARE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of frames that were served, for those that come: eight requests of a producer's largest."""
+"""Memory of served frames kept for the next ones: eight of a producer's largest requests."""
+
+ORDINARY_BYTES: Final = 1024 * 1024 + 64 * 1024
+"""The largest request that a producer sends with default settings, and some headroom."""
 
 
 class MemoryHolder(Protocol):
-    """Who holds memory, or waits for it."""
+    """Holds memory of a pool, or waits for it."""
 
-    def go_on(self) -> None:
-        """There may be room now."""
+    def memory_available(self) -> None:
+        """Try the reservation again: memory may be available."""
         ...
 
 
-class _Wish(NamedTuple):
-    rank: float  # whoever has the lowest goes on first
-    room: int  # what it wants now, and what it has to leave
+class _Claim(NamedTuple):
+    rank: float  # the lowest is served first
+    needed: int  # free bytes that have to be there, its own and those it leaves to others
 
 
 class MemoryPool:
-    """So many bytes, for everybody."""
+    """A number of bytes that all connections share."""
 
-    __slots__ = ("_ahead", "_beyond", "_to_its_end", "_waiting", "held", "kept", "limit")
+    __slots__ = ("_excess", "_privileged", "_until_released", "_waiting", "held", "kept", "limit")
 
     def __init__(self, limit: int = 0, kept: int = 0) -> None:
-        self.limit = limit if limit > 0 else 1 << 62  # 0 and less: as much as there is
-        self.kept = kept  # of it for what is of ordinary size
+        """A pool of `limit` bytes (unlimited if 0 or less), `kept` of them for ordinary frames."""
+        self.limit = limit if limit > 0 else 1 << 62
+        self.kept = kept
         self.held = 0
-        self._ahead: MemoryHolder | None = None  # who may hold more than there is
-        self._beyond = 0  # what it holds beyond the limit
-        self._to_its_end = False  # whether it stays that until it gives back what it has
-        self._waiting: dict[MemoryHolder, _Wish] = {}
+        self._privileged: MemoryHolder | None = None  # the one that may exceed the limit
+        self._excess = 0  # what it holds over the limit
+        self._until_released = False  # whether it keeps the privilege until its release
+        self._waiting: dict[MemoryHolder, _Claim] = {}
 
     @property
     def left(self) -> int:
-        """What can be had at once."""
+        """The bytes that are free now."""
         return max(self.limit - self.held, 0)
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether somebody has to wait."""
+    def has_waiters(self) -> bool:
+        """Whether a holder waits for memory."""
         return bool(self._waiting)
 
-    def has_room(self, who: MemoryHolder, count: int = 1) -> bool:
-        """Whether so many bytes may be held now, be it as the one who may hold too much."""
-        return self._ahead is None or self._ahead is who or self._fits(count)
+    def has_memory(self, holder: MemoryHolder, count: int = 1) -> bool:
+        """Whether the holder may reserve `count` bytes now, if need be over the limit."""
+        return self._privileged is None or self._privileged is holder or self._fits(count)
 
     def _fits(self, count: int) -> bool:
-        return self.held - self._beyond + count <= self.limit
+        return self.held - self._excess + count <= self.limit
 
-    def take(self, who: MemoryHolder, count: int, rest: int = 0, *, ordinary: bool = True) -> bool:
-        """Hold so many bytes more; or be told to go on when that may be, and ask again."""
+    def reserve(
+        self, holder: MemoryHolder, count: int, rest: int = 0, *, ordinary: bool = True
+    ) -> bool:
+        """Reserve `count` bytes; on False, `memory_available` is called when to try again.
+
+        `rest` is what the frame needs to its end, this reservation included.
+        """
         wanted = count if ordinary else count + self.kept
         huge = rest + self.kept > self.limit
-        room = self.limit + 1 if huge else wanted  # more than there ever is
-        if not self.has_room(who, room):
-            self._waiting[who] = _Wish(rest, room)
+        needed = self.limit + 1 if huge else wanted  # never free: only the privileged holder
+        if not self.has_memory(holder, needed):
+            self._waiting[holder] = _Claim(rest, needed)
             return False
         if huge:
-            self._ahead, self._to_its_end = who, True
+            self._privileged, self._until_released = holder, True
         if not self._fits(wanted):
-            self._ahead = who
-            self._beyond += count
+            self._privileged = holder
+            self._excess += count
         self.held += count
         return True
 
-    def hold(self, who: MemoryHolder, count: int) -> None:
-        """So many bytes more are there, whether there is room or not."""
-        if self._ahead is None and not self._fits(count):
-            self._ahead = who
-            self._beyond = count
+    def hold(self, holder: MemoryHolder, count: int) -> None:
+        """Count bytes that exist already, whether they fit or not."""
+        if self._privileged is None and not self._fits(count):
+            self._privileged = holder
+            self._excess = count
         self.held += count
 
-    def give_back(self, who: MemoryHolder, count: int) -> None:
-        """They are not there any more; who waits for them goes on."""
+    def release(self, holder: MemoryHolder, count: int) -> None:
+        """Release `count` bytes and wake the waiters whose claims fit now."""
         self.held -= count
-        assert self.held >= 0, "given back twice"
-        fits = not self._to_its_end and self.held + self.kept <= self.limit
-        if self._ahead is who or fits:
-            self._ahead = None
-            self._beyond = 0
-            self._to_its_end = False
+        assert self.held >= 0, "released twice"
+        fits = not self._until_released and self.held + self.kept <= self.limit
+        if self._privileged is holder or fits:
+            self._privileged = None
+            self._excess = 0
+            self._until_released = False
         if self._waiting:
-            for one, wish in sorted(self._waiting.items(), key=_rank):
-                if self.has_room(one, wish.room) and self._waiting.pop(one, None) is not None:
-                    one.go_on()
+            for waiter, claim in sorted(self._waiting.items(), key=_rank):
+                if self.has_memory(waiter, claim.needed) and self._waiting.pop(waiter, None):
+                    waiter.memory_available()
 
-    def wait(self, who: MemoryHolder, rank: float = 0) -> None:
-        """Be told when something may be held."""
-        assert not self.has_room(who), "nobody would tell"
-        self._waiting[who] = _Wish(rank, 1)
+    def wait(self, holder: MemoryHolder, rank: float = 0) -> None:
+        """Call `memory_available` of the holder when a byte is free."""
+        assert not self.has_memory(holder), "memory is available: nothing would wake the holder"
+        self._waiting[holder] = _Claim(rank, 1)
 
-    def leave(self, who: MemoryHolder) -> None:
-        """Wait no more."""
-        self._waiting.pop(who, None)
+    def stop_waiting(self, holder: MemoryHolder) -> None:
+        """Drop the holder's claim."""
+        self._waiting.pop(holder, None)
 
-    def let_all_go_on(self) -> None:
-        """Let everybody look again: the broker stops."""
+    def wake_all(self) -> None:
+        """Wake every waiter: the broker stops."""
         waiting, self._waiting = self._waiting, {}
-        for one in waiting:
-            one.go_on()
+        for waiter in waiting:
+            waiter.memory_available()
 
 
-def _rank(waiting: tuple[MemoryHolder, _Wish]) -> float:
+def _rank(waiting: tuple[MemoryHolder, _Claim]) -> float:
     return waiting[1].rank
 
 
 class MemoryPools:
-    """The budgets of a broker.
+    """The memory pools of a broker.
 
-    Half of the memory for answers is for connections that are known to read, and the other half for
-    those that are not yet: so whoever takes its answers has room, however many do not.
+    Half of the memory for responses is for clients that have proven that they read, the other half
+    for those that have not. Clients that read thus get memory however many do not.
     """
 
-    __slots__ = ("answers", "first_answers", "requests", "spares")
+    __slots__ = ("requests", "responses", "spares", "unproven_responses")
 
-    def __init__(self, request_bytes: int = 0, answer_bytes: int = 0) -> None:
+    def __init__(self, request_bytes: int = 0, response_bytes: int = 0) -> None:
         self.requests = MemoryPool(request_bytes, request_bytes // 4)
-        self.answers = MemoryPool(-(-answer_bytes // 2))
-        self.first_answers = MemoryPool(-(-answer_bytes // 2))
-        # A frame that gets spare memory does not ask for it: a small part of the limit, too.
+        self.responses = MemoryPool(-(-response_bytes // 2))
+        self.unproven_responses = MemoryPool(-(-response_bytes // 2))
+        # A frame does not reserve spare memory that it reuses, so spares are a small part too.
         limit = request_bytes // 4 if request_bytes > 0 else SPARE_BYTES_MAX
         self.spares = Spares(min(limit, SPARE_BYTES_MAX))
 
     @property
-    def answers_held(self) -> int:
-        """By whomever."""
-        return self.answers.held + self.first_answers.held
+    def responses_held(self) -> int:
+        """The bytes of all responses that clients have not read."""
+        return self.responses.held + self.unproven_responses.held
 
 
 class Pace:
-    """How fast one frame or one answer moves, pauses aside."""
+    """How fast one frame or one response moves, pauses excluded."""
 
     __slots__ = ("_mark_bytes", "_mark_s", "since_s")
 
     def __init__(self) -> None:
-        self.since_s: float | None = None  # None: nothing is on its way
+        self.since_s: float | None = None  # None: no transfer
         self._mark_s = 0.0
         self._mark_bytes = 0
 
     def begin(self, now_s: float) -> None:
-        """The first bytes are there."""
+        """Start the transfer."""
         self.since_s = self._mark_s = now_s
         self._mark_bytes = 0
 
     def end(self) -> None:
-        """All of it is there."""
+        """End the transfer."""
         self.since_s = None
 
     def skip(self, seconds: float) -> None:
-        """So long nothing could move, and it was not the other's fault."""
+        """Leave out a time in which the broker itself had paused the transfer."""
         if self.since_s is not None:
             self.since_s += seconds
             self._mark_s += seconds
 
     def allowed_s(self, moved: int) -> float:
-        """How long so many bytes may take."""
-        return SLOW_SECONDS + moved / BYTES_PER_SECOND_MIN
+        """Return how long a transfer of `moved` bytes may take."""
+        return STALL_SECONDS + moved / BYTES_PER_SECOND_MIN
 
     def is_late(self, moved: int, now_s: float) -> bool:
-        """Whether that was too slow all in all."""
+        """Whether the transfer as a whole is too slow."""
         return self.since_s is not None and now_s - self.since_s > self.allowed_s(moved)
 
-    def is_stuck(self, moved: int, now_s: float, seconds: float = SLOW_SECONDS) -> bool:
-        """Whether it was too slow in the last so many seconds; to be asked now and then."""
+    def is_stalled(self, moved: int, now_s: float, seconds: float = STALL_SECONDS) -> bool:
+        """Whether the transfer was too slow in the last `seconds`; the caller polls it."""
         if self.since_s is None:
             return False
         if moved - self._mark_bytes >= seconds * BYTES_PER_SECOND_MIN:
@@ -217,181 +216,181 @@ class Pace:
         return now_s - self._mark_s > seconds
 
 
-ORDINARY_BYTES: Final = 1024 * 1024 + 64 * 1024
-"""What a producer sends at most by default, and something around it."""
+class _NoHolder:
+    def memory_available(self) -> None:
+        """Do nothing: the connection is closed."""
 
 
-class _Nobody:
-    def go_on(self) -> None:
-        """Nobody waits."""
-
-
-_NOBODY: Final = _Nobody()
+_NO_HOLDER: Final = _NoHolder()
 
 
 class ConnectionMemory:
-    """The memory of one connection."""
+    """The memory of one connection.
+
+    A frame that is being read reserves memory before it allocates. Where that fails, `short` is
+    true, the connection does not read, and the pool calls `memory_available` of the owner later.
+    A response is held in the pool that the client has earned by what it has read before.
+    """
 
     __slots__ = (
-        "_answer_bytes",
-        "_answer_pace",
         "_frame_bytes",
-        "_memory",
         "_owner",
-        "_taken",
+        "_pools",
+        "_read_bytes",
+        "_response_bytes",
+        "_response_pace",
         "frame_pace",
         "request_bytes",
         "short",
     )
 
-    def __init__(self, memory: MemoryPools, owner: MemoryHolder) -> None:
-        self._memory = memory
+    def __init__(self, pools: MemoryPools, owner: MemoryHolder) -> None:
+        self._pools = pools
         self._owner = owner
-        self._frame_bytes = 0  # of the frame that is coming
-        self.request_bytes = 0  # of one that is whole, while it is served
-        self._answer_bytes = 0  # of an answer that is not taken
-        self._taken = 0  # bytes of all answers that were
+        self._frame_bytes = 0  # of the frame that is being read
+        self.request_bytes = 0  # of frames that are complete, while their requests are served
+        self._response_bytes = 0  # of responses that the client has not read
+        self._read_bytes = 0  # of all responses that the client has read
         self.short = False
         self.frame_pace = Pace()
-        self._answer_pace = Pace()
-
-    # A frame comes.
+        self._response_pace = Pace()
 
     @property
     def spares(self) -> Spares:
-        """Memory of earlier frames, of all connections."""
-        return self._memory.spares
+        """Memory of served frames, shared by all connections."""
+        return self._pools.spares
 
-    def note_frame(self, framer: Framer) -> None:
-        """Bytes of a large frame have come, or it begins or ends: hold what it needs next."""
-        requests = self._memory.requests
+    def account_frame(self, framer: Framer) -> None:
+        """Reserve what a large frame needs next; called when it begins, grows or ends."""
+        requests = self._pools.requests
         memory = framer.memory
         if self.short:
             self.short = False
-            requests.leave(self._owner)
+            requests.stop_waiting(self._owner)
         if not memory:
             self.request_bytes += self._frame_bytes
             self._frame_bytes = 0
             return
         if memory > self._frame_bytes:
-            requests.held += memory - self._frame_bytes  # what a beginning takes is not asked for
+            requests.held += memory - self._frame_bytes  # the first bytes need no reservation
             self._frame_bytes = memory
         growth = framer.growth
         if not growth:
             return
         claimed = framer.claimed
         ordinary = claimed <= ORDINARY_BYTES
-        if requests.take(self._owner, growth, claimed - memory, ordinary=ordinary):
+        if requests.reserve(self._owner, growth, claimed - memory, ordinary=ordinary):
             self._frame_bytes += growth
         else:
             self.short = True
 
-    def note_served(self) -> None:
-        """Nobody needs the frame any more."""
+    def release_request(self) -> None:
+        """Release the frame of a request that was served."""
         count, self.request_bytes = self.request_bytes, 0
-        self._memory.requests.give_back(self._owner, count)
-
-    # An answer goes.
+        self._pools.requests.release(self._owner, count)
 
     @property
-    def answers(self) -> MemoryPool:
-        """Where an answer is held."""
-        return self._memory.answers if self.is_known else self._memory.first_answers
+    def responses(self) -> MemoryPool:
+        """The pool in which responses to this client are held."""
+        return self._pools.responses if self.is_proven else self._pools.unproven_responses
 
     @property
-    def is_known(self) -> bool:
-        """Whether this client reads, as far as one can tell."""
-        return self._taken >= KNOWN_BYTES
+    def is_proven(self) -> bool:
+        """Whether the client has shown that it reads its responses."""
+        return self._read_bytes >= PROVEN_BYTES
 
-    def note_answer(self, count: int, now_s: float | None) -> None:
-        """An answer of so many bytes was written; no time: all of it was taken at once."""
-        if now_s is not None:
-            self._answer_bytes += count
-            self._answer_pace.begin(now_s)
-            self.answers.hold(self._owner, count)
+    def account_response(self, count: int, blocked_s: float | None) -> None:
+        """Hold a response; `blocked_s` is None when the system took all of it at once."""
+        if blocked_s is not None:
+            self._response_bytes += count
+            self._response_pace.begin(blocked_s)
+            self.responses.hold(self._owner, count)
         else:
-            self._taken += count
+            self._read_bytes += count
 
-    def note_taken(self) -> None:
-        """All of it was taken."""
-        self._answer_pace.end()
-        if self._answer_bytes:
-            count, self._answer_bytes = self._answer_bytes, 0
-            self.answers.give_back(self._owner, count)
-            self._taken += count
+    def release_response(self) -> None:
+        """Release the responses: the client has read them."""
+        self._response_pace.end()
+        if self._response_bytes:
+            count, self._response_bytes = self._response_bytes, 0
+            self.responses.release(self._owner, count)
+            self._read_bytes += count
 
-    # And all of it ends.
-
-    def let_go(self) -> None:
-        """Give back everything, and wait for nothing."""
-        self._memory.requests.leave(self._owner)
+    def release_all(self) -> None:
+        """Release everything and stop waiting."""
+        self._pools.requests.stop_waiting(self._owner)
         self.request_bytes += self._frame_bytes
         self._frame_bytes = 0
-        self.note_served()
-        self.note_taken()
+        self.release_request()
+        self.release_response()
 
-    def end(self) -> None:
-        """Let go for good: nothing refers to the owner any more, which refers to this."""
-        self.let_go()
-        self._owner = _NOBODY
+    def close(self) -> None:
+        """Release everything and drop the reference to the owner, which refers to this."""
+        self.release_all()
+        self._owner = _NO_HOLDER
 
-    def stuck(self, arrived: int | None, unsent: int, now_s: float) -> str | None:
-        """Why others who wait for memory should not wait for this one, if they should not.
+    def stall_reason(self, arrived: int | None, unsent: int, now_s: float) -> str | None:
+        """Return why the connection must be closed for others that wait for memory, if it must.
 
-        `arrived` is None while nothing is read.
+        `arrived` is the size of the incomplete frame; None while the connection does not read.
         """
-        taken = self._answer_bytes - unsent
-        patience_s = SLOW_SECONDS if self.is_known else STRANGER_SECONDS
-        if self._answer_pace.is_stuck(taken, now_s, patience_s) and self.answers.is_awaited:
-            return f"an answer of {self._answer_bytes} bytes is not taken while others wait"
+        read = self._response_bytes - unsent
+        stall_s = STALL_SECONDS if self.is_proven else UNPROVEN_STALL_SECONDS
+        if self._response_pace.is_stalled(read, now_s, stall_s) and self.responses.has_waiters:
+            return f"response of {self._response_bytes} bytes not read while others wait for memory"
         if (
             arrived is not None
             and self._frame_bytes
-            and self.frame_pace.is_stuck(arrived, now_s)
-            and self._memory.requests.is_awaited
+            and self.frame_pace.is_stalled(arrived, now_s)
+            and self._pools.requests.has_waiters
         ):
-            return f"a frame does not get on after {arrived} bytes while others wait"
+            return f"request stalled after {arrived} bytes while others wait for memory"
         return None
 
 
-def mapped(size: int) -> memoryview:
-    """Memory that is real as far as it is used, and the system's again when nobody refers to it."""
-    return memoryview(mmap(-1, size))
-
-
 class MemoryWaiter:
-    """The memory for one answer."""
+    """Waits for memory for one response.
 
-    __slots__ = ("_clock", "_rank", "_told", "client", "has_waited", "memory")
+    Clients that have proven that they read are served in order. Any number of others may wait, and
+    most of them may never read. The newest of them is served first: otherwise a client that does
+    read would wait as long as all those that do not.
+    """
+
+    __slots__ = ("_clock", "_rank", "_woken", "client", "has_waited", "pool")
 
     def __init__(self, client: ConnectionMemory, clock: Clock) -> None:
         self.client = client
-        self.memory = client.answers
+        self.pool = client.responses
         self.has_waited = False
         self._clock = clock
         self._rank = 0.0
-        self._told: asyncio.Future[None] | None = None
+        self._woken: asyncio.Future[None] | None = None
 
     @property
-    def is_there(self) -> bool:
-        """Whether something may be held now."""
-        return self.memory.has_room(self)
+    def has_memory(self) -> bool:
+        """Whether the pool has memory now."""
+        return self.pool.has_memory(self)
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until there may be some; tells whether that was in time."""
+        """Wait until the pool may have memory; returns False after `seconds`."""
         if not self.has_waited:
             self.has_waited = True
             now_s = self._clock.elapsed_s()
-            self._rank = now_s if self.client.is_known else -now_s
-        self._told = asyncio.get_running_loop().create_future()
-        self.memory.wait(self, self._rank)
+            self._rank = now_s if self.client.is_proven else -now_s
+        self._woken = asyncio.get_running_loop().create_future()
+        self.pool.wait(self, self._rank)
         try:
-            await asyncio.wait((self._told,), timeout=max(seconds, 0))
+            await asyncio.wait((self._woken,), timeout=max(seconds, 0))
         finally:
-            self.memory.leave(self)
-        return self._told.done()
+            self.pool.stop_waiting(self)
+        return self._woken.done()
 
-    def go_on(self) -> None:
-        """There may be memory."""
-        if self._told is not None and not self._told.done():
-            self._told.set_result(None)
+    def memory_available(self) -> None:
+        """Wake the task that waits."""
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+
+def mapped(size: int) -> memoryview:
+    """Allocate memory by mmap: pages are real once touched, and returned when unreferenced."""
+    return memoryview(mmap(-1, size))

@@ -47,9 +47,9 @@ def handle(
     by_id = request.version >= _BY_ID
     if isinstance(request, WideRequest):
         return DeferredResponse(
-            _handle_wide(state, request, connection.holding, _asked(message, by_id))
+            _handle_wide(state, request, connection.memory, _asked(message, by_id))
         )
-    return _begun(state, request, connection.holding, [*_asked(message, by_id)])
+    return _begun(state, request, connection.memory, [*_asked(message, by_id)])
 
 
 async def _handle_wide(
@@ -58,7 +58,7 @@ async def _handle_wide(
     begun = _begun(
         state, request, client, [one async for one in CooperativeLoop(state).over(asked)]
     )
-    return await begun.answer if isinstance(begun, DeferredResponse) else begun
+    return await begun.response if isinstance(begun, DeferredResponse) else begun
 
 
 def _begun(
@@ -85,7 +85,7 @@ def _begun(
     if fetch.is_wide:
         return DeferredResponse(fetch.wait(None))
     gathering = fetch.gather()
-    if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_room(gathering):
+    if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_memory(gathering):
         return DeferredResponse(fetch.wait(gathering))
     return fetch.answer(gathering)
 
@@ -111,8 +111,8 @@ class _Fetch:
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
         self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
-        self.room = MemoryWaiter(client, state.clock)
-        self.memory = client.answers
+        self.waiter = MemoryWaiter(client, state.clock)
+        self.pool = client.responses
         self.held = 0
 
     def gather(self) -> FetchRead:
@@ -159,13 +159,13 @@ class _Fetch:
         """The bytes that have to come; nobody waits for more than may be answered."""
         return min(self.bytes_min, max(gathering.limits.bytes_max, 1)) - gathering.available
 
-    def has_room(self, gathering: FetchRead | None) -> bool:
+    def has_memory(self, gathering: FetchRead | None) -> bool:
         """Whether what was found may be answered now; what is small takes no memory."""
         if self.held:
             return True  # it has its memory already
         if gathering is None or gathering.is_cold:
-            return self.room.is_there
-        return gathering.size <= WRITE_BUFFER_BYTES or self.room.is_there
+            return self.waiter.has_memory
+        return gathering.size <= WRITE_BUFFER_BYTES or self.waiter.has_memory
 
     async def wait(self, gathering: FetchRead | None) -> Response:
         """Answer when there is enough; None: nobody has looked yet."""
@@ -180,10 +180,10 @@ class _Fetch:
         began_s = clock.elapsed_s()
         deadline = began_s + self.message.max_wait_ms / 1000
         while True:
-            if not self.has_room(gathering) and not self.state.stopping:
+            if not self.has_memory(gathering) and not self.state.stopping:
                 if gathering is not None:
                     gathering.drop()
-                if await self.room.wait(began_s + ROOM_SECONDS - clock.elapsed_s()):
+                if await self.waiter.wait(began_s + ROOM_SECONDS - clock.elapsed_s()):
                     gathering = self._look()
                     continue
                 gathering = gathering or await self._gather_in_turns()
@@ -212,18 +212,18 @@ class _Fetch:
     def _share(self) -> int:
         """How much may be answered, the first batch aside."""
         # Where some do not read, each takes one batch at a time, so that all get on soon.
-        if self.room.has_waited and not self.room.client.is_known:
+        if self.waiter.has_waited and not self.waiter.client.is_proven:
             return WRITE_BUFFER_BYTES
         # Nobody gets all that is left, so that there is something left for the next one.
-        return max(self.memory.left // SHARE, WRITE_BUFFER_BYTES)
+        return max(self.pool.left // SHARE, WRITE_BUFFER_BYTES)
 
     def _hold(self, count: int) -> None:
         """Hold so much, rather than what was held."""
         before, self.held = self.held, count
         if count > before:
-            self.memory.hold(self.room, count - before)
+            self.pool.hold(self.waiter, count - before)
         elif before:
-            self.memory.give_back(self.room, before - count)
+            self.pool.release(self.waiter, before - count)
 
     # The answer.
 
