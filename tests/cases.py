@@ -73,8 +73,8 @@ def each_case(
     """Call the decorated test once per case, with the case's values under these names.
 
     Other parameters of the test are fixtures. Each case gets a `tmp_path` and a `monkeypatch` of
-    its own, and an empty `caplog` and `capsys`; every other fixture is shared by the cases. `ids`
-    labels a case by a function or by a list; without it the values are the label.
+    its own, and an empty `caplog` and `capsys`; every other fixture is shared by the cases. A case
+    is labelled by its values, or by `ids`: a function of one value or a list, one label per case.
     """
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     single = isinstance(names, str) and len(keys) == 1
@@ -125,11 +125,13 @@ def _labelled(
     single: bool,
     ids: Callable[[Any], object] | Sequence[object] | None,
 ) -> tuple[list[Any], list[Any]]:
-    assert not hasattr(case, "marks"), "pytest.param is not taken here: use `ids`"
+    if hasattr(case, "marks"):  # pytest.param(*values, id=label)
+        assert not case.marks, "a case takes no marks"
+        return [case.id] if case.id else list(case.values), list(case.values)
     values = [case] if single else list(case)
     if ids is None:
         return values, values
-    return [ids(case) if callable(ids) else ids[number]], values
+    return [ids(value) for value in values] if callable(ids) else [ids[number]], values
 
 
 def _shown(value: object) -> str:

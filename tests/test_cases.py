@@ -67,6 +67,15 @@ def test_a_case_cannot_be_skipped() -> None:
         skipping()
 
 
+def test_a_label_can_come_with_its_case() -> None:
+    @each_case("word", [pytest.param("a", id="the first")])
+    def failing(word: str) -> None:
+        raise ValueError(word)
+
+    with pytest.raises(ExceptionGroup, match="the first: ValueError: a"):
+        failing()
+
+
 def test_cases_are_labelled_by_function_or_by_list() -> None:
     for ids in (str.upper, ["A", "B"]):
 

@@ -1,98 +1,120 @@
-"""Reads the source: what every module must have, and what none may."""
+"""Reads the source of Ottla: what every module must have, and what none may.
+
+A rule is one test; it lists everything that breaks it, by file and line.
+"""
 
 import ast
-import re
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
+SOURCE = Path(__file__).parents[1] / "src" / "ottla"
 
-ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "ottla"
-MODULES = sorted(path for path in SOURCE.rglob("*.py"))
-
-VAGUE = {"util", "utils", "helper", "helpers", "manager", "common", "misc", "base", "core"}
-LINES_MAX = 400
-# Tables grow with what they list; the kernel is one module because one module is compiled.
-LONGER = {"protocol/schema.py", "records/kernel.py", "settings/broker.py"}
-
-
-def module_id(path: Path) -> str:
-    return path.relative_to(SOURCE).as_posix()
-
-
-def test_there_are_modules() -> None:
-    assert len(MODULES) > 100
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_a_module_opens_with_a_docstring(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
-    assert docstring
-    assert docstring.splitlines()[0].endswith((".", ":"))
-
-
-def is_table(path: Path) -> bool:
-    return path.parent.name == "messages"
-
-
-def is_thin(path: Path) -> bool:
-    """Translates between a request or a command line and what does the work."""
-    of_a_noun = "cli" in path.parts and path.stem.rpartition("_")[2] in ("command", "admin")
-    return path.parent.name in ("cli", "handlers") or of_a_noun
-
-
-@pytest.mark.parametrize(
-    "path",
-    [p for p in MODULES if p.name != "__init__.py" and not is_table(p) and not is_thin(p)],
-    ids=module_id,
-)
-def test_a_module_says_its_invariant(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-    assert re.search(r"\bInvariants?\b", docstring), "say what always holds"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_a_module_is_a_noun(path: Path) -> None:
-    assert not VAGUE & set(path.stem.strip("_").split("_"))
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_a_module_is_short(path: Path) -> None:
-    if module_id(path) not in LONGER:
-        assert len(path.read_text().splitlines()) <= LINES_MAX, "look for the second noun in it"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_an_event_is_named_by_words_that_stay_and_its_facts_are_apart(path: Path) -> None:
-    for call in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-            continue
-        owner = call.func.value
-        if isinstance(owner, ast.Name) and owner.id == "_LOG" and call.func.attr != "log":
-            event = call.args[0]
-            assert isinstance(event, ast.Constant), f"line {call.lineno}"
-            assert "%" not in str(event.value), f"line {call.lineno}"
-
-
-def test_every_api_has_its_module_and_every_module_its_api() -> None:
-    from ottla.protocol.apis import API_OF_KEY
-
-    named = {api.module for api in API_OF_KEY.values()}
-    present = {p.stem for p in (SOURCE / "protocol" / "messages").glob("*.py")} - {"__init__"}
-    assert named == present
-
-
-# import-linter sees which modules are imported; what follows it cannot see.
-THINKING = {
+PURE = {
     "ids.py", "errors.py", "settings", "protocol", "records",
     "cluster", "groups", "transactions", "access",
 }  # fmt: skip
-TOUCHING = {
+IO_MODULES = {
     "asyncio", "concurrent", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib",
     "random", "secrets", "select", "selectors", "shutil", "socket", "ssl", "subprocess",
     "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
-THINKING_MODULES = [p for p in MODULES if p.relative_to(SOURCE).parts[0] in THINKING]
+IO_CALLS = {"open", "input", "print"}
+CLOCK_CALLS = {"now", "utcnow", "today"}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text())
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+
+
+def test_the_source_is_found() -> None:
+    assert len(modules()) > 100
+
+
+def test_every_module_opens_with_a_docstring() -> None:
+    none_of(
+        name
+        for name, tree in modules().items()
+        if not (ast.get_docstring(tree) or "").partition("\n")[0].endswith((".", ":"))
+    )
+
+
+def test_a_log_event_is_a_constant() -> None:
+    """Its values are passed beside it, so that an event can be searched for and counted."""
+    events = [
+        (f"{name}:{call.lineno}", call.args[0])
+        for name, tree in modules().items()
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "_LOG"
+        and call.func.attr != "log"
+    ]
+    assert events
+    none_of(
+        place
+        for place, event in events
+        if not isinstance(event, ast.Constant) or "%" in str(event.value)
+    )
+
+
+def test_every_api_has_a_module_and_every_module_an_api() -> None:
+    from ottla.protocol.apis import API_OF_KEY
+
+    named = {api.module for api in API_OF_KEY.values()}
+    present = {path.stem for path in (SOURCE / "protocol" / "messages").glob("*.py")}
+    assert named == present - {"__init__"}
+
+
+def test_a_pure_folder_does_no_io() -> None:
+    """What import-linter cannot see: packages it does not list, calls, and await."""
+    pure = {name: tree for name, tree in modules().items() if name.partition("/")[0] in PURE}
+    assert {name.partition("/")[0] for name in pure} >= PURE - {"transactions"}
+    none_of(f"{name}: {found}" for name, tree in pure.items() for found in io_in(tree))
+
+
+def test_the_broker_does_not_import_the_client() -> None:
+    broker = {name: tree for name, tree in modules().items() if name.startswith("broker/")}
+    assert broker
+    none_of(
+        f"{name}: {module}"
+        for name, tree in broker.items()
+        for module in imported(tree)
+        if module.startswith("ottla.client")
+    )
+
+
+def none_of(offenders: Iterable[str]) -> None:
+    found = list(offenders)
+    assert not found, "\n" + "\n".join(found)
+
+
+def io_in(tree: ast.Module) -> Iterator[str]:
+    """Whatever in a module touches the world; imports for the type checker do not count."""
+    at_runtime = ast.Module(
+        [
+            node
+            for node in tree.body
+            if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        ],
+        [],
+    )
+    yield from (f"imports {name}" for name in imported(at_runtime) if top(name) in IO_MODULES)
+    for node in ast.walk(at_runtime):
+        match node:
+            case ast.AsyncFunctionDef() | ast.Await():
+                yield f"line {node.lineno}: waits"
+            case ast.Call(func=ast.Name(id=name)) if name in IO_CALLS:
+                yield f"line {node.lineno}: calls {name}()"
+            case ast.Attribute(attr=name) if name in CLOCK_CALLS:
+                yield f"line {node.lineno}: reads the clock with {name}()"
+            case _:
+                pass
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -105,30 +127,5 @@ def imported(tree: ast.AST) -> set[str]:
     return names
 
 
-def runtime(tree: ast.Module) -> ast.Module:
-    """The module without what is imported for the type checker alone."""
-    body = [
-        node
-        for node in tree.body
-        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    ]
-    return ast.Module(body, [])
-
-
-@pytest.mark.parametrize("path", THINKING_MODULES, ids=module_id)
-def test_a_thinking_module_touches_nothing(path: Path) -> None:
-    tree = runtime(ast.parse(path.read_text()))
-    assert not {name.split(".")[0] for name in imported(tree)} & TOUCHING
-    for node in ast.walk(tree):
-        assert not isinstance(node, ast.AsyncFunctionDef | ast.Await)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"open", "input", "print"}
-        if isinstance(node, ast.Attribute):
-            assert node.attr not in {"now", "utcnow", "today"}, "the time is an argument"
-
-
-def test_the_broker_is_no_client_of_its_own() -> None:
-    for path in MODULES:
-        if path.relative_to(SOURCE).parts[0] == "broker":
-            names = imported(ast.parse(path.read_text()))
-            assert not any(name.startswith("ottla.client") for name in names), path
+def top(module: str) -> str:
+    return module.partition(".")[0]
