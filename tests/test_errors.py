@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from cases import each_case
 from ottla.errors import ErrorCode, OttlaError, ProtocolViolation, RequestError, StorageFailure
 
 # code, name, retriable, refresh metadata
@@ -164,7 +165,7 @@ def test_codes_run_without_a_gap() -> None:
     assert len(ErrorCode.__members__) == len(ErrorCode)  # no alias: each number has one name
 
 
-@pytest.mark.parametrize("row", ErrorCode, ids=lambda row: row.name)
+@each_case("row", ErrorCode, ids=lambda row: row.name)
 def test_text_is_a_sentence(row: ErrorCode) -> None:
     assert row.text.endswith(".")
     assert row.text == " ".join(row.text.split())
@@ -181,7 +182,7 @@ def test_of_finds_the_row_of_a_code() -> None:
     assert all(ErrorCode.of(int(row)) is row for row in ErrorCode)
 
 
-@pytest.mark.parametrize("code", [-2, 134, 32767, -32768])
+@each_case("code", [-2, 134, 32767, -32768])
 def test_a_code_of_a_later_kafka_is_an_unknown_server_error(code: int) -> None:
     assert ErrorCode.of(code) is ErrorCode.UNKNOWN_SERVER_ERROR
 

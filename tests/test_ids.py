@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.ids import (
     ZERO_UUID,
     PartitionIndex,
@@ -58,13 +59,13 @@ def test_uuid_is_equal_and_hashed_as_its_bytes(raw: bytes) -> None:
     assert type(pickle.loads(pickle.dumps(uuid))) is Uuid
 
 
-@pytest.mark.parametrize("size", [0, 15, 17, 22])
+@each_case("size", [0, 15, 17, 22])
 def test_uuid_of_another_length_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=f"16 bytes, not {size}"):
         Uuid(bytes(size))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",
@@ -94,14 +95,12 @@ def test_known_uuids() -> None:
     assert repr(ZERO_UUID) == "Uuid.parse('AAAAAAAAAAAAAAAAAAAAAA')"
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "0", "...", "._-", "__consumer_offsets", "Orders.v1-eu", "x" * 249, "-"]
-)
+@each_case("name", ["a", "0", "...", "._-", "__consumer_offsets", "Orders.v1-eu", "x" * 249, "-"])
 def test_a_good_topic_name_has_no_problem(name: str) -> None:
     assert topic_name_problem(name) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "part"),
     [
         ("", "empty"),

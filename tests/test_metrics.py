@@ -5,6 +5,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cases import each_case
 from ottla.metrics import (
     GROUP_LAG,
     LATENCY_SECONDS,
@@ -20,7 +21,7 @@ from ottla.metrics import (
 AWKWARD = ["plain", 'a"b', "a\\b", "a\nb", "a\\nb", "", "ü€", "a\rb", '"} 1\nforged 1', "\x00"]
 
 
-@pytest.mark.parametrize("name", AWKWARD)
+@each_case("name", AWKWARD)
 def test_labels_come_back_as_they_were(name: str) -> None:
     text = exposition([(GROUP_LAG, [((name, "t", "0"), 7), (("other", "t", "1"), 0)])])
     (family,) = text_string_to_metric_families(text)
@@ -66,7 +67,7 @@ def test_a_family_without_values_is_left_out_and_one_without_labels_has_no_brace
     assert text.endswith("\n")
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@each_case("metric", METRICS, ids=lambda metric: metric.name)
 def test_names_say_their_unit_and_kind(metric: Metric) -> None:
     assert re.fullmatch(r"ottla_[a-z_]+", metric.name)
     assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.access.mechanisms import oauthbearer, plain
 from ottla.access.scram import LoginFailed
 from ottla.settings.values import Secret
@@ -32,7 +33,7 @@ def test_oauthbearer_sends_extensions() -> None:
     assert next(ours) == b"n,,\1auth=Bearer t.o.k\1traceId=123\1zone=a b\1\1"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("token", "extensions", "what"),
     [
         ("a b", {}, "characters"),
@@ -50,7 +51,7 @@ def test_oauthbearer_sends_nothing_else(token: str, extensions: dict[str, str], 
     assert "a b" not in str(told.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "reason"),
     [
         (b'{"status":"invalid_token","scope":"x"}', "invalid_token"),

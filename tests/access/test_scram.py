@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.access.scram import HASHES, ITERATIONS_MAX, Exchange, LoginFailed, scram
 from ottla.settings.values import Secret
 
@@ -111,7 +112,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
         ours.send(b"v=" + b64encode(bytes(32)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "nonce", [NONCE.encode(), b"another" + NONCE.encode(), NONCE[:-1].encode() + b"Xmore", b"more"]
 )
 def test_a_nonce_that_does_not_continue_ours_gets_no_proof(nonce: bytes) -> None:
@@ -121,7 +122,7 @@ def test_a_nonce_that_does_not_continue_ours_gets_no_proof(nonce: bytes) -> None
         ours.send(b"r=" + nonce + b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
 
 
-@pytest.mark.parametrize("iterations", [1, 4095, ITERATIONS_MAX + 1, 999_999_999])
+@each_case("iterations", [1, 4095, ITERATIONS_MAX + 1, 999_999_999])
 def test_too_few_or_too_many_iterations_get_no_proof(iterations: int) -> None:
     ours = scram("SCRAM-SHA-256", "user", PENCIL, NONCE)
     next(ours)
@@ -129,7 +130,7 @@ def test_too_few_or_too_many_iterations_get_no_proof(iterations: int) -> None:
         ours.send(b"r=%bmore,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=%d" % (NONCE.encode(), iterations))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         b"",

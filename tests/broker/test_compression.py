@@ -13,6 +13,7 @@ from broker.nodes import Client, broker, run
 from broker.test_bad_input import produce_request
 from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, set_one
 from broker.test_node import batch, create, fetch_request, produce
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.ids import Uuid
 from ottla.log.files import OsDisk
@@ -151,7 +152,7 @@ def test_a_client_reads_what_was_recompressed_also_after_a_restart(tmp_path: Pat
     run(scenario)
 
 
-@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "snappy", "uncompressed"])
+@each_case("codec", ["gzip", "zstd", "lz4", "snappy", "uncompressed"])
 def test_large_batches_of_a_client_are_appended_in_their_order(tmp_path: Path, codec: str) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"compression.type={codec}") as running:
@@ -276,8 +277,8 @@ def test_bombs_are_looked_into_one_at_a_time(tmp_path: Path) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("acks", [0, 1])
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@each_case("acks", [0, 1])
+@each_case("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_compressed_batches_of_a_client_are_appended_in_their_order(
     tmp_path: Path, codec: Compression, acks: int
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from broker.nodes import Client, broker, run
 from broker.test_node import create
+from cases import each_case
 from ottla.broker.configs import Change, Changes, changed
 from ottla.errors import ErrorCode, OttlaError, RequestError
 from ottla.protocol.messages.describe_configs import (
@@ -46,7 +47,7 @@ def test_single_changes_are_made_in_their_order() -> None:
     assert present == {"retention.ms": "5", "cleanup.policy": "delete"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "code"),
     [
         ([("a", 0, "1"), ("a", 1, None)], ErrorCode.INVALID_REQUEST),

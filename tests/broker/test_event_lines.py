@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.event_log import read_json, read_text
+from cases import each_case
 from ottla.broker.effective_config import described_changes
 from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.settings.broker import BROKER
@@ -53,8 +54,8 @@ def test_whatever_a_peer_says_is_one_line_that_says_just_that(
     assert line.isprintable()
 
 
-@pytest.mark.parametrize(("form", "read"), FORMS)
-@pytest.mark.parametrize(
+@each_case(("form", "read"), FORMS)
+@each_case(
     "value",
     [
         "g\ntime=2023-11-14T22:13:20.250Z level=error event=forged",
@@ -119,9 +120,7 @@ def test_changes_of_settings_are_told(
 SECRETS = [name for name, row in BROKER.settings.items() if row.sensitive]
 
 
-@pytest.mark.parametrize(
-    "name", [*SECRETS, "listener.name.internal.ssl.keystore.password", "nobody.knows.this"]
-)
+@each_case("name", [*SECRETS, "listener.name.internal.ssl.keystore.password", "nobody.knows.this"])
 def test_secrets_and_what_nobody_knows_are_not_told(name: str) -> None:
     assert SECRETS
     assert described_changes({}, {name: "hunter2"}, BROKER) == f"{name}=(hidden)"

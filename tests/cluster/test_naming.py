@@ -5,11 +5,12 @@ from itertools import product
 
 import pytest
 
+from cases import each_case
 from ottla.cluster.naming import check_policy, fits
 from ottla.errors import ErrorCode, RequestError
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "name", "expected"),
     [
         ("{env}.{team}.{name}", "prod.web.clicks", True),

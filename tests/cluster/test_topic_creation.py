@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.cluster.topic_creation import (
     AskedTopic,
     TopicDefaults,
@@ -19,7 +20,7 @@ BROKERS = tuple(map(BrokerId, (1, 2, 3)))
 DEFAULTS = TopicDefaults(2, 1)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b", "a\n"])
+@each_case("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b", "a\n"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(RequestError) as error:
         check_name(name, [])
@@ -59,7 +60,7 @@ def test_replicas_are_on_different_brokers_and_spread_evenly(
     assert max(counts) - min(counts) <= 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "code"),
     [
         (AskedTopic("t", 0), ErrorCode.INVALID_PARTITIONS),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import each_case
 from ottla.cluster.znodes import (
     BadNode,
     ProducerIdBlock,
@@ -60,7 +61,7 @@ def test_settings_and_ids_are_read_back() -> None:
     assert parse_producer_id_block(block.format()) == block
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data", [b"", b"[]", b"{", b"{}", b'{"partitions": 3}', b'{"partitions": {"1": [1]}}', b"\xff"]
 )
 def test_what_is_none_of_it_is_told(data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from coordination.owner import PATH, Owner
 from ottla.coordination import journal
 from ottla.coordination.errors import StoreRefused
@@ -73,7 +74,7 @@ def test_a_flipped_bit_in_the_last_frame_is_an_unfinished_write() -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change",
     [
         Made("/n0", b"", 0),

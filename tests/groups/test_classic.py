@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from groups.situations import CASES, NON_EMPTY, NONE, REQUESTS, TABLE, UNKNOWN
 from groups.stage import DELAY_MS, ORDERS, SESSION_MS, Stage
 from ottla.errors import ErrorCode
@@ -77,7 +78,7 @@ class OurSituation:
         return self.stage.delete_offsets(ORDERS).error
 
 
-@pytest.mark.parametrize(("name", "state", "expected"), CASES)
+@each_case(("name", "state", "expected"), CASES)
 def test_a_request_in_a_state(name: str, state: str, expected: ErrorCode | None) -> None:
     assert REQUESTS[name](OurSituation(state)) == expected
 

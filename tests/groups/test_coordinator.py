@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from groups.stage import DELAY_MS, GROUP, ORDERS, SESSION_MS, Stage, partition, subscription
 from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.groups.config import GroupConfig
@@ -40,7 +41,7 @@ HASHED = {
 }
 
 
-@pytest.mark.parametrize("group_id", HASHED)
+@each_case("group_id", HASHED)
 def test_a_group_has_the_partition_that_kafka_gives_it(group_id: str) -> None:
     hashed, of_50 = HASHED[group_id]
     assert partition_for(group_id, 50) == of_50
@@ -51,7 +52,7 @@ def test_a_group_has_the_partition_that_kafka_gives_it(group_id: str) -> None:
 # Requests that do not come before a group.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("session_ms", "allowed"),
     [(5_999, False), (6_000, True), (1_800_000, True), (1_800_001, False)],
 )
@@ -190,7 +191,7 @@ GROUP_KEY = TYPES.encode_key(GroupMetadataKey(group=GROUP))
 OFFSET_KEY = TYPES.encode_key(OffsetCommitKey(group=GROUP, topic="orders", partition=0))
 
 
-@pytest.mark.parametrize("version", range(5))
+@each_case("version", range(5))
 def test_groups_of_every_release_are_read(version: int) -> None:
     value = GroupMetadataValue(
         protocol_type="consumer",
@@ -220,7 +221,7 @@ def test_groups_of_every_release_are_read(version: int) -> None:
     assert group.subscribed == {"orders"}
 
 
-@pytest.mark.parametrize("version", range(5))
+@each_case("version", range(5))
 def test_offsets_of_every_release_are_read(version: int) -> None:
     value = OffsetCommitValue(
         offset=5, leader_epoch=3, metadata="n", commit_timestamp=10, expire_timestamp=20

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from groups.stage import ORDERS, Entry, Stage, partition
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
@@ -46,7 +47,7 @@ def test_a_note_that_is_null_is_empty() -> None:
     assert stage.fetch() == FetchedOffset(1, -1, "")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("note", "fits"),
     [("x" * 8, True), ("x" * 9, False), ("ä" * 8, True), ("😀" * 4, True), ("😀" * 5, False)],
 )
@@ -95,7 +96,7 @@ def test_an_offset_counts_when_the_log_has_it() -> None:
     assert stage.fetch(stable=True) == stage.fetch() == FetchedOffset(5, 2, "note")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "told"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -158,7 +159,7 @@ def test_the_group_without_a_name_has_offsets_and_nothing_else() -> None:
     assert stage.deleted("") == [ErrorCode.NONE]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("committed_for", "asked_for", "offset"),
     [(ONE, ONE, 5), (ONE, TWO, -1), (ONE, ZERO_UUID, 5), (ZERO_UUID, TWO, 5)],
 )
@@ -174,8 +175,8 @@ def test_a_topic_made_anew_has_no_offset(committed_for: Uuid, asked_for: Uuid, o
 # Transactions (rule E9).
 
 
-@pytest.mark.parametrize("reload", [False, True])
-@pytest.mark.parametrize(("committed", "offset"), [(True, 9), (False, 4)])
+@each_case("reload", [False, True])
+@each_case(("committed", "offset"), [(True, 9), (False, 4)])
 def test_an_offset_in_a_transaction_waits_for_its_end(
     reload: bool, committed: bool, offset: int
 ) -> None:

@@ -6,8 +6,7 @@ OTTLA_REWRITE_SCRIPTS=1 writes the effects anew; a person reads the difference.
 import os
 from pathlib import Path
 
-import pytest
-
+from cases import each_case
 from groups.stage import Stage
 from ottla.errors import ErrorCode
 from ottla.groups.effects import Append, CancelTimer, Effect, RequestToken, Respond, SetTimer
@@ -144,7 +143,7 @@ def played(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@each_case("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script(path: Path) -> None:
     text = path.read_text()
     found = played(text)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.groups.group import ClassicGroup
 from ottla.groups.states import MOVES, IllegalMove, State
 
@@ -21,8 +22,8 @@ def test_the_moves_are_kafkas() -> None:
     }
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("target", State)
+@each_case("state", State)
+@each_case("target", State)
 def test_an_illegal_move_raises_and_changes_nothing(state: State, target: State) -> None:
     group = ClassicGroup("g", state=state, state_since_ms=7)
     if target in MOVES[state]:

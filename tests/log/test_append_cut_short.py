@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cases import each_case
 from log.logs import append, contents, end, made, new_log, opened
 from ottla.errors import StorageFailure
 from ottla.ids import Offset, Position, ProducerId
@@ -81,8 +82,8 @@ def by_leader(log: PartitionLog) -> None:
     log.append_replicated(data, fetched_offset=log.next_offset, now_ms=0)
 
 
-@pytest.mark.parametrize("appending", [by_client, by_coordinator, by_leader])
-@pytest.mark.parametrize("index", [OffsetIndex, TimeIndex])
+@each_case("appending", [by_client, by_coordinator, by_leader])
+@each_case("index", [OffsetIndex, TimeIndex])
 def test_c6_no_batch_gets_the_offset_of_one_that_was_written_and_not_noted(
     appending: Callable[[PartitionLog], None],
     index: type[Index],

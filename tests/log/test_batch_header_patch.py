@@ -1,7 +1,6 @@
 """A produced batch as the leader writes it: against the functions that patch a copy."""
 
-import pytest
-
+from cases import each_case
 from log.logs import made
 from ottla.log.batch_header_patch import patched_batch
 from ottla.records.batch import Batch, TimestampType, assign_offset, assign_timestamp
@@ -9,9 +8,9 @@ from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules, validate
 
 
-@pytest.mark.parametrize("timestamp_type", list(TimestampType))
-@pytest.mark.parametrize("wrong_maximum", [True, False])
-@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+@each_case("timestamp_type", list(TimestampType))
+@each_case("wrong_maximum", [True, False])
+@each_case("compression", [Compression.NONE, Compression.LZ4])
 def test_the_header_is_written_anew_and_the_records_are_not_copied(
     timestamp_type: TimestampType, wrong_maximum: bool, compression: Compression
 ) -> None:

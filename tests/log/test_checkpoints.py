@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicPartition, Uuid
 from ottla.log.checkpoints import (
     MetaProperties,
@@ -63,7 +64,7 @@ def test_blanks_and_line_ends_may_be_those_of_another_system() -> None:
     assert parse_offsets(KAFKA_OFFSETS.replace("\n", "\r\n").replace(" ", "\t ")) == OFFSETS
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("\n", "line 1: version: expected a number, found ''"),
@@ -115,7 +116,7 @@ def test_the_topics_id_is_read_and_written_as_kafka_does() -> None:
     assert parse_partition_metadata(later) == ID
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("", 'line 1: expected "version: …"'),
@@ -171,7 +172,7 @@ def test_meta_properties_are_read_back(
     assert format_meta_properties(parse_meta_properties(text)) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("version=2\n", "line 1: version 2 is not known, only 0 and 1"),
@@ -205,7 +206,7 @@ def test_the_mark_of_earlier_kafkas_is_empty() -> None:
     assert parse_clean_shutdown("") is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "{",

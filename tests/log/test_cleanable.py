@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.ids import Offset
 from ottla.log.cleanable import (
     RELATIVE_MAX,
@@ -53,7 +54,7 @@ def test_all_but_the_active_segment_may_be_cleaned() -> None:
     assert not dirt.reset
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("bounds", "end"),
     [
         ({"last_stable": 39}, 30),
@@ -73,7 +74,7 @@ def test_c8_nothing_is_cleaned_past_the_last_stable_offset_or_the_watermark(
     assert dirt.is_due == (end > 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("lag_ms", "end"), [(0, 40), (6999, 40), (7000, 40), (7001, 30), (9001, 10), (10_001, 0)]
 )
 def test_a_segment_with_young_records_is_left_alone(lag_ms: int, end: int) -> None:

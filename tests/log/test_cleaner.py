@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cases import each_case
 from ottla.ids import LeaderEpoch
 from ottla.log.cleanable import SourceSegment
 from ottla.log.cleaner import (
@@ -270,7 +271,7 @@ class ScriptedProcesses:
         yield self.child
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "code", "errors", "reason"),
     [
         ([], 1, "Traceback: no module", "the cleaner ended with 1: Traceback: no module"),

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from cases import each_case
 from log.logs import FOLDER, append, contents, new_log, opened
 from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole
@@ -59,8 +60,8 @@ def test_a_cold_index_is_read_in_a_thread_though_the_records_are_in_memory() -> 
     assert finish(log.find_time(1060)) == (60, 1060, 0)
 
 
-@pytest.mark.parametrize("name", ["00000000000000000000.index", "00000000000000000000.timeindex"])
-@pytest.mark.parametrize("left", [0, 8, 100])
+@each_case("name", ["00000000000000000000.index", "00000000000000000000.timeindex"])
+@each_case("left", [0, 8, 100])
 def test_an_index_cut_under_a_running_log_is_made_anew(name: str, left: int) -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)
@@ -122,8 +123,8 @@ def test_an_index_cut_on_a_real_disk_does_not_end_the_process(tmp_path: Path) ->
     disk.close()
 
 
-@pytest.mark.parametrize("byte", range(8))
-@pytest.mark.parametrize("bit", [0x01, 0x40])
+@each_case("byte", range(8))
+@each_case("bit", [0x01, 0x40])
 def test_c4_one_bit_of_an_offset_index_skips_no_record(byte: int, bit: int) -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)

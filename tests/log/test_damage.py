@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from cases import each_case
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
@@ -478,7 +479,7 @@ def test_what_is_stored_is_read_back() -> None:
     assert parse_damage("") == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "lines",
     [
         "0 1 2 3",

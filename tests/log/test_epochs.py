@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.epochs import EpochHistory
 from ottla.log.errors import CorruptText
@@ -29,7 +30,7 @@ def test_the_file_is_kafkas() -> None:
     assert EpochHistory().format() == "0\n0\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("1\n0\n", "line 1: version 1 is not known, only 0"),
@@ -80,7 +81,7 @@ def test_the_log_is_right_and_entries_that_conflict_are_removed() -> None:
     assert list(epochs) == [(1, 5), (5, 6)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "answer"),
     [
         (-1, None),  # a follower without an epoch

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from cases import each_case
 from log.brokers import EPOCH, append, created, lead, opened, partition, values
 from log.logs import FOLDER, SMALL, contents, fill, new_log
 from log.logs import append as append_batch
@@ -36,8 +37,8 @@ def stored_epochs(disk: SimulatedDisk) -> list[tuple[int, int]]:
     return [(epoch, start) for epoch, start in EpochHistory.parse(text)]
 
 
-@pytest.mark.parametrize("left", [0, 1, 10, 30, 60, 100, 200, 400, 1000])
-@pytest.mark.parametrize("flushed", [False, True])
+@each_case("left", [0, 1, 10, 30, 60, 100, 200, 400, 1000])
+@each_case("flushed", [False, True])
 def test_a_log_is_opened_and_read_on_a_full_disk(left: int, flushed: bool) -> None:
     disk = SimulatedDisk()
     log = new_log(disk)

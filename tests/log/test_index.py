@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.ids import Offset, Position
 from ottla.log.batch_headers import BrokenSegment
 from ottla.log.disk import File
@@ -60,7 +61,7 @@ def test_indexes_have_kafkas_bytes() -> None:
     assert time_index(TIMES).to_bytes() == KAFKA_TIME_INDEX
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "found"),
     [(99, (100, 0)), (104, (104, 4200)), (110, (104, 4200)), (111, (111, 8500))],
 )
@@ -78,9 +79,7 @@ def test_a_time_is_found_where_kafka_finds_it() -> None:
         assert index.lookup(2**63 - 1, read_waiting) == (1700000009999, 4000)
 
 
-@pytest.mark.parametrize(
-    ("offset", "left"), [(50, 0), (100, 0), (104, 0), (105, 1), (4000, 2), (5000, 3)]
-)
+@each_case(("offset", "left"), [(50, 0), (100, 0), (104, 0), (105, 1), (4000, 2), (5000, 3)])
 def test_truncation_leaves_what_kafka_leaves(offset: int, left: int) -> None:
     for index in (
         offset_index(OFFSETS),
@@ -140,7 +139,7 @@ def test_an_index_in_a_file_is_reopened_in_memory() -> None:
     assert index.to_bytes() == KAFKA_INDEX
 
 
-@pytest.mark.parametrize("entries", [0, 1, 2, 511, 512, 513, 1024, 1025, 5000])
+@each_case("entries", [0, 1, 2, 511, 512, 513, 1024, 1025, 5000])
 def test_a_look_up_in_a_file_finds_what_one_in_memory_finds(entries: int) -> None:
     offsets = offset_index([(100 + n * 7, n * 4096) for n in range(1, entries + 1)])
     times = time_index([(1000 + n * n, 100 + n * 7) for n in range(1, entries + 1)])
@@ -201,7 +200,7 @@ def test_a_look_up_in_a_cold_file_asks_for_patience() -> None:
     assert (cold.value.file, cold.value.position, cold.value.size) == (file, 0, 24)
 
 
-@pytest.mark.parametrize("left", [0, 1, 8, 23])
+@each_case("left", [0, 1, 8, 23])
 def test_an_index_file_that_has_become_shorter_breaks_its_segment(left: int) -> None:
     file = in_a_file(KAFKA_INDEX)
     index = OffsetIndex.in_file(BASE, file)
@@ -219,7 +218,7 @@ def test_a_closed_index_takes_no_entries() -> None:
         TimeIndex(BASE, KAFKA_TIME_INDEX).append(1700000010000, Offset(5000))
 
 
-@pytest.mark.parametrize("entry", [(4000, 70001), (3999, 70001), (4001, 70000), (4001, 0)])
+@each_case("entry", [(4000, 70001), (3999, 70001), (4001, 70000), (4001, 0)])
 def test_an_offset_entry_that_does_not_rise_is_our_bug(entry: tuple[int, int]) -> None:
     with pytest.raises(AssertionError):
         offset_index([*OFFSETS, entry])
@@ -274,8 +273,8 @@ def test_sound_indexes_pass_the_check(every_entry: bool) -> None:
         index.check(every_entry=every_entry)
 
 
-@pytest.mark.parametrize("every_entry", [False, True])
-@pytest.mark.parametrize(
+@each_case("every_entry", [False, True])
+@each_case(
     "index",
     [
         pytest.param(OffsetIndex(Offset(7), KAFKA_UNCLEAN_INDEX), id="zeros behind an offset"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from log.inspecting import (
     DATA,
     OTHER,
@@ -140,7 +141,7 @@ def test_damage_is_listed_in_its_place_and_the_rest_goes_on() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "content"),
     [
         ("00000000000000000005.log", Content.RECORDS),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cases import each_case
 from log.inspecting import (
     DATA,
     PARTITIONS,
@@ -203,7 +204,7 @@ def test_every_missing_file_is_noticed() -> None:
         put(disk, path, original)
 
 
-@pytest.mark.parametrize("size", [1, 8, 61, 200])
+@each_case("size", [1, 8, 61, 200])
 def test_runs_of_zeros_are_noticed(size: int) -> None:
     """As a device leaves them that lost a page."""
     disk = data_directory()

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from cases import each_case
 from log.brokers import append, created, for_a_while, opened, partition
 from log.logs import SMALL
 from log.logs import append as append_batch
@@ -322,7 +323,7 @@ def test_a_flush_has_its_turn_between_deleted_files_that_are_removed() -> None:
     simulated(program)
 
 
-@pytest.mark.parametrize("duty", ["flush", "purge", "expire_producers", "store_high_watermarks"])
+@each_case("duty", ["flush", "purge", "expire_producers", "store_high_watermarks"])
 def test_others_have_their_turns_between_many_logs(
     duty: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

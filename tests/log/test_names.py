@@ -2,10 +2,10 @@
 
 import string
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.ids import Offset, PartitionIndex, TopicPartition, topic_name_problem
 from ottla.log.names import (
     FileState,
@@ -59,7 +59,7 @@ def test_what_a_file_is() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "leader-epoch-checkpoint",
@@ -113,7 +113,7 @@ def test_a_future_folder_keeps_its_topic(of: TopicPartition) -> None:
     assert parse_folder(name) == PartitionFolder(of, FolderState.FUTURE)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "of", "state"),
     [
         ("a-0", ("a", 0), FolderState.LIVE),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
@@ -42,7 +43,7 @@ def test_batches_get_the_next_offsets_and_the_leaders_epoch() -> None:
     assert {batch.header.leader_epoch for batch in batches(raw(log))} == {7}
 
 
-@pytest.mark.parametrize("compression", list(Compression))
+@each_case("compression", list(Compression))
 def test_append_time_is_written_into_the_header(compression: Compression) -> None:
     log = new_log()
     appended = append(
@@ -309,7 +310,7 @@ def test_an_epoch_is_stored_before_anything_is_written_in_it_a1() -> None:
         append(log, b"late", leader_epoch=4)
 
 
-@pytest.mark.parametrize("cut", range(41))
+@each_case("cut", range(41))
 def test_a_log_is_cut_at_any_offset_a2(cut: int) -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
@@ -452,7 +453,7 @@ def test_c6_a_full_disk_is_a_storage_failure() -> None:
     assert [offset for offset, _ in contents(log)] == list(range(log.next_offset))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("messages", "ms", "due"), [(0, 10**9, False), (1, 0, False), (5, 0, True), (1, 70, True)]
 )
 def test_flushes_are_due_by_count_and_by_time(messages: int, ms: int, due: bool) -> None:

@@ -5,6 +5,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from log.producing import Leader, header
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset, ProducerId
@@ -106,7 +107,7 @@ def with_crc(data: bytes) -> bytes:
     return data[:2] + crc32c(data[6:]).to_bytes(4, "big") + data[6:]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         pytest.param(with_crc(KAFKA[:9] + b"\x04" + KAFKA[10:]), id="more announced"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from log.producing import Leader, header
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
@@ -73,7 +74,7 @@ def test_d1_the_sixth_batch_back_is_no_longer_known() -> None:
     assert leader.produce(header(sequence=1)) == (1, 1, 0)
 
 
-@pytest.mark.parametrize(("sequence", "count"), [(0, 2), (1, 2), (0, 1), (3, 3), (0, 6)])
+@each_case(("sequence", "count"), [(0, 2), (1, 2), (0, 1), (3, 3), (0, 6)])
 def test_d1_a_repeat_that_is_cut_differently_is_refused(sequence: int, count: int) -> None:
     leader = Leader()
     leader.produce(header(sequence=0, count=3))

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from cases import each_case
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
 from ottla.errors import RequestError
 from ottla.ids import LeaderEpoch, Offset, ProducerId
@@ -95,9 +96,9 @@ def test_a_clean_stop_is_trusted() -> None:
     )
 
 
-@pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex", "snapshot", "checkpoint"])
-@pytest.mark.parametrize("how", ["removed", "cut", "garbage", "zeros"])
+@each_case("clean", [True, False])
+@each_case("suffix", ["index", "timeindex", "txnindex", "snapshot", "checkpoint"])
+@each_case("how", ["removed", "cut", "garbage", "zeros"])
 def test_whatever_is_lost_is_made_anew(clean: bool, suffix: str, how: str) -> None:
     disk = SimulatedDisk()
     log = history(disk)
@@ -285,8 +286,8 @@ def test_c3_segments_behind_damage_are_dropped() -> None:
     )
 
 
-@pytest.mark.parametrize("compact", [False, True])
-@pytest.mark.parametrize("loss", list(Loss))
+@each_case("compact", [False, True])
+@each_case("loss", list(Loss))
 def test_c3_a_crash_while_the_end_is_dropped_leaves_no_gap(loss: Loss, compact: bool) -> None:
     rules = replace(SMALL, compact=compact)
     disk = SimulatedDisk()

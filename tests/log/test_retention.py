@@ -1,7 +1,6 @@
 """Which segments go, as a table."""
 
-import pytest
-
+from cases import each_case
 from ottla.log.log_config import LogConfig
 from ottla.log.retention import SegmentFacts, outlived
 
@@ -21,7 +20,7 @@ def gone(
     return outlived(SEGMENTS, rules, log_start=start, high_watermark=high_watermark, now_ms=now_ms)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("now_ms", "count"),
     [(0, 0), (1_500, 0), (1_501, 1), (2_500, 1), (2_501, 3), (4_500, 3), (4_501, 4)],
 )
@@ -30,7 +29,7 @@ def test_by_time(now_ms: int, count: int) -> None:
     assert gone(LogConfig(retention_ms=500), now_ms=now_ms) == count
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("bytes_max", "count"), [(-1, 0), (400, 0), (301, 0), (300, 1), (199, 2), (100, 3), (0, 4)]
 )
 def test_by_size(bytes_max: int, count: int) -> None:
@@ -38,9 +37,7 @@ def test_by_size(bytes_max: int, count: int) -> None:
     assert gone(rules) == count
 
 
-@pytest.mark.parametrize(
-    ("start", "count"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (34, 3), (35, 3)]
-)
+@each_case(("start", "count"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (34, 3), (35, 3)])
 def test_below_the_log_start(start: int, count: int) -> None:
     assert gone(start=start) == count
     assert gone(LogConfig(delete=False, compact=True), start=start) == count

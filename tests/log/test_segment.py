@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from cases import each_case
 from log.logs import FOLDER, made
 from ottla.ids import LeaderEpoch, Offset, Position
 from ottla.log.index import OffsetIndex, TimeIndex
@@ -68,7 +69,7 @@ def reopened(segment: Segment) -> Segment:
 SIZES = [1, 2, 10, RECENT_BATCHES_MAX, RECENT_BATCHES_MAX + 1, 200]
 
 
-@pytest.mark.parametrize("count", SIZES)
+@each_case("count", SIZES)
 def test_batches_are_walked_and_located(count: int) -> None:
     segment, heads = filled(count, seed=count)
     for one in (segment, reopened(segment)):
@@ -78,7 +79,7 @@ def test_batches_are_walked_and_located(count: int) -> None:
             assert one.locate(offset, read_waiting) == expected
 
 
-@pytest.mark.parametrize("count", SIZES)
+@each_case("count", SIZES)
 def test_an_extent_is_whole_batches(count: int) -> None:
     segment, heads = filled(count, seed=count)
     random = Random(count)
@@ -117,7 +118,7 @@ def first_from(segment: Segment, timestamp: int) -> LocatedHeader | None:
             unfinished.work()
 
 
-@pytest.mark.parametrize("count", SIZES)
+@each_case("count", SIZES)
 def test_batches_are_found_by_time(count: int) -> None:
     segment, heads = filled(count, seed=count)
     for one in (segment, reopened(segment)):

@@ -7,6 +7,7 @@ from typing import TypeVar
 import pytest
 from fastcrc.crc32 import iscsi as crc32c
 
+from cases import each_case
 from log.logs import append, new_log, raw
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.errors import ErrorCode, RequestError
@@ -118,7 +119,7 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
         assert disk.reads < 12  # the walk over all takes one for every 16 KiB
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_case("seed", range(60))
 def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", random.choice([0, 1, 5, 500]))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from log.producing import Leader, header
 from ottla.ids import Offset, ProducerId
 from ottla.log.errors import CorruptIndex
@@ -45,7 +46,7 @@ def test_the_index_has_kafkas_bytes() -> None:
     assert index.ENTRY.size == 34
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fetch_offset", "upper_bound", "producers", "complete"),
     [
         (100, 105, [7], True),
@@ -75,7 +76,7 @@ def test_the_search_ends_where_all_below_was_decided_though_nothing_touches_the_
     assert index.overlapping(125, 141) == ([], False)
 
 
-@pytest.mark.parametrize(("offset", "left"), [(0, 0), (120, 0), (121, 1), (150, 2), (151, 3)])
+@each_case(("offset", "left"), [(0, 0), (120, 0), (121, 1), (150, 2), (151, 3)])
 def test_truncation_removes_the_transactions_whose_marker_goes(offset: int, left: int) -> None:
     for index in (index_of(TRANSACTIONS), TransactionIndex(BASE, KAFKA)):
         index.truncate_to(offset)
@@ -92,7 +93,7 @@ def test_markers_come_in_the_order_of_the_log() -> None:
     assert index_of([aborted(1, 5, 100, 101)]).entries == 1  # begun in an earlier segment
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         pytest.param(KAFKA[:-1], id="cut off"),

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 - messages are compared as they are printed.
 import pytest
 
+from cases import each_case
 from ottla.settings.admin import ADMIN
 from ottla.settings.broker import BROKER
 from ottla.settings.checks import CHECKS, findings
@@ -35,7 +36,7 @@ def client_problems(table: Table, **given: object) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.scope)
+@each_case("table", TABLES, ids=lambda table: table.scope)
 def test_the_defaults_go_together(table: Table) -> None:
     given = {"bootstrap.servers": Given(("a:1",))} if "bootstrap.servers" in table.settings else {}
     assert not list(findings(Config(table, given)))
@@ -49,7 +50,7 @@ def test_two_ids_have_to_agree() -> None:
     assert not broker_problems("node.id=2", "broker.id=2")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("low", "high", "strict"),
     [
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms", False),
@@ -119,7 +120,7 @@ def test_super_users_without_acls_are_told() -> None:
     assert not broker_notices("super.users=User:admin", "authorizer.class.name=acl")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("lines", "problem"),
     [
         (
@@ -250,7 +251,7 @@ def test_listeners_that_cannot_work(lines: list[str], problem: str) -> None:
     assert broker_problems(*lines) == [problem]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "lines",
     [
         ["listeners=PLAINTEXT://a:0,SASL_PLAINTEXT://a:0", SASL],

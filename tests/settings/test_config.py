@@ -2,6 +2,7 @@ from typing import assert_type
 
 import pytest
 
+from cases import each_case
 from ottla.settings import admin, broker, connection, producer, security, topic
 from ottla.settings.config import Config, Given, ListenerName, split_listener_name
 from ottla.settings.problems import Origin
@@ -60,7 +61,7 @@ def test_a_row_of_another_scope_is_a_mistake() -> None:
         Config(producer.PRODUCER, {})[connection.BOOTSTRAP_SERVERS]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "parts"),
     [
         ("listener.name.a.ssl.key.password", ListenerName("a", None, "ssl.key.password")),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.settings.config import Config
 from ottla.settings.credentials import Credentials, credentials
 from ottla.settings.problems import InvalidSettings
@@ -18,12 +19,12 @@ def config(**arguments: object) -> Config:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "given",
     [{"sasl_username": "u", "sasl_password": "hunter2"}, {"sasl_jaas_config": JAAS}],
     ids=["settings", "jaas"],
 )
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@each_case("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_both_places_say_the_same(given: dict[str, object], mechanism: str) -> None:
     found = credentials(config(sasl_mechanism=mechanism, **given))
     assert found == Credentials("u", Secret("hunter2"))
@@ -34,7 +35,7 @@ def test_a_token_needs_neither() -> None:
     assert credentials(config(sasl_mechanism="OAUTHBEARER")) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "what"),
     [
         ({}, "sasl.username: missing, because security.protocol is SASL_PLAINTEXT"),

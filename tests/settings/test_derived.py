@@ -1,5 +1,4 @@
-import pytest
-
+from cases import each_case
 from ottla.settings import topic
 from ottla.settings.config import Config
 from ottla.settings.derived import (
@@ -26,7 +25,7 @@ def read(*lines: str) -> Config:
 MS, MINUTES, HOURS = "log.retention.ms=7", "log.retention.minutes=2", "log.retention.hours=3"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("setting", "lines", "value"),
     [
         (topic.RETENTION_MS, [], 168 * HOUR_MS),
@@ -57,7 +56,7 @@ def test_a_setting_of_topics_alone_has_its_own_default() -> None:
     assert topic_default(read(), topic.LEADER_REPLICATION_THROTTLED_REPLICAS) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("lines", "number"),
     [
         ([], None),
@@ -84,7 +83,7 @@ def test_the_wait_for_zookeeper() -> None:
     assert zookeeper_connection_timeout_ms(read("zookeeper.connection.timeout.ms=6")) == 6
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "on"),
     [
         ({}, True),

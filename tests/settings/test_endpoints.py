@@ -1,5 +1,6 @@
 import pytest
 
+from cases import each_case
 from ottla.settings.config import Config
 from ottla.settings.endpoints import (
     Endpoint,
@@ -20,7 +21,7 @@ def read(text: str) -> Config:
     return broker_config(read_properties(text, "server.properties"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "endpoint"),
     [
         ("PLAINTEXT://host:9092", Endpoint("PLAINTEXT", "host", 9092, "PLAINTEXT")),
@@ -34,7 +35,7 @@ def test_endpoints(text: str, endpoint: Endpoint) -> None:
     assert parse_endpoint(str(endpoint), PROTOCOLS) == endpoint
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "host:9092",

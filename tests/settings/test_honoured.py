@@ -6,9 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import ottla
+from cases import each_case
 from ottla.settings import broker, compression, connection, security, topic
 from ottla.settings.broker import BROKER
 from ottla.settings.table import Setting
@@ -99,7 +98,7 @@ def pieces(row: Setting[Any]) -> list[str]:
     return [work for work, names in LATER.items() if any(fnmatch(row.name, one) for one in names)]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
+@each_case("row", ROWS, ids=lambda row: str(row.name))
 def test_what_is_said_to_be_honoured_is_read_by_somebody(row: Setting[Any]) -> None:
     if not is_read(row):
         assert len(pieces(row)) == 1, f"{row.name} is read by nobody"

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.settings.jaas import read_jaas
 from ottla.settings.values import BadValue
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "options"),
     [
         (f'{PLAIN} required username="u" password="p";', {"username": "u", "password": "p"}),
@@ -28,7 +29,7 @@ def test_options_are_read(text: str, options: dict[str, str]) -> None:
     assert read_jaas(text) == options
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "what"),
     [
         ("", "begin"),

@@ -1,5 +1,6 @@
 import pytest
 
+from cases import each_case
 from ottla.settings import broker, security, topic
 from ottla.settings.layers import Described, Layers, Source
 from ottla.settings.problems import InvalidSettings
@@ -60,7 +61,7 @@ def test_every_source_is_listed_strongest_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("static", "cluster", "own", "overrides", "value", "source"),
     [
         ("", {}, {}, {}, 604_800_000, DEFAULT),

@@ -2,6 +2,7 @@ import pickle
 
 import pytest
 
+from cases import each_case
 from ottla.settings import InvalidSettings, Origin, Problem
 from ottla.settings.problems import invalid, quoted
 
@@ -23,7 +24,7 @@ def test_a_note_follows_what_was_found() -> None:
     assert str(problem) == 'a: found "x" (not a number), valid: int'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "shown"),
     [
         ("é", '"é"'),

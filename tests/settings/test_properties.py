@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.settings.problems import InvalidSettings, Origin
 from ottla.settings.properties import read_override, read_properties
 
@@ -14,7 +15,7 @@ def pairs(text: str) -> list[tuple[str, object]]:
     return [(entry.name, entry.value) for entry in read.entries]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("a=b", [("a", "b")]),
@@ -83,7 +84,7 @@ def test_the_last_of_two_counts_and_both_lines_are_told() -> None:
     ]
 
 
-@pytest.mark.parametrize("escape", ["\\u00", "\\u00g0", "\\u", "\\u+041", "\\ud83d", "\\ude00x"])
+@each_case("escape", ["\\u00", "\\u00g0", "\\u", "\\u+041", "\\ud83d", "\\ude00x"])
 def test_a_malformed_escape_has_its_line_and_hides_the_value(escape: str) -> None:
     read = read_properties(f"x=1\npassword=hunter2{escape}\ny=2", FILE)
     assert [each.name for each in read.entries] == ["x", "y"]
@@ -111,7 +112,7 @@ def test_overrides() -> None:
     assert str(entry.origin) == "--override"
 
 
-@pytest.mark.parametrize("text", ["hunter2", "", "=hunter2", " =hunter2"])
+@each_case("text", ["hunter2", "", "=hunter2", " =hunter2"])
 def test_an_override_without_a_key_is_not_repeated(text: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         read_override(text)

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 - messages are compared as they are printed.
 import pytest
 
+from cases import each_case
 from ottla.settings import broker, connection, consumer, producer, security, topic
 from ottla.settings.admin import ADMIN
 from ottla.settings.config import Config
@@ -146,7 +147,7 @@ def test_the_readers_warnings_are_passed_on() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "hint"),
     [
         (
@@ -164,7 +165,7 @@ def test_unknown_names(name: str, hint: str) -> None:
     assert problems(f"{name}=hunter2") == [f"server.properties:1: {name}: {hint}"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         "ssl.key.passwrd=hunter2",
@@ -201,7 +202,7 @@ def test_found_values_are_short_and_on_one_line() -> None:
     assert "\x1b" not in problem
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         "remote.log.storage.system.enable=false",
@@ -217,7 +218,7 @@ def test_asking_for_what_is_there_anyway_is_no_mistake(line: str) -> None:
     assert not config.given
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "reason"),
     [
         ("remote.log.storage.system.enable=true", "no remote storage"),
@@ -250,7 +251,7 @@ def test_several_voters_are_not_taken_for_one_broker() -> None:
     assert len(read("controller.quorum.voters=1@a:9093").notices) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "value"),
     [
         ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "acl"),
@@ -309,7 +310,7 @@ def test_settings_of_one_listener() -> None:
     assert config[security.SASL_JAAS_CONFIG] is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "what"),
     [
         (
@@ -433,7 +434,7 @@ def test_a_brokers_name_leads_to_the_topics() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "valid"),
     [
         ("ottla.topic.name.policy={env}.{team}.{name},test-{name}", True),

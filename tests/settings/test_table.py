@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cases import each_case
 from ottla.settings import (
     admin,
     broker,
@@ -98,7 +99,7 @@ def test_the_data_is_all_of_it() -> None:
     assert counts == {"broker": 340, "topic": 33, "producer": 113, "consumer": 115, "admin": 91}
 
 
-@pytest.mark.parametrize("kafka", KAFKA, ids=lambda each: f"{each.scope}-{each.name}")
+@each_case("kafka", KAFKA, ids=lambda each: f"{each.scope}-{each.name}")
 def test_every_setting_of_kafka_has_one_place(kafka: KafkaSetting) -> None:
     table = SCOPES[kafka.scope]
     places = [
@@ -109,7 +110,7 @@ def test_every_setting_of_kafka_has_one_place(kafka: KafkaSetting) -> None:
     assert places.count(True) == 1
 
 
-@pytest.mark.parametrize("kafka", HONOURED, ids=lambda each: f"{each.scope}-{each.name}")
+@each_case("kafka", HONOURED, ids=lambda each: f"{each.scope}-{each.name}")
 def test_an_honoured_setting_is_the_same_as_in_kafka(kafka: KafkaSetting) -> None:
     row = SCOPES[kafka.scope].settings[kafka.name]
     assert row.kind.name == kafka.kind
@@ -176,7 +177,7 @@ def test_topics_fall_back_as_in_kafka() -> None:
     assert set(kafka_fallbacks()) - set(ours) <= refused
 
 
-@pytest.mark.parametrize(("table", "row"), ROWS)
+@each_case(("table", "row"), ROWS)
 def test_a_fallback_is_of_the_brokers_table_and_of_the_same_default(
     table: Table, row: Setting[Any]
 ) -> None:
@@ -203,7 +204,7 @@ def test_units_of_fallbacks() -> None:
     }
 
 
-@pytest.mark.parametrize(("table", "row"), ROWS)
+@each_case(("table", "row"), ROWS)
 def test_a_default_passes_its_own_row(table: Table, row: Setting[Any]) -> None:
     if isinstance(row.default, Required):
         return
@@ -224,7 +225,7 @@ SAMPLES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("table", "row"), ROWS)
+@each_case(("table", "row"), ROWS)
 def test_a_value_survives_its_text(table: Table, row: Setting[Any]) -> None:
     if row.sensitive:
         assert row.parse(Secret("a b").reveal()) == Secret("a b")
@@ -239,7 +240,7 @@ def test_a_value_survives_its_text(table: Table, row: Setting[Any]) -> None:
         assert row.parse(text) == value
 
 
-@pytest.mark.parametrize(("table", "row"), ROWS)
+@each_case(("table", "row"), ROWS)
 def test_null_is_for_settings_whose_default_is_null(table: Table, row: Setting[Any]) -> None:
     if row.nullable:
         assert row.convert(None) is None
@@ -249,7 +250,7 @@ def test_null_is_for_settings_whose_default_is_null(table: Table, row: Setting[A
             row.convert(None)
 
 
-@pytest.mark.parametrize(("table", "row"), ROWS)
+@each_case(("table", "row"), ROWS)
 def test_a_row_explains_itself(table: Table, row: Setting[Any]) -> None:
     assert row.doc[0].isupper() or row.doc[0] == "`"
     assert row.doc.endswith(".")

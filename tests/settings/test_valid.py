@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.settings.valid import (
     AT_MOST_ONE,
     NON_EMPTY,
@@ -26,7 +27,7 @@ from ottla.settings.values import BadValue
 ROLES = including("broker", some_of("broker", "controller"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("valid", "printed"),
     [
         (at_least(0), "[0,...]"),
@@ -46,7 +47,7 @@ def test_valid_values_print_as_in_kafka(valid: Valid[Any], printed: str) -> None
     assert str(valid) == printed
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("valid", "given", "admitted"),
     [
         (at_least(1), 1, 1),
@@ -73,7 +74,7 @@ def test_admitted_values(valid: Valid[Any], given: object, admitted: object) -> 
     assert valid.admit(admitted) == admitted
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("valid", "value"),
     [
         (at_least(1), 0),
@@ -106,7 +107,7 @@ def test_refused_values(valid: Valid[Any], value: object) -> None:
         valid.admit(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "ms"),
     [
         ("PT1H", 3_600_000),
@@ -122,9 +123,7 @@ def test_durations(text: str, ms: int) -> None:
     assert duration_ms(text) == ms
 
 
-@pytest.mark.parametrize(
-    "text", ["", "P", "PT", "P1DT", "1H", "PT1", "PT1H ", "P1Y", "PT\u0663H", "-PT1H"]
-)
+@each_case("text", ["", "P", "PT", "P1DT", "1H", "PT1", "PT1H ", "P1Y", "PT\u0663H", "-PT1H"])
 def test_texts_that_are_no_durations(text: str) -> None:
     with pytest.raises(BadValue):
         duration_ms(text)

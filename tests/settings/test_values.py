@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.settings.values import (
     BOOLEAN,
     DOUBLE,
@@ -22,12 +23,12 @@ from ottla.settings.values import (
 BOUNDS = [(SHORT, 2**15), (INT, 2**31), (LONG, 2**63)]
 
 
-@pytest.mark.parametrize("text", ["true", "TRUE", " True\t", "\x01true"])
+@each_case("text", ["true", "TRUE", " True\t", "\x01true"])
 def test_true_in_any_case_and_trimmed(text: str) -> None:
     assert BOOLEAN.parse(text) is True
 
 
-@pytest.mark.parametrize("text", ["", "yes", "1", "on", "truee"])
+@each_case("text", ["", "yes", "1", "on", "truee"])
 def test_nothing_else_is_a_boolean(text: str) -> None:
     with pytest.raises(BadValue):
         BOOLEAN.parse(text)
@@ -44,14 +45,12 @@ def test_an_integer_ends_at_the_bounds_of_its_type(kind: Kind[int], limit: int) 
             kind.convert(beyond)
 
 
-@pytest.mark.parametrize("text", ["+5", " 5 ", "5", "005"])
+@each_case("text", ["+5", " 5 ", "5", "005"])
 def test_integers_as_java_reads_them(text: str) -> None:
     assert INT.parse(text) == 5
 
 
-@pytest.mark.parametrize(
-    "text", ["", "-", "+-5", "1_000", "1.0", "0x10", "1e3", "5 5", "\u0665", "²"]
-)
+@each_case("text", ["", "-", "+-5", "1_000", "1.0", "0x10", "1e3", "5 5", "\u0665", "²"])
 def test_texts_that_are_no_integers(text: str) -> None:
     with pytest.raises(BadValue):
         INT.parse(text)
@@ -62,13 +61,13 @@ def test_an_endless_number_is_refused_at_once() -> None:
         LONG.parse("9" * 1_000_000)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "Infinity", "1_0.5", "", "1e999", "0x1p3", "--1"])
+@each_case("text", ["nan", "inf", "Infinity", "1_0.5", "", "1e999", "0x1p3", "--1"])
 def test_texts_that_are_no_doubles(text: str) -> None:
     with pytest.raises(BadValue):
         DOUBLE.parse(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [
         (0.0, "0.0"),
@@ -95,7 +94,7 @@ def test_a_double_survives_its_text(value: float) -> None:
     assert DOUBLE.parse(DOUBLE.format(value)) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "entries"),
     [("", ()), ("  ", ()), ("a", ("a",)), (" a , b ,c", ("a", "b", "c")), ("a,b,a", ("a", "b"))],
 )
@@ -103,7 +102,7 @@ def test_lists_are_split_trimmed_and_without_repeats(text: str, entries: tuple[s
     assert LIST.parse(text) == entries
 
 
-@pytest.mark.parametrize("text", ["a,,b", "a,", ",", " , a"])
+@each_case("text", ["a,,b", "a,", ",", " , a"])
 def test_a_list_has_no_empty_entries(text: str) -> None:
     with pytest.raises(BadValue, match="empty"):
         LIST.parse(text)
@@ -130,7 +129,7 @@ def test_python_values_of_the_other_kinds() -> None:
     assert BOOLEAN.convert(False) is False
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "value"),
     [
         (INT, True),

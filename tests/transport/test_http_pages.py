@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 import pytest
 
 from broker.nodes import closed, run
+from cases import each_case
 from ottla.transport import http_pages
 from ottla.transport.http_pages import REQUEST_BYTES_MAX, VISITORS_MAX, Page, PageServer
 from ottla.transport.network import TcpNetwork
@@ -62,7 +63,7 @@ def test_a_client_of_http_gets_the_page() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "status"),
     [
         (b"GET /elsewhere HTTP/1.1\r\n\r\n", 404),

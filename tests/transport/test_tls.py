@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from certificates import Authority, openssl
 from ottla.errors import ProtocolViolation, RequestError
 from ottla.protocol.conversation import ServerConversation
@@ -381,7 +382,7 @@ def test_a_locked_key_needs_the_right_password(authority: Authority) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("suites", "versions", "least", "most"),
     [
         (SUITE, "TLSv1.2,TLSv1.3", ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
@@ -399,7 +400,7 @@ def test_only_the_suites_that_are_named_are_used(
     assert least is ssl.TLSVersion.TLSv1_3 or older == {SUITE}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("suites", "versions", "what"),
     [
         ("NO-SUCH-SUITE", "TLSv1.2", "OpenSSL has no cipher suite NO-SUCH-SUITE"),

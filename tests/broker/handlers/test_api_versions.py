@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from broker.nodes import Client, broker, run
+from cases import each_case
 from ottla.broker.dispatch import HANDLERS
 from ottla.errors import ErrorCode
 from ottla.protocol import apis
@@ -42,7 +41,7 @@ def test_what_is_served_is_told_in_every_version(tmp_path: Path) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "number"),
     [("", "1"), ("judge", ""), ("-judge", "1"), ("judge-", "1"), ("ju dge", "1"), ("judge", "1_0")],
 )
@@ -61,7 +60,7 @@ def test_a_client_whose_name_is_none_is_refused(tmp_path: Path, name: str, numbe
     run(scenario)
 
 
-@pytest.mark.parametrize("name", ["j", "Apache.Kafka-4", "a-b.c", "0"])
+@each_case("name", ["j", "Apache.Kafka-4", "a-b.c", "0"])
 def test_letters_digits_dots_and_dashes_are_a_name(tmp_path: Path, name: str) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.protocol.messages.create_topics import (
@@ -118,7 +117,7 @@ def test_what_is_only_validated_is_told_and_not_made(tmp_path: Path) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "code"),
     [
         (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),

@@ -10,6 +10,7 @@ import pytest
 from broker.disks import FaultyDisk
 from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_node import batch, create, fetch, produce
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
 from ottla.log.reading import RecordSlice
@@ -284,8 +285,8 @@ def test_the_broker_limits_an_answer_too(tmp_path: Path) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("cold", [False, True])
-@pytest.mark.parametrize(
+@each_case("cold", [False, True])
+@each_case(
     ("bytes_min", "of_partition", "overall", "expected"),
     [
         (20_000, 20_000, LARGE, 1),  # as much as the partition may give
@@ -537,7 +538,7 @@ def test_a_device_that_fails_is_told_and_the_others_are_read(tmp_path: Path, col
 # Sessions (KIP-227). What a session does is in test_fetch_sessions.
 
 
-@pytest.mark.parametrize("version", [7, 12, 13, 18])
+@each_case("version", [7, 12, 13, 18])
 def test_in_a_session_only_news_is_told(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:

@@ -7,6 +7,7 @@ import pytest
 from broker.nodes import Client, broker, run
 from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, described
 from broker.test_node import create
+from cases import each_case
 from ottla.broker.configs import Change
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -69,7 +70,7 @@ def test_a_setting_is_set_added_to_taken_from_and_unset(tmp_path: Path, version:
     run(scenario)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("bad", "code"),
     [
         (("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),

@@ -5,10 +5,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from broker.members import grouped, join, join_request, settled
 from broker.nodes import Client, broker, run
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -130,7 +129,7 @@ def wrong(**changes: object) -> Callable[[JoinGroupRequest], None]:
     return change
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "code"),
     [
         (wrong(group_id=""), ErrorCode.INVALID_GROUP_ID),

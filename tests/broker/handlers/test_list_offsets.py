@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from broker.nodes import Client, broker, run
 from broker.test_node import create, produce
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -47,7 +46,7 @@ async def filled(client: Client) -> None:
         await produce(client, "t", builder.build())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("timestamp", "found"),
     [
         (-2, (0, -1, 0)),

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from broker.handlers.test_offset_fetch import committed
 from broker.members import Member, grouped, settled
 from broker.nodes import Client, broker, run
 from broker.test_node import create
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.offset_commit import (
@@ -150,7 +149,7 @@ def test_a_partition_that_is_given_twice_is_answered_twice(tmp_path: Path) -> No
     run(scenario)
 
 
-@pytest.mark.parametrize("version", VERSIONS[:-1])
+@each_case("version", VERSIONS[:-1])
 def test_only_a_member_of_the_generation_may_commit(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with grouped(tmp_path) as running:

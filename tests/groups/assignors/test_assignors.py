@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from groups.assignors.histories import KINDS, ROUNDS, Kind, Round, history, partition
 from ottla.groups.assignors.assignor import (
     ASSIGNORS,
@@ -139,7 +140,7 @@ def test_sticky_is_as_even_as_subscriptions_allow(kind: Kind, seed: int) -> None
 
 
 # In these groups a partition goes back and forth between the same members; Java does not end.
-@pytest.mark.parametrize(
+@each_case(
     ("name", "racks", "seed"),
     [
         ("sticky", False, 2171216854),
@@ -239,7 +240,7 @@ def test_static_members_come_first() -> None:
         assert found == {"a": (), "z": (partition("t", 0),)}
 
 
-@pytest.mark.parametrize("name", ASSIGNORS)
+@each_case("name", ASSIGNORS)
 def test_without_members_or_partitions_nobody_gets_anything(name: str) -> None:
     assert ASSIGNORS[name]().assign({"t": TopicLayout(1)}, {}) == {}
     members = {"a": Subscription(("t",)), "b": Subscription(("u", "t")), "c": Subscription(())}
