@@ -14,16 +14,7 @@ from typing import Any, TypeVar
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator
-from ottla.groups.effects import (
-    Append,
-    CancelTimer,
-    Effect,
-    RequestToken,
-    Respond,
-    SetTimer,
-    Timer,
-    TopicRecord,
-)
+from ottla.groups.effects import Append, CancelTimer, Effect, Respond, SetTimer, TopicRecord
 from ottla.groups.events import (
     Appended,
     AppendFailed,
@@ -35,11 +26,8 @@ from ottla.groups.events import (
     Join,
     Leave,
     Leaver,
-    OffsetToCommit,
-    Protocol,
     Sync,
     TimerFired,
-    Transaction,
 )
 from ottla.groups.group import ClassicGroup
 from ottla.groups.responses import (
@@ -52,6 +40,7 @@ from ottla.groups.responses import (
     Response,
     SyncResult,
 )
+from ottla.groups.types import OffsetToCommit, Protocol, RequestToken, Timer, Transaction
 from ottla.ids import (
     NO_PRODUCER_ID,
     LeaderEpoch,

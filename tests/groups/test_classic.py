@@ -6,9 +6,9 @@ from cases import each_case
 from groups.situations import CASES, NON_EMPTY, NONE, REQUESTS, TABLE, UNKNOWN
 from groups.stage import DELAY_MS, ORDERS, SESSION_MS, Stage
 from ottla.errors import ErrorCode
-from ottla.groups.effects import Timer, TimerKind
 from ottla.groups.events import Leaver
 from ottla.groups.responses import LeaveResult, LeaverResult
+from ottla.groups.types import Timer, TimerKind
 
 
 class OurSituation:

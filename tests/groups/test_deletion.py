@@ -14,9 +14,8 @@ from groups.stage import (
 from groups.test_offset_commit import end
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
-from ottla.groups.effects import Timer, TimerKind
-from ottla.groups.events import Protocol
 from ottla.groups.responses import GroupErrors
+from ottla.groups.types import Protocol, Timer, TimerKind
 
 BILLS = partition("bills")
 RETENTION_MS = 7 * 86_400_000

@@ -13,9 +13,9 @@ from groups.stage import (
 )
 from ottla.errors import ErrorCode
 from ottla.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX, GroupConfig
-from ottla.groups.effects import Timer, TimerKind
-from ottla.groups.events import Leaver, Protocol
+from ottla.groups.events import Leaver
 from ottla.groups.responses import JoinedMember, JoinResult, SyncResult
+from ottla.groups.types import Protocol, Timer, TimerKind
 
 OLD = {"member_id_required": False}
 

@@ -21,19 +21,12 @@ from groups.stage import GROUP, RANGE, ROUND_ROBIN, Entry, Stage, partition
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator
-from ottla.groups.effects import (
-    AssignmentStored,
-    OffsetsDeleted,
-    OffsetsStored,
-    RequestToken,
-    StaticMemberStored,
-    Timer,
-    TimerKind,
-)
+from ottla.groups.effects import OffsetsDeleted, OffsetsStored, StaticMemberStored
 from ottla.groups.events import DeleteOffsets, Leaver, PartitionsDeleted, TransactionEnded
 from ottla.groups.ledger import Ledger
 from ottla.groups.responses import JoinResult, PartitionErrors, SyncResult
 from ottla.groups.states import State
+from ottla.groups.types import AssignmentStored, RequestToken, Timer, TimerKind
 from ottla.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from ottla.protocol.offsets_topic import (
     TYPES,

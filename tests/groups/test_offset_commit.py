@@ -7,8 +7,9 @@ from groups.stage import ORDERS, Entry, Stage, partition
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
 from ottla.groups.effects import OffsetsStored
-from ottla.groups.events import OffsetToCommit, PartitionsDeleted, TransactionEnded
+from ottla.groups.events import PartitionsDeleted, TransactionEnded
 from ottla.groups.responses import FetchedOffset, PartitionErrors
+from ottla.groups.types import OffsetToCommit
 from ottla.ids import ZERO_UUID, ProducerId, Uuid
 
 BILLS = partition("bills", 3)

@@ -5,9 +5,10 @@ import pytest
 from groups.stage import DELAY_MS, REBALANCE_MS, SESSION_MS, Stage
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
-from ottla.groups.effects import AssignmentStored, EmptyGenerationStored, Timer, TimerKind
+from ottla.groups.effects import EmptyGenerationStored
 from ottla.groups.events import TimerFired
 from ottla.groups.responses import SyncResult
+from ottla.groups.types import AssignmentStored, Timer, TimerKind
 
 JOIN = Timer(TimerKind.JOIN, "billing")
 SYNC = Timer(TimerKind.SYNC, "billing")

@@ -9,7 +9,7 @@ from pathlib import Path
 from cases import each_case
 from groups.stage import Stage
 from ottla.errors import ErrorCode
-from ottla.groups.effects import Append, CancelTimer, Effect, RequestToken, Respond, SetTimer
+from ottla.groups.effects import Append, CancelTimer, Effect, Respond, SetTimer
 from ottla.groups.responses import (
     HeartbeatResult,
     JoinResult,
@@ -18,6 +18,7 @@ from ottla.groups.responses import (
     Response,
     SyncResult,
 )
+from ottla.groups.types import RequestToken
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 EFFECT = "    "

@@ -19,10 +19,10 @@ from ottla.coordination.tree import Transaction
 from ottla.errors import ErrorCode
 from ottla.groups import coordinator as groups
 from ottla.groups import join
-from ottla.groups.effects import TimerKind
 from ottla.groups.group import ClassicGroup
 from ottla.groups.rebalance import rebalance
 from ottla.groups.states import State
+from ottla.groups.types import TimerKind
 from ottla.log import batch_scan, loading, recovery
 from ottla.log.appending import Appended
 from ottla.log.directory import DataDirectory

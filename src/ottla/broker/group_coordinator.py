@@ -19,17 +19,13 @@ from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator, partition_for
 from ottla.groups.effects import (
     Append,
-    AssignmentStored,
     CancelTimer,
     Effect,
     EmptyGenerationStored,
     OffsetsStored,
-    RequestToken,
     Respond,
     SetTimer,
     Then,
-    Timer,
-    TimerKind,
     TopicRecord,
 )
 from ottla.groups.events import (
@@ -42,6 +38,7 @@ from ottla.groups.events import (
 )
 from ottla.groups.offset_commit import not_stored_answer
 from ottla.groups.responses import Response
+from ottla.groups.types import AssignmentStored, RequestToken, Timer, TimerKind
 from ottla.ids import Offset, PartitionIndex, TopicPartition
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder

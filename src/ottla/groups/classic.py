@@ -5,7 +5,7 @@ and every handed-out id of a group has a session timer or waits for an answer.
 """
 
 from ottla.errors import ErrorCode
-from ottla.groups.effects import AssignmentStored, StaticMemberStored, Timer, TimerKind
+from ottla.groups.effects import StaticMemberStored
 from ottla.groups.events import UNKNOWN_MEMBER, Heartbeat, Join, Leave, Leaver, Sync
 from ottla.groups.group import ClassicGroup
 from ottla.groups.join import join, static_member_not_stored, static_member_stored
@@ -26,6 +26,7 @@ from ottla.groups.rebalance import (
 from ottla.groups.responses import HeartbeatResult, LeaveResult, LeaverResult
 from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
+from ottla.groups.types import AssignmentStored, Timer, TimerKind
 
 
 def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: StepContext) -> None:

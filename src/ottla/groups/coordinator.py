@@ -23,15 +23,7 @@ from ottla.groups.deletion import (
     offsets_deleted,
     offsets_not_deleted,
 )
-from ottla.groups.effects import (
-    Effect,
-    EmptyGenerationStored,
-    OffsetsDeleted,
-    OffsetsStored,
-    Then,
-    Timer,
-    TimerKind,
-)
+from ottla.groups.effects import Effect, EmptyGenerationStored, OffsetsDeleted, OffsetsStored, Then
 from ottla.groups.events import (
     UNKNOWN_MEMBER,
     Appended,
@@ -59,6 +51,7 @@ from ottla.groups.offset_commit import (
 from ottla.groups.queries import describe, list_groups
 from ottla.groups.responses import FetchResult, GroupDescription, GroupList
 from ottla.groups.step_context import StepContext, Timers
+from ottla.groups.types import Timer, TimerKind
 from ottla.ids import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,

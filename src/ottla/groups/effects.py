@@ -8,39 +8,15 @@ An append that takes long is not one that failed: when a client's patience ends 
 holds its connection answers it, and drops the answer that still comes.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, NewType, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from ottla.groups.group import ClassicGroup
+from ottla.groups.member import Member
+from ottla.groups.offsets import CommittedOffset
 from ottla.groups.responses import GroupErrors, PartitionErrors, Response
+from ottla.groups.types import AssignmentStored, RequestToken, Timer, Transaction
 from ottla.ids import LeaderEpoch, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.groups.events import Transaction
-    from ottla.groups.group import ClassicGroup
-    from ottla.groups.member import Member
-    from ottla.groups.offsets import CommittedOffset
-
-RequestToken = NewType("RequestToken", int)
-"""Stands for a request that waits for its answer; whoever made it knows the connection."""
-
-
-class TimerKind(Enum):
-    """What a timer is for."""
-
-    SESSION = "session"  # a member, or an id handed out, has not been heard of
-    JOIN = "join"  # the time to join the next generation is over
-    SYNC = "sync"  # the time to ask for the assignment is over
-    EXPIRY = "expiry"  # look for offsets that have expired
-
-
-class Timer(NamedTuple):
-    """The name of a timer; there is one of a name at a time."""
-
-    kind: TimerKind
-    group_id: str = ""
-    member_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +54,13 @@ class TopicRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentStored:
-    """The members of a generation may have their assignments (rule F3)."""
-
-    group_id: str
-    generation: int
-    assignments: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
 class StaticMemberStored:
     """A static member has come back under another id while its group went on (rule F5)."""
 
     group_id: str
     token: RequestToken
     member_id: str
-    before: "Member"  # as it was, should the append fail
+    before: Member  # as it was, should the append fail
     leader_before: str
     skips_assignment: bool
 
@@ -111,8 +78,8 @@ class OffsetsStored:
 
     group_id: str
     token: RequestToken
-    offsets: tuple[tuple[TopicPartition, "CommittedOffset"], ...]
-    transaction: "Transaction | None"
+    offsets: tuple[tuple[TopicPartition, CommittedOffset], ...]
+    transaction: Transaction | None
     answer: PartitionErrors
 
 
@@ -121,7 +88,7 @@ class OffsetsDeleted:
     """Offsets are deleted, and groups, on somebody's request or because their time has come."""
 
     offsets: tuple[tuple[str, TopicPartition], ...]
-    groups: tuple["ClassicGroup", ...] = ()
+    groups: tuple[ClassicGroup, ...] = ()
     token: RequestToken | None = None
     answer: PartitionErrors | GroupErrors | None = None
 
@@ -142,7 +109,7 @@ class Append:
     leader_epoch: LeaderEpoch
     records: tuple[TopicRecord, ...]
     then: Then
-    transaction: "Transaction | None" = None
+    transaction: Transaction | None = None
     atomic: bool = True
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.errors import ErrorCode
-from ottla.groups.effects import Append, RequestToken, Timer
-from ottla.ids import ZERO_UUID, Offset, ProducerEpoch, ProducerId, TopicPartition, Uuid
+from ottla.groups.effects import Append
+from ottla.groups.types import OffsetToCommit, Protocol, RequestToken, Timer, Transaction
+from ottla.ids import Offset, ProducerId, TopicPartition
 
 UNKNOWN_MEMBER: Final = ""
 """The member id of whoever has none yet."""
@@ -20,13 +21,6 @@ NO_GENERATION: Final = -1
 """The generation of whoever commits without being a member."""
 
 DEFAULT_RETENTION_MS: Final = -1
-
-
-class Protocol(NamedTuple):
-    """A way to assign that a member knows, with what it tells the leader about itself."""
-
-    name: str
-    metadata: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +81,6 @@ class Leave:
     token: RequestToken
     group_id: str
     leavers: tuple[Leaver, ...]
-
-
-class OffsetToCommit(NamedTuple):
-    """How far a group has come in a partition, as the client says it."""
-
-    partition: TopicPartition
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = None
-    topic_id: Uuid = ZERO_UUID
-
-
-class Transaction(NamedTuple):
-    """The transaction in which offsets are committed."""
-
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.errors import ErrorCode, ProtocolViolation
-from ottla.groups.effects import AssignmentStored, Timer, TimerKind
-from ottla.groups.events import Protocol
 from ottla.groups.member import Member
 from ottla.groups.responses import JoinedMember, JoinResult
 from ottla.groups.roster import Roster
 from ottla.groups.states import State, check_move
+from ottla.groups.types import AssignmentStored, Protocol, Timer, TimerKind
 from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_embedded
 from ottla.protocol.offsets_topic import GroupMetadataValue, MemberMetadata
 

@@ -6,8 +6,7 @@ later; one that is new has not had its first JoinGroup answer.
 
 from dataclasses import dataclass
 
-from ottla.groups.effects import RequestToken
-from ottla.groups.events import Protocol
+from ottla.groups.types import Protocol, RequestToken
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode
-from ottla.groups.events import OffsetToCommit
 from ottla.groups.responses import FetchedOffset
+from ottla.groups.types import OffsetToCommit
 from ottla.ids import ZERO_UUID, Offset, ProducerId, TopicPartition, Uuid
 from ottla.protocol.offsets_topic import OffsetCommitValue
 from ottla.settings.values import LONG_MAX

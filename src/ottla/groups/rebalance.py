@@ -6,11 +6,7 @@ has a session timer, or waits for an answer and gets a timer with it.
 """
 
 from ottla.errors import ErrorCode
-from ottla.groups.effects import (
-    AssignmentStored,
-    EmptyGenerationStored,
-    RequestToken,
-)
+from ottla.groups.effects import EmptyGenerationStored
 from ottla.groups.events import Sync
 from ottla.groups.group import ClassicGroup, InitialDelay
 from ottla.groups.member import Member
@@ -18,6 +14,7 @@ from ottla.groups.records import group_record
 from ottla.groups.responses import JoinResult, SyncResult
 from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
+from ottla.groups.types import AssignmentStored, RequestToken
 
 
 def restart_session(group: ClassicGroup, member: Member, turn: StepContext) -> None:

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ottla.errors import ErrorCode
-from ottla.groups.effects import RequestToken
-from ottla.groups.events import Protocol
 from ottla.groups.member import Member
+from ottla.groups.types import Protocol, RequestToken
 
 
 class Roster:

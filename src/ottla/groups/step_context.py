@@ -5,19 +5,10 @@ anew; no two timers ever have the same version, so a stale one is always recogni
 """
 
 from ottla.groups.config import GroupConfig
-from ottla.groups.effects import (
-    Append,
-    CancelTimer,
-    Effect,
-    RequestToken,
-    Respond,
-    SetTimer,
-    Then,
-    Timer,
-    TopicRecord,
-)
-from ottla.groups.events import TimerFired, Transaction
+from ottla.groups.effects import Append, CancelTimer, Effect, Respond, SetTimer, Then, TopicRecord
+from ottla.groups.events import TimerFired
 from ottla.groups.responses import Response
+from ottla.groups.types import RequestToken, Timer, Transaction
 from ottla.ids import LeaderEpoch
 
 

@@ -10,7 +10,7 @@ import pytest
 from broker.members import Member, grouped, join_request, settled
 from broker.nodes import Client, broker, run
 from ottla.errors import ErrorCode
-from ottla.groups.effects import Timer, TimerKind
+from ottla.groups.types import Timer, TimerKind
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupResponse
 

@@ -2,9 +2,9 @@
 
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
-from ottla.groups.effects import RequestToken
-from ottla.groups.events import Join, Protocol
+from ottla.groups.events import Join
 from ottla.groups.responses import JoinResult
+from ottla.groups.types import Protocol, RequestToken
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.join_group import (
     JoinGroupRequest,

@@ -5,9 +5,9 @@ from typing import Final
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.groups.effects import RequestToken
-from ottla.groups.events import Commit, OffsetToCommit
+from ottla.groups.events import Commit
 from ottla.groups.responses import PartitionErrors
+from ottla.groups.types import OffsetToCommit, RequestToken
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_commit import (

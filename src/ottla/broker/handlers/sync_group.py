@@ -4,9 +4,9 @@ from typing import Final
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
-from ottla.groups.effects import RequestToken
 from ottla.groups.events import Sync
 from ottla.groups.responses import SyncResult
+from ottla.groups.types import RequestToken
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.transport.connection import Connection, DeferredResponse
