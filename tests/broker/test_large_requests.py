@@ -319,7 +319,7 @@ def test_bytes_that_are_no_wide_request_close_the_connection(tmp_path: Path) -> 
             assert len(await reader.read(1 << 20)) > 4  # what came before is answered
             assert await closed(reader)
             (listener,) = running.node.listeners
-            assert dict(listener.sent_away) == {"violation": 1}
+            assert dict(listener.closed) == {"violation": 1}
             assert await client.ask(metadata_request(1), MetadataResponse, 8)
 
     run(scenario)

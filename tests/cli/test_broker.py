@@ -115,7 +115,7 @@ def test_a_port_that_is_taken_names_its_holder_and_the_flag(tmp_path: Path) -> N
         port = holder.getsockname()[1]
         code, told = refused("dev", "--port", str(port), "--data", str(tmp_path))
         assert code == 1
-        assert f"127.0.0.1:{port} is taken" in told
+        assert f"127.0.0.1:{port} is already in use" in told
         assert "pid" in told
         assert "--port N" in told
 
@@ -343,7 +343,7 @@ def test_an_ipv6_address_is_told_as_it_is_typed(tmp_path: Path) -> None:
         taken = f"listeners=PLAINTEXT://[::1]:{port}"
         code, told = refused("dev", "--data", str(tmp_path), "--override", taken)
         assert code == 1
-        assert f"[::1]:{port} is taken" in told
+        assert f"[::1]:{port} is already in use" in told
 
 
 def test_what_is_told_can_be_typed_anywhere_also_where_the_command_is_not_found(

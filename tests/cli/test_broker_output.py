@@ -89,7 +89,7 @@ def test_a_port_that_is_taken_is_an_object(tmp_path: Path, command: str) -> None
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "ADDRESS_TAKEN"
-    assert f"{where} is taken" in error["message"]
+    assert f"{where} is already in use" in error["message"]
 
 
 def test_a_wrong_setting_is_an_object() -> None:

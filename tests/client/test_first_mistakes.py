@@ -64,7 +64,7 @@ USES: list[Use] = [write, find, administer]
 @pytest.mark.parametrize("use", USES)
 def test_no_broker(use: Use, dead: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(RequestError, match=f"connection refused at {dead}") as told:
+        with pytest.raises(RequestError, match=f"connection refused by {dead}") as told:
             await use(dead)
         assert "`ottla dev` starts one" in told.value.hint
 

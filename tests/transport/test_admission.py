@@ -24,7 +24,7 @@ def test_an_address_has_its_limit_and_leaving_makes_room() -> None:
     assert admission.enter("a", 0) is None
     assert admission.enter("a", 0) is None
     refused = admission.enter("a", 0)
-    assert refused == Refusal("max.connections.per.ip=2 is reached for a", for_good=True)
+    assert refused == Refusal("max.connections.per.ip=2 reached for a", is_final=True)
     assert admission.enter("b", 0) is not None
     assert admission.enter("c", 0) is None
     assert admission.count == 3
@@ -36,7 +36,7 @@ def test_all_connections_together_have_a_limit_that_may_change() -> None:
     limit = 1
     admission = Admission(lambda: AdmissionConfig(connections_max=limit))
     assert admission.enter("a", 0) is None
-    assert admission.enter("b", 0) == Refusal("max.connections=1 is reached", for_good=False)
+    assert admission.enter("b", 0) == Refusal("max.connections=1 reached", is_final=False)
     limit = 2
     assert admission.enter("b", 0) is None
 
@@ -53,10 +53,10 @@ def test_a_listener_has_its_part_of_what_the_broker_has() -> None:
     other = Admission(AdmissionConfig, whole)
     assert own.enter("a", 0) is None
     assert own.enter("a", 0) is None
-    assert own.enter("a", 0) == Refusal("max.connections=2 is reached", for_good=False)
+    assert own.enter("a", 0) == Refusal("max.connections=2 reached", is_final=False)
     assert (own.count, whole.count) == (2, 2)
     assert other.enter("a", 0) is None
-    assert other.enter("b", 0) == Refusal("max.connections=3 is reached", for_good=False)
+    assert other.enter("b", 0) == Refusal("max.connections=3 reached", is_final=False)
     assert (other.count, whole.count) == (1, 3)
     own.leave("a")
     assert (own.count, whole.count) == (1, 2)
@@ -68,7 +68,7 @@ def test_what_the_broker_refuses_counts_at_no_listener() -> None:
     own = Admission(AdmissionConfig, whole)
     assert own.enter("a", 0) is None
     refused = own.enter("a", 0)
-    assert refused == Refusal("max.connections.per.ip=1 is reached for a", for_good=True)
+    assert refused == Refusal("max.connections.per.ip=1 reached for a", is_final=True)
     assert (own.count, whole.count) == (1, 1)
 
 
@@ -103,7 +103,7 @@ def test_who_is_exempt_is_let_in_though_there_are_too_many() -> None:
     assert own.enter("b", 0) is None
     assert own.enter("b", 0) is None
     assert (above.count, above.excess) == (3, 2)
-    assert own.enter("b", 0) == Refusal("max.connections.per.ip=2 is reached for b", for_good=True)
+    assert own.enter("b", 0) == Refusal("max.connections.per.ip=2 reached for b", is_final=True)
     own.leave("b")
     own.leave("b")
     assert (above.count, above.excess) == (1, 0)

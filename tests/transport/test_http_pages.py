@@ -12,7 +12,7 @@ import pytest
 from broker.nodes import closed, run
 from cases import each_case
 from ottla.transport import http_pages
-from ottla.transport.http_pages import REQUEST_BYTES_MAX, VISITORS_MAX, Page, PageServer
+from ottla.transport.http_pages import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Page, PageServer
 from ottla.transport.network import TcpNetwork
 
 
@@ -58,7 +58,7 @@ def test_a_client_of_http_gets_the_page() -> None:
         async with served() as (server, port):
             assert await asyncio.to_thread(visit, port, "GET") == (200, "8", "Grüße\n")
             assert await asyncio.to_thread(visit, port, "HEAD") == (200, "8", "")
-            assert not server.visits
+            assert not server.connections
 
     run(scenario)
 
@@ -104,7 +104,7 @@ def test_a_request_in_pieces_is_answered_once() -> None:
 
 
 def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_pages, "VISIT_SECONDS", 0.3)
+    monkeypatch.setattr(http_pages, "CONNECTION_SECONDS", 0.3)
 
     async def scenario() -> None:
         async with served() as (server, port):
@@ -112,7 +112,7 @@ def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
             writer.write(b"GET /the")
             assert await closed(reader)
             writer.close()
-            assert not server.visits
+            assert not server.connections
 
     run(scenario)
 
@@ -125,7 +125,7 @@ def test_many_who_say_nothing_keep_nobody_out() -> None:
                 writer.write(b"GET /the")
             for _ in range(5):
                 assert b"200 OK" in await told(port, b"GET /there HTTP/1.1\r\n\r\n")
-                assert len(server.visits) <= VISITORS_MAX
+                assert len(server.connections) <= CONNECTIONS_MAX
             for _, writer in silent:
                 writer.close()
 
@@ -162,12 +162,12 @@ def test_who_has_asked_stays_while_there_are_others_to_go() -> None:
 
         with ExitStack() as stack:
             first = await ask()
-            for _ in range(2 * VISITORS_MAX):
+            for _ in range(2 * CONNECTIONS_MAX):
                 await come()
-            for _ in range(VISITORS_MAX - 1):
+            for _ in range(CONNECTIONS_MAX - 1):
                 await ask()
-            assert len(server.visits) == VISITORS_MAX
-            assert all(visit.answered for visit in server.visits)
+            assert len(server.connections) == CONNECTIONS_MAX
+            assert all(visit.answered for visit in server.connections)
             # Where all have asked, it is the oldest who goes.
             assert await rest(await ask()) > size
             assert await rest(first) < size

@@ -92,7 +92,7 @@ class Service:
     def __init__(
         self,
         dispatch: Dispatch = echo,
-        rules: ConnectionConfig | None = None,
+        config: ConnectionConfig | None = None,
         admission: AdmissionConfig | None = None,
         memory: MemoryPools | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class Service:
             network=TcpNetwork(),
             clock=self.clock,
             admission=self.admission,
-            rules=lambda: rules or ConnectionConfig(),
+            config=lambda: config or ConnectionConfig(),
             memory=memory,
         )
         self.port = 0
@@ -221,7 +221,7 @@ def test_a_request_may_have_no_answer(run: Run) -> None:
 )
 def test_bytes_that_are_no_request_close_the_connection_and_no_other(run: Run, data: bytes) -> None:
     async def scenario() -> None:
-        async with Service(rules=ConnectionConfig(frame_bytes_max=1_000_000)).running() as service:
+        async with Service(config=ConnectionConfig(frame_bytes_max=1_000_000)).running() as service:
             good, bad = await service.client(), await service.client()
             bad.send(heartbeat(7))
             bad.writer.write(data)
@@ -419,13 +419,13 @@ def test_a_large_frame_that_does_not_move_makes_room_for_who_waits(run: Run) -> 
             service.listener.sweep()
             service.clock.ahead_s = STALL_SECONDS + 1
             service.listener.sweep()
-            assert not service.listener.sent_away
+            assert not service.listener.closed
             other.writer.write(large_frame(31_000_000))
             await seen(lambda: memory.requests.has_waiters)
             service.listener.sweep()
             assert await stuck.closed()
             assert await other.reader.readexactly(len(DONE))
-            assert service.listener.sent_away[CloseReason.OVERDUE] == 1
+            assert service.listener.closed[CloseReason.OVERDUE] == 1
 
     run(scenario)
 
@@ -449,7 +449,7 @@ def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> Non
             release.set()
             assert await client.answers(1) == [5]
             service.listener.sweep()
-            assert not service.listener.sent_away
+            assert not service.listener.closed
             service.clock.ahead_s += STALL_SECONDS + 1
             service.listener.sweep()
             assert await client.closed()
@@ -476,7 +476,7 @@ def test_an_answer_that_is_not_taken_is_held_until_it_is(run: Run) -> None:
             # Nobody waits for memory, so there is no hurry.
             service.clock.ahead_s = 2 * STALL_SECONDS
             service.listener.sweep()
-            assert not service.listener.sent_away
+            assert not service.listener.closed
             gone.writer.transport.abort()
             await seen(lambda: memory.responses_held == 0)
 
@@ -634,7 +634,7 @@ def test_a_taken_address_is_told(run: Run) -> None:
     async def scenario() -> None:
         async with Service().running() as service:
             other = Service()
-            with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is taken"):
+            with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is already in use"):
                 await other.listener.hold("127.0.0.1", service.port)
 
     run(scenario)
@@ -646,7 +646,7 @@ def test_an_address_that_another_listens_on_by_now_is_told(run: Run) -> None:
             late = Service()
             await late.listener.hold("127.0.0.1", service.port)
             await service.listener.start()
-            with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is taken"):
+            with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is already in use"):
                 await late.listener.start()
             client = await service.client()
             client.send(heartbeat(1))

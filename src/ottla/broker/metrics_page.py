@@ -76,7 +76,7 @@ def _of_listeners(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield metrics.REFUSED, (((one.name,), one.refused) for one in listeners)
     yield (
         metrics.SENT_AWAY,
-        (((one.name, fault), one.sent_away[fault]) for one in listeners for fault in CloseReason),
+        (((one.name, fault), one.closed[fault]) for one in listeners for fault in CloseReason),
     )
 
 

@@ -216,9 +216,9 @@ class Node:
                 network=around.network,
                 clock=around.clock,
                 admission=self._admission(endpoint.name, admission, exempt=exempt),
-                rules=self._connection_rules,
+                config=self._connection_config,
                 memory=self._memory,
-                crowded=crowd.evict_excess,
+                evict_excess=crowd.evict_excess,
             )
             if not exempt:
                 crowd.listeners.append(listener)
@@ -241,7 +241,7 @@ class Node:
         """The settings that count now; those of the file until the others are known."""
         return self._config if self._effective_config is None else self._effective_config.broker
 
-    def _connection_rules(self) -> ConnectionConfig:
+    def _connection_config(self) -> ConnectionConfig:
         return ConnectionConfig(
             self._served,
             self._config[broker.SOCKET_REQUEST_MAX_BYTES],
@@ -276,7 +276,7 @@ class Node:
         self._run(compactor.run())
         self._dispatch = dispatcher(state)
         for listener in self._listeners:
-            self._run(listener.keep())
+            self._run(listener.run())
             await listener.start()
             address = self.addresses[listener.name]
             where = {one.name: one.host for one in listeners(self._config)}[listener.name]

@@ -1,9 +1,8 @@
-"""Who may open another connection.
+"""Decides whether a new connection is admitted: max.connections and its relatives.
 
-Invariant: the counts are those of the connections that were let in and have not left; a
-connection that is refused counts nowhere. What is allowed is asked for each time, so that changed
-settings count for the next connection. One that is exempt counts, and is refused for its address
-alone.
+Invariant: the counts are the connections that were admitted and have not left; a refused connection
+is not counted. The limits are read each time, so a changed setting holds for the next connection.
+An exempt connection is counted, and is refused only for the limit of its address.
 """
 
 from collections import Counter
@@ -19,7 +18,7 @@ from ottla.settings.values import INT_MAX
 
 @dataclass(frozen=True, slots=True)
 class AdmissionConfig:
-    """How many connections there may be; the defaults are Kafka's."""
+    """Limits on connections; the defaults are Kafka's."""
 
     connections_max: int = INT_MAX
     per_address_max: int = INT_MAX
@@ -28,7 +27,7 @@ class AdmissionConfig:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """What a broker's configuration says."""
+        """Return the limits of a broker."""
         return cls(
             config[broker.MAX_CONNECTIONS],
             config[broker.MAX_CONNECTIONS_PER_IP],
@@ -38,7 +37,7 @@ class AdmissionConfig:
 
     @classmethod
     def of_listener(cls, config: Config, name: str) -> Self:
-        """What it says of one listener alone."""
+        """Return the limits of one listener."""
         own = config.listener(name)
         return cls(
             connections_max=own[broker.MAX_CONNECTIONS],
@@ -47,56 +46,56 @@ class AdmissionConfig:
 
 
 class Refusal(NamedTuple):
-    """Why a connection is not let in."""
+    """Why a connection is not admitted."""
 
-    why: str
-    for_good: bool  # or it may wait until others have left, as with Kafka
+    reason: str
+    is_final: bool  # False: it may wait until others have left, as in Kafka
 
 
 class Admission:
-    """Counts the connections of a broker, or of one of its listeners, who asks the broker's too."""
+    """Counts the connections of a broker, or of one listener below the broker's admission."""
 
     def __init__(
         self,
-        rules: Callable[[], AdmissionConfig],
-        above: "Admission | None" = None,
+        config: Callable[[], AdmissionConfig],
+        parent: "Admission | None" = None,
         *,
         exempt: bool = False,
     ) -> None:
-        self._rules = rules
-        self._above = above
-        self._exempt = exempt  # from what holds for all listeners, except for one address
+        self._config = config
+        self._parent = parent
+        self._exempt = exempt  # from the parent's limits, but for the one per address
         self._by_address: Counter[str] = Counter()
         self._second = -1
         self._in_second = 0
 
     @property
     def count(self) -> int:
-        """The connections that there are."""
+        """The number of admitted connections."""
         return self._by_address.total()
 
     @property
     def excess(self) -> int:
-        """How many there are too many: who is exempt has come, or less are allowed by now."""
-        return max(self.count - self._rules().connections_max, 0)
+        """How many connections are over the limit: exempt ones, or after it was lowered."""
+        return max(self.count - self._config().connections_max, 0)
 
     def enter(self, address: str, elapsed_s: float, *, exempt: bool = False) -> Refusal | None:
-        """Let a connection in; or the reason why it may not, or not yet."""
-        rules = self._rules()
-        limit = rules.per_address_overrides.get(address, rules.per_address_max)
+        """Admit a connection, or return why it is refused."""
+        config = self._config()
+        limit = config.per_address_overrides.get(address, config.per_address_max)
         if self._by_address[address] >= limit:
-            why = f"max.connections.per.ip={limit} is reached for {address}"
-            return Refusal(why, for_good=True)
-        if not exempt and self.count >= rules.connections_max:
-            why = f"max.connections={rules.connections_max} is reached"
-            return Refusal(why, for_good=False)
+            reason = f"max.connections.per.ip={limit} reached for {address}"
+            return Refusal(reason, is_final=True)
+        if not exempt and self.count >= config.connections_max:
+            reason = f"max.connections={config.connections_max} reached"
+            return Refusal(reason, is_final=False)
         if int(elapsed_s) != self._second:
             self._second, self._in_second = int(elapsed_s), 0
-        if not exempt and self._in_second >= rules.per_second_max:
-            why = f"max.connection.creation.rate={rules.per_second_max} is reached"
-            return Refusal(why, for_good=False)
-        if self._above is not None:
-            refused = self._above.enter(address, elapsed_s, exempt=self._exempt)
+        if not exempt and self._in_second >= config.per_second_max:
+            reason = f"max.connection.creation.rate={config.per_second_max} reached"
+            return Refusal(reason, is_final=False)
+        if self._parent is not None:
+            refused = self._parent.enter(address, elapsed_s, exempt=self._exempt)
             if refused is not None:
                 return refused
         self._in_second += not exempt
@@ -104,9 +103,9 @@ class Admission:
         return None
 
     def leave(self, address: str) -> None:
-        """A connection that was let in is gone."""
-        if self._above is not None:
-            self._above.leave(address)
+        """Uncount a connection that was admitted."""
+        if self._parent is not None:
+            self._parent.leave(address)
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]

@@ -1,13 +1,13 @@
-"""A connection to a broker, seen from the client: requests go out, their answers come back.
+"""A client's connection to a broker: requests out, responses in.
 
-Invariant: every request is settled once: by its answer, by its deadline, or by the end of the
-connection. Requests follow each other without waiting, and answers come in their order; so a
-request that is not answered in time ends the connection, because nothing behind it can be trusted
-to come. What is asked is in a version that both ends speak. While the client logs in anew, only
-the login is sent, and while the broker wants a pause nothing else either (KIP-219); what is asked
-meanwhile waits for its end, in order.
+Requests are pipelined and responses arrive in order. While the client re-authenticates, the channel
+sends only the login, and while the broker throttles it (KIP-219), nothing; other requests are
+queued. A channel does not know leaders or retries: those belong to its owner.
 
-A channel knows nothing of leaders or retries: that is its owner's.
+Invariant: every request completes once: by its response, its deadline or the end of the connection.
+A request that misses its deadline ends the connection, because the responses after it could not be
+matched any more.
+Invariant: a request is sent in a version that both ends support.
 """
 
 import asyncio
@@ -48,27 +48,26 @@ __all__ = [
 
 M = TypeVar("M", bound=Message)
 
-# A fetch of 50 MB may bring a batch that is larger, and metadata of large clusters are some MB.
-ANSWER_BYTES_MAX: Final = 1 << 30
+RESPONSE_BYTES_MAX: Final = 1 << 30
+"""A fetch of 50 MB may return one larger batch; metadata of large clusters takes some MB."""
 
-# Written and not taken by the broker beyond this, `is_full` says so.
 WRITE_BUFFER_BYTES: Final = 1 << 20
+"""Unsent bytes above which `is_full` is true."""
 
-
-# A login has the connection for itself.
+# Only these are sent during a login.
 _LOGIN: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
-class Awaited(NamedTuple):
-    """A request without an answer, and until when it may stay so."""
+class InFlight(NamedTuple):
+    """A request that was sent and has no response yet."""
 
-    tell: OnResponse
+    on_response: OnResponse
     deadline_s: float
     api: Api
 
 
 class Channel(asyncio.BufferedProtocol):
-    """One connection, from when it is made to when it is lost."""
+    """One connection to a broker."""
 
     def __init__(
         self,
@@ -78,27 +77,27 @@ class Channel(asyncio.BufferedProtocol):
         spares: Spares | None = None,
     ) -> None:
         self.address: Final = address
-        self.versions: Mapping[int, Versions] = {}  # the broker's, by key; once it was greeted
-        self.features: Mapping[str, int] = {}  # the levels that the cluster has agreed on
+        self.versions: Mapping[int, Versions] = {}  # of the broker, by API key; known after `greet`
+        self.features: Mapping[str, int] = {}  # the cluster's finalized features
         self.last_used_s = 0.0
         self._conversation = ClientConversation(
-            client_id, frame_bytes_max=ANSWER_BYTES_MAX, spares=spares
+            client_id, frame_bytes_max=RESPONSE_BYTES_MAX, spares=spares
         )
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._awaited: deque[Awaited] = deque()
+        self._in_flight: deque[InFlight] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._recess = ThrottleQueue(self._loop, self._send_held)
-        self._first: memoryview | None = None  # where the first bytes went, until they came
-        self._has_served = False  # anything but the greeting
-        self._reason: RequestError | None = None  # why it ended
-        self.is_full = False  # the broker does not take what was written
+        self._throttle_queue = ThrottleQueue(self._loop, self._send_queued)
+        self._first: memoryview | None = None  # the buffer of the first bytes, until they arrive
+        self._has_served = False  # whether it has answered more than ApiVersions
+        self._reason: RequestError | None = None  # why the connection ended
+        self.is_full = False  # the broker does not read what was written
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.address}, {len(self._awaited)} awaited)"
+        return f"{type(self).__name__}({self.address}, {len(self._in_flight)} in flight)"
 
-    # What its owner asks.
+    # Called by the owner.
 
     @property
     def is_open(self) -> bool:
@@ -107,20 +106,20 @@ class Channel(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no answer yet."""
-        return len(self._awaited) + len(self._recess.held)
+        """The number of requests without a response, queued ones included."""
+        return len(self._in_flight) + len(self._throttle_queue.requests)
 
     @property
-    def is_resting(self) -> bool:
-        """Whether the broker wanted a pause that is not over."""
-        return self._recess.is_pause
+    def is_throttled(self) -> bool:
+        """Whether the broker throttles this connection (KIP-219)."""
+        return self._throttle_queue.is_throttled
 
     def version(self, api: Api) -> int:
-        """The newest version of an API that both ends speak; NotSupported without one."""
+        """Return the newest version of an API that both ends support, or raise NotSupported."""
         theirs = self.versions.get(api.key)
         version = None if theirs is None else negotiate(api.versions, theirs)
         if version is None:
-            why = "not offered" if theirs is None else f"it has version {theirs} only"
+            why = "not offered" if theirs is None else f"it offers version {theirs} only"
             raise NotSupported(
                 f"{api.name} is not supported by the broker at {self.address}: {why}"
             )
@@ -129,118 +128,127 @@ class Channel(asyncio.BufferedProtocol):
     def send(
         self, message: Message, timeout_s: float, *, version: int | None = None
     ) -> asyncio.Future[Message]:
-        """Send a request; its answer or its failure comes by the future."""
-        answer: asyncio.Future[Message] = self._loop.create_future()
-        self._post(message, timeout_s, partial(_settle, answer), version, answer)
-        return answer
+        """Send a request; the future receives the response or the error."""
+        response: asyncio.Future[Message] = self._loop.create_future()
+        self._post(message, timeout_s, partial(_settle, response), version, response)
+        return response
 
     def post(
-        self, message: Message, timeout_s: float, tell: OnResponse, *, version: int | None = None
+        self,
+        message: Message,
+        timeout_s: float,
+        on_response: OnResponse,
+        *,
+        version: int | None = None,
     ) -> None:
-        """Send a request; `tell` hears its answer or its failure, as soon as that is here.
+        """Send a request; `on_response` is called with the response or the error.
 
-        It must not raise: it is called between the answers.
+        It must not raise: it is called while responses are being read.
         """
-        self._post(message, timeout_s, tell, version)
+        self._post(message, timeout_s, on_response, version)
 
     def send_unanswered(self, message: Message) -> None:
-        """Send a request that has no answer, which is Produce with acks=0."""
+        """Send a request that has no response: Produce with acks=0."""
         api = message.API
         assert api is not None
         self._writable()
-        if self._recess.is_on:
-            self._recess.held.append(QueuedRequest(message, self.version(api), 0, None))
+        if self._throttle_queue.is_active:
+            self._throttle_queue.requests.append(QueuedRequest(message, self.version(api), 0, None))
         else:
             self._send_unanswered(message, self.version(api))
 
     async def ask(
-        self, message: Message, answer: type[M], timeout_s: float, *, version: int | None = None
+        self, message: Message, kind: type[M], timeout_s: float, *, version: int | None = None
     ) -> M:
-        """Send a request and wait for its answer."""
-        given = await self.send(message, timeout_s, version=version)
-        assert isinstance(given, answer)
-        return given
+        """Send a request and wait for its response."""
+        response = await self.send(message, timeout_s, version=version)
+        assert isinstance(response, kind)
+        return response
 
     async def greet(self, software: tuple[str, str], timeout_s: float) -> None:
-        """Learn what the broker speaks, in two steps if it does not know our newest version."""
+        """Learn the broker's versions, in two steps if it does not know our ApiVersions version."""
         request = ApiVersionsRequest(
             client_software_name=software[0], client_software_version=software[1]
         )
-        answer = await self.ask(
+        response = await self.ask(
             request, ApiVersionsResponse, timeout_s, version=API_VERSIONS.versions.high
         )
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             theirs = next(
                 (
                     Versions(one.min_version, one.max_version)
-                    for one in answer.api_keys
+                    for one in response.api_keys
                     if one.api_key == API_VERSIONS.key
                 ),
                 Versions(0, 0),
             )
             version = negotiate(API_VERSIONS.versions, theirs) or 0
-            answer = await self.ask(request, ApiVersionsResponse, timeout_s, version=version)
-        if answer.error_code:
-            raise RequestError(ErrorCode.of(answer.error_code))
+            response = await self.ask(request, ApiVersionsResponse, timeout_s, version=version)
+        if response.error_code:
+            raise RequestError(ErrorCode.of(response.error_code))
         self.versions = {
-            one.api_key: Versions(one.min_version, one.max_version) for one in answer.api_keys
+            one.api_key: Versions(one.min_version, one.max_version) for one in response.api_keys
         }
-        self.features = {one.name: one.max_version_level for one in answer.finalized_features}
+        self.features = {one.name: one.max_version_level for one in response.finalized_features}
 
     def hold(self) -> None:
-        """Send nothing but a login, until `release`."""
-        self._recess.log_in()
+        """Queue all requests but the login, until `release`."""
+        self._throttle_queue.begin_authentication()
 
     def release(self) -> None:
-        """The login is over: send what waited for it."""
-        self._recess.logged_in()
+        """Send the requests that were queued during the login."""
+        self._throttle_queue.end_authentication()
 
     def fail(self, reason: RequestError) -> None:
-        """End it for a reason: what is awaited fails with it."""
+        """Close the connection; requests in flight fail with the reason."""
         self._end(reason)
 
     def close(self) -> None:
-        """End it: what is awaited fails."""
+        """Close the connection; requests in flight fail."""
         self._end(Disconnected(f"the connection to {self.address} was closed"))
 
     def _post(
         self,
         message: Message,
         timeout_s: float,
-        tell: OnResponse,
+        on_response: OnResponse,
         version: int | None,
-        answer: asyncio.Future[Message] | None = None,
+        response: asyncio.Future[Message] | None = None,
     ) -> None:
         api = message.API
         assert api is not None
         self._writable()
         if version is None:
             version = self.version(api)
-        if self._recess.is_on and api not in _LOGIN:
-            self._recess.held.append(QueuedRequest(message, version, timeout_s, tell, answer))
+        if self._throttle_queue.is_active and api not in _LOGIN:
+            self._throttle_queue.requests.append(
+                QueuedRequest(message, version, timeout_s, on_response, response)
+            )
         else:
-            self._send(message, version, timeout_s, tell)
+            self._send(message, version, timeout_s, on_response)
 
-    def _send(self, message: Message, version: int, timeout_s: float, tell: OnResponse) -> None:
+    def _send(
+        self, message: Message, version: int, timeout_s: float, on_response: OnResponse
+    ) -> None:
         sent, buffers = self._conversation.send(message, version)
         self.last_used_s = self._loop.time()
         deadline_s = self.last_used_s + timeout_s
-        self._awaited.append(Awaited(tell, deadline_s, sent.api))
+        self._in_flight.append(InFlight(on_response, deadline_s, sent.api))
         self._writable().writelines(buffers)
         timer = self._timer
         if timer is None or timer.when() > deadline_s:
             if timer is not None:
                 timer.cancel()
-            self._timer = self._loop.call_at(deadline_s, self._look_at_deadlines)
+            self._timer = self._loop.call_at(deadline_s, self._check_deadlines)
 
-    def _send_held(self, held: Iterable[QueuedRequest]) -> None:
-        for one in held:
+    def _send_queued(self, requests: Iterable[QueuedRequest]) -> None:
+        for one in requests:
             if self._reason is not None:
                 break
-            if one.tell is None:
+            if one.on_response is None:
                 self._send_unanswered(one.message, one.version)
-            elif one.answer is None or not one.answer.done():
-                self._send(one.message, one.version, one.timeout_s, one.tell)
+            elif one.response is None or not one.response.done():
+                self._send(one.message, one.version, one.timeout_s, one.on_response)
 
     def _send_unanswered(self, message: Message, version: int) -> None:
         _, buffers = self._conversation.send(message, version, answered=False)
@@ -249,43 +257,43 @@ class Channel(asyncio.BufferedProtocol):
 
     def _writable(self) -> asyncio.Transport:
         if self._reason is not None or self._transport is None:
-            raise self._reason or Disconnected(f"there is no connection to {self.address}")
+            raise self._reason or Disconnected(f"not connected to {self.address}")
         return self._transport
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The broker is there."""
+        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.last_used_s = self._loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The broker is gone."""
+        """Fail the requests in flight."""
         if isinstance(exc, ssl.SSLError) and not self._has_served:
             self._end(tls_failed(self.address, exc))
             return
         why = f": {exc}" if exc is not None else ""
-        # Who does not like how we begin closes without a word.
+        # A broker that rejects the first request closes the connection without a response.
         hint = "" if self._has_served else f"; {WANTS_LOGIN}"
         self._end(Disconnected(f"the broker at {self.address} closed the connection{why}{hint}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer that the next bytes are read into."""
         buffer = self._conversation.framer.buffer()
         if not self.versions and not self._conversation.framer.partial:
             self._first = buffer
         return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
+        """Complete the requests whose responses have arrived."""
         conversation = self._conversation
         if self._reason is not None:
             return
         if self._first is not None:
             first, self._first = bytes(self._first[: min(nbytes, 2)]), None
-            if (stranger := not_kafka(self.address, first)) is not None:
-                self._end(stranger)
+            if (error := not_kafka(self.address, first)) is not None:
+                self._end(error)
                 return
         try:
             responses = conversation.responses(conversation.framer.filled(nbytes))
@@ -295,42 +303,44 @@ class Channel(asyncio.BufferedProtocol):
         if self.versions and responses:
             self._has_served = True
         for response in responses:
-            pause_ms: int = getattr(response.message, "throttle_time_ms", 0)
-            if pause_ms > 0:
-                self._recess.rest(pause_ms / 1000)
-            self._awaited.popleft().tell(response.message)
-            if self._reason is not None:  # who heard it has closed the connection
+            throttle_ms: int = getattr(response.message, "throttle_time_ms", 0)
+            if throttle_ms > 0:
+                self._throttle_queue.throttle(throttle_ms / 1000)
+            self._in_flight.popleft().on_response(response.message)
+            if self._reason is not None:  # the callback has closed the connection
                 return
         if conversation.violation is not None:
             self._end(self._violated(conversation.violation))
 
     def eof_received(self) -> bool:
-        """The broker sends nothing more: close."""
+        """Close: the broker sends nothing more."""
         return False
 
     def pause_writing(self) -> None:
-        """The broker does not take what was written."""
+        """Note that the broker does not read."""
         self.is_full = True
 
     def resume_writing(self) -> None:
-        """The broker took it."""
+        """Note that the broker reads again."""
         self.is_full = False
 
-    # Ending.
+    # Closing.
 
     def _violated(self, violation: ProtocolViolation) -> RequestError:
-        return Disconnected(f"{self.address} does not answer as a Kafka broker does: {violation}")
+        return Disconnected(
+            f"invalid response from {self.address}, is it a Kafka broker? {violation}"
+        )
 
-    def _look_at_deadlines(self) -> None:
+    def _check_deadlines(self) -> None:
         self._timer = None
         now_s = self._loop.time()
-        # Who gave up waiting is in the queue still, because its answer comes all the same.
-        late = next((one for one in self._awaited if one.deadline_s <= now_s), None)
+        # Cancelled requests stay in the queue, because their responses arrive all the same.
+        late = next((one for one in self._in_flight if one.deadline_s <= now_s), None)
         if late is not None:
-            self._end(TimedOut(f"{self.address} did not answer {late.api.name} in time"))
-        elif self._awaited:
-            next_s = min(one.deadline_s for one in self._awaited)
-            self._timer = self._loop.call_at(next_s, self._look_at_deadlines)
+            self._end(TimedOut(f"no response from {self.address} to {late.api.name} in time"))
+        elif self._in_flight:
+            next_s = min(one.deadline_s for one in self._in_flight)
+            self._timer = self._loop.call_at(next_s, self._check_deadlines)
 
     def _end(self, reason: RequestError) -> None:
         if self._reason is not None:
@@ -342,23 +352,27 @@ class Channel(asyncio.BufferedProtocol):
         if transport is not None:
             transport.abort()
         self._conversation.framer.drop()
-        hearers = [
-            *(one.tell for one in self._awaited),
-            *(one.tell for one in self._recess.end() if one.tell is not None),
+        callbacks = [
+            *(one.on_response for one in self._in_flight),
+            *(
+                one.on_response
+                for one in self._throttle_queue.drain()
+                if one.on_response is not None
+            ),
         ]
-        self._awaited = deque()
-        for tell in hearers:
-            tell(reason)
+        self._in_flight = deque()
+        for on_response in callbacks:
+            on_response(reason)
         self._ended()
 
 
-def _settle(answer: asyncio.Future[Message], word: Message | RequestError) -> None:
-    if answer.done():
-        return  # who asked has given up waiting
-    if isinstance(word, RequestError):
-        answer.set_exception(word)
+def _settle(response: asyncio.Future[Message], result: Message | RequestError) -> None:
+    if response.done():
+        return  # the caller was cancelled
+    if isinstance(result, RequestError):
+        response.set_exception(result)
     else:
-        answer.set_result(word)
+        response.set_result(result)
 
 
 async def open_channel(
@@ -373,7 +387,7 @@ async def open_channel(
     ended: Callable[[], Any],
     spares: Spares | None = None,
 ) -> Channel:
-    """Connect to a broker and learn what it speaks; Disconnected or TimedOut when that fails."""
+    """Connect to a broker and learn its versions; raises Disconnected or TimedOut."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     channel = Channel(address, client_id, ended, spares)
     try:

@@ -1,8 +1,8 @@
-"""The connections of all listeners together, when there are more than max.connections.
+"""Evicts connections while there are more than max.connections.
 
-Invariant: as with Kafka, whoever comes through the listener between brokers is let in though there
-are too many, where there is another listener; for it, and where less are allowed than there are,
-those of the other listeners are closed that have been silent for longest.
+As in Kafka, the inter-broker listener accepts connections over the limit if there is another
+listener. For them, and after the limit was lowered, the broker closes the connections of the other
+listeners that have been idle longest.
 """
 
 from heapq import nsmallest
@@ -12,21 +12,21 @@ from ottla.transport.listener import Listener
 
 
 class ConnectionEviction:
-    """Who has to go when there are too many."""
+    """Closes connections of `listeners` while the admission counts too many."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self.listeners: list[Listener] = []  # whose connections may be closed
+        self.listeners: list[Listener] = []
 
     def evict_excess(self) -> None:
-        """Close as many as there are too many."""
+        """Close as many connections as there are over the limit, the longest idle first."""
         excess = self._admission.excess
         if not excess:
             return
-        here = [(one, each) for each in self.listeners for one in each.connections]
-        staying = [pair for pair in here if not pair[0].is_closing]
-        excess -= len(here) - len(staying)
+        everyone = [(one, each) for each in self.listeners for one in each.connections]
+        staying = [pair for pair in everyone if not pair[0].is_closing]
+        excess -= len(everyone) - len(staying)
         for connection, listener in nsmallest(
             excess, staying, key=lambda one: one[0].last_active_s
         ):
-            listener.send_away(connection, "max.connections is exceeded, and it was silent longest")
+            listener.evict(connection, "max.connections exceeded; this one was idle longest")

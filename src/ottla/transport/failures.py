@@ -1,8 +1,9 @@
-"""What can go wrong with a connection, in words that say what to do.
+"""Errors of connections, with messages that say how to fix them.
 
-Invariant: an error that is retriable may pass when the connection is made again. One that is not
-is AuthenticationFailed: an end that does not accept the other says the same again. No message
-holds a password, a key or a token.
+A retriable error may disappear on a new connection. AuthenticationFailed is not retriable: the
+other end would refuse again.
+
+Invariant: no message contains a password, a key or a token.
 """
 
 import socket
@@ -16,14 +17,14 @@ _OUT_OF_DATE: Final = frozenset({9, 10})  # X509_V_ERR_CERT_NOT_YET_VALID, _HAS_
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"})
 _ENDED: Final = frozenset({"UNEXPECTED_EOF_WHILE_READING", None})
 
-SPEAKS_TLS: Final = "it speaks TLS: set security.protocol to SSL or SASL_SSL"
-NO_TLS: Final = "does this port speak TLS? If not, set security.protocol to PLAINTEXT"
-SERVERS: Final = "look at the name in bootstrap.servers"
-WANTS_LOGIN: Final = "does this port want a login, or TLS? See security.protocol"
+SPEAKS_TLS: Final = "it requires TLS: set security.protocol to SSL or SASL_SSL"
+NO_TLS: Final = "if this port does not use TLS, set security.protocol to PLAINTEXT"
+SERVERS: Final = "check the host name in bootstrap.servers"
+WANTS_LOGIN: Final = "if this port requires SASL or TLS, set security.protocol"
 
 
 class Disconnected(RequestError):
-    """The connection could not be made or has ended; what was asked may have been done."""
+    """The connection failed or was closed; a request in flight may have been executed."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{message}: {hint}" if hint else message)
@@ -31,21 +32,21 @@ class Disconnected(RequestError):
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """How to fix it."""
         return self._hint or self.code.text
 
 
 class NotRunning(Disconnected):
-    """The client was not started, has ended, or runs elsewhere: to try again does not help."""
+    """The client is not started, is closed, or runs in another event loop: do not retry."""
 
     @property
     def retriable(self) -> bool:
-        """Never, whatever the code says."""
+        """False, whatever the error code says."""
         return False
 
 
 class TimedOut(RequestError):
-    """There was no answer in time; what was asked may have been done, or may be done yet."""
+    """No response arrived in time; the request may have been executed, or may still be."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{message}: {hint}" if hint else message)
@@ -53,19 +54,19 @@ class TimedOut(RequestError):
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """How to fix it."""
         return self._hint or self.code.text
 
 
 class NotSupported(RequestError):
-    """The broker does not offer an API, or no version of it that we speak."""
+    """The broker does not offer an API, or no version of it that this client supports."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 class AuthenticationFailed(RequestError):
-    """One end does not accept who the other one is: to try again does not help."""
+    """One end does not accept the identity of the other: do not retry."""
 
     def __init__(
         self,
@@ -78,83 +79,82 @@ class AuthenticationFailed(RequestError):
 
     @property
     def retriable(self) -> bool:
-        """Never, whatever the code says."""
+        """False, whatever the error code says."""
         return False
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """How to fix it."""
         return self._hint or self.code.text
 
 
 def not_connected(address: str, error: OSError) -> RequestError:
-    """What to say of a connection that could not be made, with what to do."""
+    """Return the error for a connection that could not be opened."""
     if isinstance(error, ssl.SSLError):
         return tls_failed(address, error)
     if isinstance(error, ConnectionRefusedError):
         return Disconnected(
-            f"connection refused at {address}",
-            "is the broker running? `ottla dev` starts one on 127.0.0.1:9092",
+            f"connection refused by {address}",
+            "check that the broker is running; `ottla dev` starts one on 127.0.0.1:9092",
         )
     unknown = isinstance(error, socket.gaierror)
     return Disconnected(
-        f"no connection to {address}: {error.strerror or error}", SERVERS if unknown else None
+        f"cannot connect to {address}: {error.strerror or error}", SERVERS if unknown else None
     )
 
 
 def tls_failed(address: str, error: ssl.SSLError) -> RequestError:
-    """What to say of a TLS connection that one of its ends refused."""
+    """Return the error for a failed TLS handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate_refused(address, error)
     reason: str | None = error.reason
     if reason in _ENDED or isinstance(error, ssl.SSLEOFError):
-        return Disconnected(f"{address} ended the TLS connection", NO_TLS)
+        return Disconnected(f"{address} closed the connection in the TLS handshake", NO_TLS)
     if reason in _NOT_TLS:
-        return _refused(f"{address} does not speak TLS", NO_TLS)
+        return _refused(f"{address} does not use TLS", NO_TLS)
     spelled = reason.lower().replace("_", " ")
     if ("ALERT" in reason and "PROTOCOL_VERSION" in reason) or reason == "UNSUPPORTED_PROTOCOL":
         return _refused(
-            f"{address} and this client have no version of TLS in common",
-            "see ssl.enabled.protocols on both sides",
+            f"{address} and this client have no TLS version in common",
+            "compare ssl.enabled.protocols on both sides",
         )
     if "ALERT" in reason:
         return _refused(
-            f"{address} did not accept our end of the TLS connection ({spelled})",
-            "does it want a client's certificate, or one of another authority? "
-            "Give it in ssl.keystore.location; its log tells more",
+            f"{address} rejected the TLS handshake ({spelled})",
+            "if it requires a client certificate, set ssl.keystore.location; see the broker's log",
         )
-    return _refused(f"no TLS connection to {address} ({spelled})", "the broker's log tells more")
+    return _refused(f"TLS handshake with {address} failed ({spelled})", "see the broker's log")
 
 
 def _certificate_refused(address: str, error: ssl.SSLCertVerificationError) -> RequestError:
     why = error.verify_message.removesuffix(".")
     if error.verify_code in _OTHER_HOST:
         return _refused(
-            f"the certificate of {address} is another host's ({why})",
-            "connect by a name that is in the certificate, or have one made with this name; an "
-            "empty ssl.endpoint.identification.algorithm does not look at it, which is for tests",
+            f"the certificate of {address} is for another host ({why})",
+            "connect by a name in the certificate, or issue one for this name; in tests, an empty "
+            "ssl.endpoint.identification.algorithm disables the check",
         )
     if error.verify_code in _OUT_OF_DATE:
         return _refused(
             f"the certificate of {address} is not valid now ({why})",
-            "have it renewed, and look at this machine's clock",
+            "renew the certificate, and check this machine's clock",
         )
     return _refused(
         f"the certificate of {address} is not trusted ({why})",
-        "give the certificate of the authority that signed it in ssl.truststore.location",
+        "set ssl.truststore.location to the certificate of the authority that signed it",
     )
 
 
 def _refused(message: str, hint: str) -> AuthenticationFailed:
-    # Kafka has no code for what happens before the first request.
+    # Kafka has no error code for failures before the first request.
     return AuthenticationFailed(message, hint, ErrorCode.NETWORK_EXCEPTION)
 
 
 def not_kafka(address: str, first: bytes) -> RequestError | None:
-    """What to say of one who answers the first request with something else; None if it may not be.
+    """Return the error for a peer whose first bytes are not a Kafka response, else None.
 
-    TLS answers what it does not understand with an alert, whose first bytes are 0x15 and 0x03.
+    A TLS server answers plaintext with an alert, which starts with 0x15 0x03.
     """
     if first[:2] in (b"\x15\x03", b"\x16\x03"):
-        return _refused(f"{address} does not answer in the clear", SPEAKS_TLS)
+        return _refused(f"{address} does not accept plaintext", SPEAKS_TLS)
     return None

@@ -1,9 +1,9 @@
-"""Pages of text for those who watch a broker, over as little of HTTP as that takes.
+"""A minimal HTTP server for text pages: metrics and health.
 
-Invariant: a visitor is answered once and the connection is closed. It may send REQUEST_BYTES_MAX
-bytes and stay for VISIT_SECONDS, and there are VISITORS_MAX at a time: whatever comes, that is what
-it costs. When one more comes, another has to go, and rather one that has asked nothing yet: so
-those who say nothing keep nobody out. What is asked for is looked up, never a path of the machine.
+Invariant: each connection gets one response and is closed. A request has at most
+REQUEST_BYTES_MAX bytes, a connection lasts at most CONNECTION_SECONDS, and at most CONNECTIONS_MAX
+are open. One more closes another, first one that has not sent a request yet, so that silent clients
+do not keep others out. A path is looked up in a table, never in the file system.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from ottla.transport.network import Network, Server
 _LOG = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 8192
-VISIT_SECONDS: Final = 10.0
-VISITORS_MAX: Final = 16
+CONNECTION_SECONDS: Final = 10.0
+CONNECTIONS_MAX: Final = 16
 PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Page(NamedTuple):
-    """What a visitor gets."""
+    """The content of a response."""
 
     text: str
     content_type: str = PLAIN
@@ -31,97 +31,103 @@ class Page(NamedTuple):
 
 
 Pages = Mapping[str, Callable[[], Page]]
-"""What makes the page of a path."""
+"""The function that renders the page of each path."""
 
 
 class PageServer:
-    """An address where pages are; `open` and `close` it."""
+    """Serves pages on an address between `open` and `close`."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages
-        self.visits: dict[_Visit, None] = {}  # in the order in which they came
+        self.connections: dict[_HttpConnection, None] = {}  # oldest first
         self._server: Server | None = None
 
     async def open(self, network: Network, host: str | None, port: int) -> int:
-        """Take the address and answer; returns the port. OSError when that cannot be."""
-        self._server = await network.hold(lambda: _Visit(self), host, port, VISITORS_MAX)
+        """Bind the address, serve pages and return the port; raises OSError."""
+        self._server = await network.hold(
+            lambda: _HttpConnection(self), host, port, CONNECTIONS_MAX
+        )
         await self._server.start()
         return self._server.port
 
-    def enter(self, visit: "_Visit") -> None:
-        """Let somebody in, be it in the place of another."""
-        if len(self.visits) >= VISITORS_MAX:
-            gone = next((one for one in self.visits if not one.answered), next(iter(self.visits)))
-            del self.visits[gone]
-            gone.leave()
-        self.visits[visit] = None
+    def add(self, connection: "_HttpConnection") -> None:
+        """Add a connection, if need be in place of another one."""
+        if len(self.connections) >= CONNECTIONS_MAX:
+            evicted = next(
+                (one for one in self.connections if not one.answered), next(iter(self.connections))
+            )
+            del self.connections[evicted]
+            evicted.abort()
+        self.connections[connection] = None
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop serving and close all connections."""
         if self._server is not None:
             self._server.close()
-        for visit in [*self.visits]:
-            visit.leave()
+        for connection in [*self.connections]:
+            connection.abort()
 
 
-class _Visit(asyncio.Protocol):
-    """One connection, one question."""
+class _HttpConnection(asyncio.Protocol):
+    """One connection: one request, one response."""
 
     def __init__(self, server: PageServer) -> None:
         self._server = server
-        self._asked = b""
+        self._request = b""
         self.answered = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody comes."""
-        # uvloop's transports are no subclass of it, and do all that it does.
+        """Register the connection and set its deadline."""
+        # uvloop's transports are not subclasses of asyncio.Transport, but have its methods.
         self._transport = cast("asyncio.Transport", transport)
-        self._server.enter(self)
-        self._deadline = asyncio.get_running_loop().call_later(VISIT_SECONDS, self.leave)
+        self._server.add(self)
+        self._deadline = asyncio.get_running_loop().call_later(CONNECTION_SECONDS, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """And goes."""
+        """Remove the connection."""
         self._transport = None
-        self._server.visits.pop(self, None)
+        self._server.connections.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
 
-    def leave(self) -> None:
-        """Close now."""
+    def abort(self) -> None:
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Answer when the head of the request is there; nothing behind it is of interest."""
+        """Respond once the head of the request is complete; a body is ignored."""
         if self.answered or self._transport is None:
             return
-        self._asked += data
-        if b"\r\n\r\n" in self._asked or b"\n\n" in self._asked:
-            self._answer(*self._page())
-        elif len(self._asked) > REQUEST_BYTES_MAX:
-            self._answer(_told(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+        self._request += data
+        if b"\r\n\r\n" in self._request or b"\n\n" in self._request:
+            self._respond(*self._page())
+        elif len(self._request) > REQUEST_BYTES_MAX:
+            self._respond(_status_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
     def _page(self) -> tuple[Page, bool]:
-        """The page that is asked for, and whether the text is wanted too."""
-        words = self._asked.split(b"\n", 1)[0].decode("latin-1").split()
+        """Return the page of the requested path, and whether the body is wanted (not for HEAD)."""
+        words = self._request.split(b"\n", 1)[0].decode("latin-1").split()
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return _told(HTTPStatus.BAD_REQUEST), True
+            return _status_page(HTTPStatus.BAD_REQUEST), True
         method, path = words[0], words[1].partition("?")[0]
         if method not in ("GET", "HEAD"):
-            return _told(HTTPStatus.METHOD_NOT_ALLOWED), True
+            return _status_page(HTTPStatus.METHOD_NOT_ALLOWED), True
         make = self._server.pages.get(path)
         if make is None:
             known = " ".join(self._server.pages)
-            return Page(f"there is {known}\n", status=HTTPStatus.NOT_FOUND), method == "GET"
+            return Page(
+                f"not found; pages: {known}\n", status=HTTPStatus.NOT_FOUND
+            ), method == "GET"
         try:
             return make(), method == "GET"
         except Exception:
             _LOG.exception("page failed", {"path": path})
-            return _told(HTTPStatus.INTERNAL_SERVER_ERROR), method == "GET"
+            return _status_page(HTTPStatus.INTERNAL_SERVER_ERROR), method == "GET"
 
-    def _answer(self, page: Page, with_text: bool = True) -> None:
+    def _respond(self, page: Page, with_text: bool = True) -> None:
         assert self._transport is not None
         self.answered = True
         body = page.text.encode("utf-8", "backslashreplace")
@@ -134,8 +140,8 @@ class _Visit(asyncio.Protocol):
             f"Connection: close\r\n\r\n"
         )
         self._transport.write(head.encode() + (body if with_text else b""))
-        self._transport.close()  # when all is sent, or the deadline has come
+        self._transport.close()  # once everything is sent, or at the deadline
 
 
-def _told(status: HTTPStatus) -> Page:
+def _status_page(status: HTTPStatus) -> Page:
     return Page(f"{status.phrase}\n", status=status)

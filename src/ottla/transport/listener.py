@@ -1,10 +1,11 @@
-"""A listener: the address that clients connect to, and their connections.
+"""A listener: an address that clients connect to, and its connections.
 
-Invariant: every connection that was let in is in `connections` until it is lost. One that comes
-when there are too many waits until others have left, as with Kafka, and one whose address has too
-many is closed; as many wait as the system lets wait for a listener, and the rest is closed. Closing
-stops new ones first, gives requests that are being served some time, and answers that are being
-taken, and leaves none behind.
+Invariant: an admitted connection is in `connections` until it is lost. Over max.connections a new
+connection waits until others have left, as in Kafka; at most `backlog` connections wait, the rest
+is refused. Over the limit of its address it is refused at once.
+
+Closing stops accepting first, then gives pending requests and responses some time, and leaves no
+connection open.
 """
 
 import errno
@@ -25,12 +26,12 @@ _LOG = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 1.0
 
-UNTAKEN_SECONDS: Final = 0.5
-"""How long a listener that closes waits for a client that takes nothing of its answer."""
+UNREAD_SECONDS: Final = 0.5
+"""How long a closing listener waits for a client that does not read its response."""
 
 
 class AddressTaken(OttlaError):
-    """Another process listens there."""
+    """Another process listens on the address."""
 
     def __init__(self, where: str, port: int) -> None:
         super().__init__(where, port)
@@ -38,11 +39,11 @@ class AddressTaken(OttlaError):
         self.port = port
 
     def __str__(self) -> str:
-        return f"{self.where} is taken"
+        return f"{self.where} is already in use"
 
 
 class Listener:
-    """Accepts connections and lets them be served."""
+    """Accepts connections and serves their requests through `dispatch`."""
 
     def __init__(
         self,
@@ -52,31 +53,31 @@ class Listener:
         network: Network,
         clock: Clock,
         admission: Admission,
-        rules: Callable[[], ConnectionConfig],
+        config: Callable[[], ConnectionConfig],
         memory: MemoryPools | None = None,
-        crowded: Callable[[], None] = lambda: None,
+        evict_excess: Callable[[], None] = lambda: None,
     ) -> None:
-        """A listener that calls `crowded` when there may be too many connections."""
+        """A listener that calls `evict_excess` when there may be too many connections."""
         self.name = name
-        self.connections: dict[Connection, None] = {}  # in the order in which they came
-        self.waiting: dict[Connection, None] = {}  # to be let in, in the same order
+        self.connections: dict[Connection, None] = {}  # oldest first
+        self.waiting: dict[Connection, None] = {}  # not admitted yet, oldest first
         self.waiting_max = 50
         self.accepted = 0
         self.refused = 0
-        self.sent_away: Counter[CloseReason] = Counter()
+        self.closed: Counter[CloseReason] = Counter()
         self._dispatch = dispatch
         self._network = network
         self._clock = clock
         self._admission = admission
-        self._rules = rules
+        self._config = config
         self._memory = memory or MemoryPools()
-        self._crowded = crowded
+        self._evict_excess = evict_excess
         self._server: Server | None = None
         self._host: str | None = None
-        self._complaints = LogRateLimit()
+        self._log_rate_limit = LogRateLimit()
 
     async def hold(self, host: str | None, port: int, backlog: int = 50) -> int:
-        """Take the address; returns the port, which the system chooses when 0 is asked for."""
+        """Bind the address and return its port; the system chooses one for port 0."""
         self.waiting_max = backlog
         try:
             self._server = await self._network.hold(self._connection, host, port, backlog)
@@ -90,97 +91,99 @@ class Listener:
         assert self._server is not None
         try:
             await self._server.start()
-        except OSError as error:  # another process has begun to listen since it was held
+        except OSError as error:  # another process has listened since it was bound
             self._server.close()
             raise _not_listening(self._host, self._server.port, error) from error
 
     def _connection(self) -> Connection:
         return Connection(
             self._dispatch,
-            self._opened,
+            self._admit_or_queue,
             self._lost,
-            self._rules(),
+            self._config(),
             self._clock,
             self.name,
-            self._complained,
+            self._note_close,
             self._memory,
         )
 
-    def _opened(self, connection: Connection) -> Admittance:
-        refusal = self._enter(connection)
+    def _admit_or_queue(self, connection: Connection) -> Admittance:
+        refusal = self._admit(connection)
         if refusal is None:
             return Admittance.ADMITTED
-        if refusal.for_good or len(self.waiting) >= self.waiting_max:
+        if refusal.is_final or len(self.waiting) >= self.waiting_max:
             self.refused += 1
-            self._log(logging.WARNING, "connection refused", connection, "refused", refusal.why)
+            self._log(logging.WARNING, "connection refused", connection, "refused", refusal.reason)
             return Admittance.REFUSED
         self.waiting[connection] = None
-        self._log(logging.WARNING, "connection waits", connection, "waits", refusal.why)
+        self._log(logging.WARNING, "connection queued", connection, "queued", refusal.reason)
         return Admittance.QUEUED
 
-    def _enter(self, connection: Connection) -> Refusal | None:
+    def _admit(self, connection: Connection) -> Refusal | None:
         refusal = self._admission.enter(connection.address, self._clock.elapsed_s())
         if refusal is None:
             self.accepted += 1
             self.connections[connection] = None
-            self._crowded()
+            self._evict_excess()
         return refusal
 
-    def let_in(self) -> None:
-        """Let those in who wait, as far as there is room by now."""
+    def admit_waiting(self) -> None:
+        """Admit waiting connections as far as the limits allow."""
         for connection in [*self.waiting]:
-            refusal = self._enter(connection)
+            refusal = self._admit(connection)
             if refusal is None:
                 del self.waiting[connection]
                 connection.admit()
-            elif not refusal.for_good:
+            elif not refusal.is_final:
                 return
 
-    def _complained(self, connection: Connection, fault: CloseReason, reason: str) -> None:
-        self.sent_away[fault] += 1
-        mild = fault in (CloseReason.OVERDUE, CloseReason.CROWDED)
-        level = logging.INFO if mild else logging.WARNING
-        self._log(level, "connection closed", connection, fault, reason)
+    def _note_close(self, connection: Connection, kind: CloseReason, reason: str) -> None:
+        self.closed[kind] += 1
+        is_expected = kind in (CloseReason.OVERDUE, CloseReason.CROWDED)
+        level = logging.INFO if is_expected else logging.WARNING
+        self._log(level, "connection closed", connection, kind, reason)
 
-    def _log(self, level: int, event: str, connection: Connection, kind: str, why: str) -> None:
-        left_out = self._complaints.left_out(connection.address, kind, self._clock.elapsed_s())
-        if left_out is not None:
-            about = {"peer": connection.address, "listener": self.name, "reason": why}
-            _LOG.log(level, event, about | ({"left_out": left_out} if left_out else {}))
+    def _log(self, level: int, event: str, connection: Connection, kind: str, reason: str) -> None:
+        suppressed = self._log_rate_limit.suppressed(
+            connection.address, kind, self._clock.elapsed_s()
+        )
+        if suppressed is not None:
+            about = {"peer": connection.address, "listener": self.name, "reason": reason}
+            _LOG.log(level, event, about | ({"suppressed": suppressed} if suppressed else {}))
 
     def _lost(self, connection: Connection) -> None:
         self.waiting.pop(connection, None)
         if connection in self.connections:
             del self.connections[connection]
             self._admission.leave(connection.address)
-            self.let_in()
+            self.admit_waiting()
 
-    # Time.
+    # Timeouts.
 
-    async def keep(self) -> None:
-        """Close what is overdue, until this is cancelled."""
+    async def run(self) -> None:
+        """Close overdue connections once a second, until cancelled."""
         while True:
             await self._clock.sleep(SWEEP_SECONDS)
             self.sweep()
-            self._crowded()
-            self.let_in()  # a connection of another listener may have left, or a second is over
+            self._evict_excess()
+            self.admit_waiting()  # other listeners' connections leave, and rates end
 
     def sweep(self) -> None:
-        """Close the connections that have been silent for too long, or too slow."""
-        # All are looked at before one is closed: that gives memory to who waits, and then the
-        # others who do not move would be let off, only to be in the way again.
+        """Close the connections that are idle or too slow."""
+        # All are examined before the first is closed. Closing one releases memory, so nobody would
+        # wait for memory any more, and the other stalled connections would pass the examination.
         overdue = [(one, reason) for one in self.connections if (reason := one.timeout_reason())]
         for connection, reason in overdue:
-            self._complained(connection, CloseReason.OVERDUE, reason)
+            self._note_close(connection, CloseReason.OVERDUE, reason)
             connection.abort()
 
-    def send_away(self, connection: Connection, reason: str) -> None:
-        """Close a connection for others."""
-        self._complained(connection, CloseReason.CROWDED, reason)
+    def evict(self, connection: Connection, reason: str) -> None:
+        """Close a connection in favour of others."""
+        self._note_close(connection, CloseReason.CROWDED, reason)
         connection.abort()
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """Accept no more, let what is being served end, then close all connections."""
+        """Stop accepting, let pending requests finish, then close all connections."""
         if self._server is not None:
             self._server.close()
         for connection in [*self.waiting]:
@@ -189,7 +192,7 @@ class Listener:
         deadline = self._clock.elapsed_s() + grace_s
         while self._clock.elapsed_s() < deadline:
             for connection in [*self.connections]:
-                if connection.has_stopped_reading(UNTAKEN_SECONDS):
+                if connection.has_stopped_reading(UNREAD_SECONDS):
                     connection.abort()
                 elif connection.is_idle:
                     connection.close()

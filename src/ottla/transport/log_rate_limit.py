@@ -1,8 +1,7 @@
-"""Which complaints about peers reach the log: the first ones.
+"""Limits the log lines that peers can cause.
 
-Invariant: a peer is complained about once in a minute for one reason, whatever it does, and all
-peers together at most LINES_MAX times; the next line says how many were left out. So nobody fills
-the log from outside.
+Invariant: per minute, one line for a peer and a reason, and LINES_MAX lines for all peers. The next
+line carries the number of suppressed ones. No peer can fill the log.
 """
 
 from enum import StrEnum
@@ -15,29 +14,29 @@ LINES_MAX: Final = 200
 class CloseReason(StrEnum):
     """Why the broker closes a connection."""
 
-    VIOLATION = "violation"  # the client's bytes are no request
+    VIOLATION = "violation"  # the bytes are not a valid request
     OVERDUE = "overdue"  # the client is idle or too slow
-    CROWDED = "crowded"  # there are too many, and others were heard of later
-    FAILURE = "failure"  # our mistake
+    CROWDED = "crowded"  # max.connections is exceeded and this one was idle longest
+    FAILURE = "failure"  # an error in the broker
 
 
 class LogRateLimit:
-    """Remembers who was complained about lately, and why."""
+    """Remembers which lines were logged in the last minute."""
 
-    __slots__ = ("_left_out", "_said_s")
+    __slots__ = ("_logged_s", "_suppressed")
 
     def __init__(self) -> None:
-        self._said_s: dict[tuple[str, str], float] = {}  # the oldest first
-        self._left_out = 0
+        self._logged_s: dict[tuple[str, str], float] = {}  # oldest first
+        self._suppressed = 0
 
-    def left_out(self, peer: str, reason: str, elapsed_s: float) -> int | None:
-        """How many were left out before this one; None when this one is left out too."""
-        said_s = self._said_s
-        while said_s and elapsed_s - said_s[oldest := next(iter(said_s))] >= SECONDS:
-            del said_s[oldest]
-        if (peer, reason) in said_s or len(said_s) >= LINES_MAX:
-            self._left_out += 1
+    def suppressed(self, peer: str, reason: str, elapsed_s: float) -> int | None:
+        """Return how many lines were suppressed before this one; None if this one is too."""
+        logged_s = self._logged_s
+        while logged_s and elapsed_s - logged_s[oldest := next(iter(logged_s))] >= SECONDS:
+            del logged_s[oldest]
+        if (peer, reason) in logged_s or len(logged_s) >= LINES_MAX:
+            self._suppressed += 1
             return None
-        said_s[peer, reason] = elapsed_s
-        left_out, self._left_out = self._left_out, 0
-        return left_out
+        logged_s[peer, reason] = elapsed_s
+        suppressed, self._suppressed = self._suppressed, 0
+        return suppressed

@@ -1,7 +1,7 @@
-"""The network: somewhere to listen, and somebody to connect to.
+"""The network interface: listen on an address, connect to one.
 
-Invariant: what listens is told of connections as the event loop tells it, by a protocol with a
-transport; so a simulated network gives transports of its own and nothing else changes.
+Connections are asyncio protocols with transports, so a simulated network only has to provide its
+own transports.
 """
 
 import asyncio
@@ -12,24 +12,24 @@ from typing import Protocol
 
 
 class Server(Protocol):
-    """An address that is listened on."""
+    """A bound address."""
 
     @property
     def port(self) -> int:
-        """Where."""
+        """The bound port."""
         ...
 
     async def start(self) -> None:
-        """Accept connections; until then the address is only held. OSError when that cannot be."""
+        """Accept connections; raises OSError if another process listens by now."""
         ...
 
     def close(self) -> None:
-        """Accept no more; connections that are there stay."""
+        """Stop accepting; open connections stay."""
         ...
 
 
 class Network(Protocol):
-    """Where addresses come from."""
+    """Binds addresses."""
 
     async def hold(
         self,
@@ -38,17 +38,17 @@ class Network(Protocol):
         port: int,
         backlog: int,
     ) -> Server:
-        """Take an address, None being all of them; OSError when that cannot be."""
+        """Bind an address, or all addresses for None; raises OSError."""
         ...
 
 
 class Connector(Protocol):
-    """Who connects."""
+    """Opens connections."""
 
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> None:
-        """Connect to who listens there; OSError when nobody does."""
+        """Connect; raises OSError."""
         ...
 
 
@@ -59,7 +59,7 @@ class _TcpServer:
 
     async def start(self) -> None:
         await self._server.start_serving()
-        # uvloop does not raise where another process listens by now: it closes the socket.
+        # If another process listens by now, uvloop closes the socket instead of raising.
         if any(one.fileno() < 0 for one in self._server.sockets):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
@@ -68,7 +68,7 @@ class _TcpServer:
 
 
 class TcpNetwork:
-    """TCP, by the event loop that runs."""
+    """TCP through the running event loop."""
 
     async def hold(
         self,
@@ -77,7 +77,7 @@ class TcpNetwork:
         port: int,
         backlog: int,
     ) -> Server:
-        """Take an address; a host name may stand for several."""
+        """Bind an address; a host name may have several."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             protocol, host or None, port, backlog=backlog, reuse_address=True, start_serving=False
@@ -87,6 +87,6 @@ class TcpNetwork:
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> None:
-        """Connect; of a name with several addresses the first that answers is taken."""
+        """Connect to the first address of the host that answers."""
         loop = asyncio.get_running_loop()
         await loop.create_connection(protocol, host, port)

@@ -1,7 +1,6 @@
-"""Who listens on a port that is taken.
+"""Finds the process that listens on a port, for error messages.
 
-Invariant: the answer is for a person and may be missing: other users' processes are not seen, and
-on systems without /proc nothing is.
+The result may be None: processes of other users are not visible, and /proc exists only on Linux.
 """
 
 import os
@@ -12,7 +11,7 @@ _LISTENING: Final = "0A"
 
 
 def port_owner(port: int) -> str | None:
-    """The process that listens on a port, as "name (pid 123)"."""
+    """Return the process that listens on a port, as "name (pid 123)"."""
     sockets = {inode for table in ("tcp", "tcp6") for inode in _inodes(table, port)}
     if not sockets:
         return None
@@ -24,7 +23,7 @@ def port_owner(port: int) -> str | None:
 
 
 def _inodes(table: str, port: int) -> list[str]:
-    """The sockets that listen on a port."""
+    """Return the inodes of the sockets that listen on a port."""
     found: list[str] = []
     with suppress(OSError), open(f"/proc/net/{table}") as lines:
         for line in list(lines)[1:]:

@@ -1,7 +1,8 @@
-"""A recess of a connection: what is asked meanwhile waits, and goes on in its order afterwards.
+"""Queues requests of a channel while it is throttled (KIP-219) or authenticating.
 
-Invariant: it lasts as long as a login is renewed, or as the broker wants no requests (KIP-219),
-whichever is longer; a pause is at most PAUSE_MAX_S. What waited is handed over once, at the end.
+Invariant: the queue is active while a login runs or a throttle lasts, whichever ends later. A
+throttle lasts at most THROTTLE_SECONDS_MAX. Queued requests are handed over once, in order, when
+the queue becomes inactive.
 """
 
 import asyncio
@@ -11,73 +12,73 @@ from typing import Final, NamedTuple, TypeAlias
 from ottla.errors import RequestError
 from ottla.protocol.message import Message
 
-# No quota of a broker asks for more, and who waits for an answer has a bound.
-PAUSE_MAX_S: Final = 60.0
+THROTTLE_SECONDS_MAX: Final = 60.0
+"""No quota of a broker asks for more; a request must not wait without a bound."""
 
 OnResponse: TypeAlias = Callable[[Message | RequestError], None]
-"""Is told what became of a request: its answer, or why there is none."""
+"""Receives the response to a request, or the error that took its place."""
 
 
 class QueuedRequest(NamedTuple):
-    """A request that waits its turn, and who hears its answer; None for one without."""
+    """A request that waits to be sent; `on_response` is None for a request without a response."""
 
     message: Message
     version: int
     timeout_s: float
-    tell: OnResponse | None
-    answer: asyncio.Future[Message] | None = None
-    """Where somebody waits for it, who may give up."""
+    on_response: OnResponse | None
+    response: asyncio.Future[Message] | None = None
+    """Set if a caller waits for it; a cancelled request is not sent."""
 
 
 class ThrottleQueue:
-    """Of one connection; `over` takes what waited."""
+    """The queue of one channel; `resume` sends the requests that were queued."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, over: Callable[[Sequence[QueuedRequest]], None]
+        self, loop: asyncio.AbstractEventLoop, resume: Callable[[Sequence[QueuedRequest]], None]
     ) -> None:
-        self.held: list[QueuedRequest] = []
-        self.is_on = False
+        self.requests: list[QueuedRequest] = []
+        self.is_active = False
         self._loop = loop
-        self._over = over
-        self._is_login = False
-        self._pause: asyncio.TimerHandle | None = None  # its end
+        self._resume = resume
+        self._is_authenticating = False
+        self._throttle_end: asyncio.TimerHandle | None = None
 
     @property
-    def is_pause(self) -> bool:
-        """Whether the broker wanted a pause that is not over."""
-        return self._pause is not None
+    def is_throttled(self) -> bool:
+        """Whether a throttle that the broker asked for is not over."""
+        return self._throttle_end is not None
 
-    def log_in(self) -> None:
-        """A login begins."""
-        assert not self._is_login, "one login at a time"
-        self._is_login = self.is_on = True
+    def begin_authentication(self) -> None:
+        """Queue every request that is not part of the login."""
+        assert not self._is_authenticating, "one login at a time"
+        self._is_authenticating = self.is_active = True
 
-    def logged_in(self) -> None:
-        """It is over."""
-        self._is_login = False
-        self._go_on()
+    def end_authentication(self) -> None:
+        """Send queued requests, unless the channel is throttled."""
+        self._is_authenticating = False
+        self._resume_if_inactive()
 
-    def rest(self, pause_s: float) -> None:
-        """The broker wants a pause before the next request."""
-        end_s = self._loop.time() + min(pause_s, PAUSE_MAX_S)
-        if self._pause is not None:
-            end_s = max(end_s, self._pause.when())
-            self._pause.cancel()
-        self._pause, self.is_on = self._loop.call_at(end_s, self._rested), True
+    def throttle(self, seconds: float) -> None:
+        """Queue requests for this long; a longer throttle that runs already stays."""
+        end_s = self._loop.time() + min(seconds, THROTTLE_SECONDS_MAX)
+        if self._throttle_end is not None:
+            end_s = max(end_s, self._throttle_end.when())
+            self._throttle_end.cancel()
+        self._throttle_end, self.is_active = self._loop.call_at(end_s, self._unthrottle), True
 
-    def end(self) -> Sequence[QueuedRequest]:
-        """The connection is lost: what waited goes nowhere."""
-        if self._pause is not None:
-            self._pause.cancel()
-        held, self.held = self.held, []
-        return held
+    def drain(self) -> Sequence[QueuedRequest]:
+        """Return the queued requests for good: the connection is lost."""
+        if self._throttle_end is not None:
+            self._throttle_end.cancel()
+        requests, self.requests = self.requests, []
+        return requests
 
-    def _rested(self) -> None:
-        self._pause = None
-        self._go_on()
+    def _unthrottle(self) -> None:
+        self._throttle_end = None
+        self._resume_if_inactive()
 
-    def _go_on(self) -> None:
-        if not self._is_login and self._pause is None:
-            self.is_on = False
-            held, self.held = self.held, []
-            self._over(held)
+    def _resume_if_inactive(self) -> None:
+        if not self._is_authenticating and self._throttle_end is None:
+            self.is_active = False
+            requests, self.requests = self.requests, []
+            self._resume(requests)

@@ -1,8 +1,9 @@
-"""TLS: whom we trust and who we are, from settings; and connections that speak it.
+"""TLS for clients: truststore, keystore and cipher suites from settings, and the handshake.
 
-Invariant: a certificate is always checked, and its host name too unless that was turned off by
-name. What cannot be read or does not fit is InvalidSettings before anything is connected to; no
-message holds a key or a password, and no key that was given as text is written to a disk.
+Settings that cannot be read or do not fit together raise InvalidSettings before connecting.
+
+Invariant: the certificate is always verified, and its host name unless that check was disabled by
+name. No message contains a key or a password; a key given as text is not written to a disk.
 """
 
 import asyncio
@@ -29,25 +30,25 @@ _BLOCK: Final = re.compile(
 )
 _LINE_CHARACTERS: Final = 64
 
-# How the stores begin that Java has and Python does not read.
+# The first bytes of Java's stores, which Python cannot read.
 _STORES: Final = {
     b"\xfe\xed\xfe\xed": (
         "a JKS store; `keytool -importkeystore -srckeystore {0} -destkeystore store.p12 "
-        "-deststoretype PKCS12` and `openssl pkcs12 -in store.p12 -out store.pem` make it PEM"
+        "-deststoretype PKCS12` and `openssl pkcs12 -in store.p12 -out store.pem` convert it to PEM"
     ),
-    b"\x30": "a PKCS12 store or DER; `openssl pkcs12 -in {0} -out store.pem` makes a store PEM",
+    b"\x30": "a PKCS12 store or DER; `openssl pkcs12 -in {0} -out store.pem` converts it to PEM",
 }
 
 
 class _Block(NamedTuple):
-    """One thing in a PEM text."""
+    """One block of a PEM text."""
 
     label: str
     text: str
 
 
 def client_tls(config: Config) -> ssl.SSLContext:
-    """How a client speaks TLS, by its settings; InvalidSettings when they cannot be met."""
+    """Return the TLS context for a client's settings; raises InvalidSettings."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(config[security.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM])
     versions = sorted(_VERSIONS[name] for name in config[security.SSL_ENABLED_PROTOCOLS])
@@ -60,7 +61,7 @@ def client_tls(config: Config) -> ssl.SSLContext:
 
 
 class TlsNetwork:
-    """Connects as another network does, and speaks TLS from then on."""
+    """Wraps the connections of another network in TLS."""
 
     def __init__(self, under: Connector, context: ssl.SSLContext) -> None:
         self._under = under
@@ -69,7 +70,7 @@ class TlsNetwork:
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> None:
-        """Connect and shake hands; OSError when either cannot be done."""
+        """Connect and do the TLS handshake; raises OSError."""
         opening = _Opening()
         await self._under.connect(lambda: opening, host, port)
         under = opening.transport
@@ -79,17 +80,17 @@ class TlsNetwork:
         try:
             transport = await loop.start_tls(under, made, self._context, server_hostname=host)
         except ConnectionError as error:
-            raise ConnectionError(f"it ended in the TLS handshake: {NO_TLS}") from error
+            raise ConnectionError(f"closed in the TLS handshake: {NO_TLS}") from error
         except BaseException:
             under.abort()
             raise
         if transport is None:
-            raise ConnectionError(f"it ended in the TLS handshake: {NO_TLS}")
+            raise ConnectionError(f"closed in the TLS handshake: {NO_TLS}")
         made.connection_made(transport)
 
 
 class _Opening(asyncio.Protocol):
-    """A connection until TLS has it."""
+    """The protocol of a connection before the TLS handshake."""
 
     transport: asyncio.Transport | None = None
 
@@ -97,7 +98,7 @@ class _Opening(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
 
-# Trust and identity.
+# Truststore and keystore.
 
 
 def _trust(context: ssl.SSLContext, config: Config) -> None:
@@ -109,11 +110,11 @@ def _trust(context: ssl.SSLContext, config: Config) -> None:
         return
     certificates = [block.text for block in blocks if block.label.endswith("CERTIFICATE")]
     if not certificates:
-        _fail(setting, "has no certificate in it")
+        _fail(setting, "contains no certificate")
     try:
         context.load_verify_locations(cadata="\n".join(certificates))
     except ssl.SSLError as error:
-        _fail(setting, f"has a certificate that cannot be read ({_spelled(error)})")
+        _fail(setting, f"contains an unreadable certificate ({_spelled(error)})")
 
 
 def _identify(context: ssl.SSLContext, config: Config) -> None:
@@ -130,27 +131,27 @@ def _identify(context: ssl.SSLContext, config: Config) -> None:
     keys = [block for block in blocks if block.label.endswith("PRIVATE KEY")]
     certificates = [block for block in blocks if block.label.endswith("CERTIFICATE")]
     if not keys or not certificates:
-        _fail(setting, "has no private key in it" if not keys else "has no certificate in it")
+        _fail(setting, "contains no private key" if not keys else "contains no certificate")
     is_locked = "ENCRYPTED" in keys[0].label or "ENCRYPTED" in keys[0].text
     password = config[security.SSL_KEY_PASSWORD]
     if is_locked and password is None:
-        _fail(security.SSL_KEY_PASSWORD, f"missing, because the key in {setting.name} is encrypted")
+        _fail(security.SSL_KEY_PASSWORD, f"required: the key in {setting.name} is encrypted")
     with _in_a_file("\n".join(block.text for block in (keys[0], *certificates))) as path:
         try:
-            # A function, because without one OpenSSL asks at the terminal.
+            # Without a function, OpenSSL would prompt on the terminal.
             context.load_cert_chain(path, password=lambda: password.reveal() if password else "")
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
-                _fail(setting, "the key and the certificate do not belong together")
+                _fail(setting, "the key does not match the certificate")
             if is_locked:
-                _fail(security.SSL_KEY_PASSWORD, f"does not open the key in {setting.name}")
-            _fail(setting, f"has a key or a certificate that cannot be read ({_spelled(error)})")
+                _fail(security.SSL_KEY_PASSWORD, f"does not decrypt the key in {setting.name}")
+            _fail(setting, f"contains an unreadable key or certificate ({_spelled(error)})")
 
 
 def _blocks(
     config: Config, location: Setting[str | None], text: Setting[Any]
 ) -> tuple[Setting[Any] | None, list[_Block]]:
-    """What a store holds, and the setting that named it; None when nobody did."""
+    """Return the PEM blocks of a store and the setting that names it; None if none does."""
     if config[text] is not None:
         return text, _pem(config[text].reveal())
     path = config[location]
@@ -159,17 +160,17 @@ def _blocks(
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
-        _fail(location, f"cannot be read: {path}: {error.strerror}")
+        _fail(location, f"cannot read {path}: {error.strerror}")
     blocks = _pem(raw.decode("latin-1"))
     if not blocks:
         kind = next((told for magic, told in _STORES.items() if raw.startswith(magic)), None)
-        found = f"it is {kind.format(path)}" if kind else "nothing of PEM is in it"
+        found = f"it is {kind.format(path)}" if kind else "it contains no PEM block"
         _fail(location, f"{path}: {found}, valid: PEM")
     return location, blocks
 
 
 def _pem(text: str) -> list[_Block]:
-    """The blocks of a PEM text; one that was put on a single line gets its lines back."""
+    """Return the blocks of a PEM text; a block on a single line is wrapped again."""
     blocks: list[_Block] = []
     for found in _BLOCK.finditer(text):
         label, body = found["label"], found["body"].strip()
@@ -181,7 +182,7 @@ def _pem(text: str) -> list[_Block]:
 
 @contextmanager
 def _in_a_file(text: str) -> Generator[str]:
-    """The path of a file with a text, as OpenSSL wants it: in memory where the system can."""
+    """Yield the path of a file with this text, in memory where the system supports it."""
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write(text)
@@ -199,19 +200,19 @@ def _in_a_file(text: str) -> Generator[str]:
 
 
 def _choose_suites(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
-    """Restrict a context to suites; those of TLS 1.3 only all together, as Python has it."""
+    """Restrict a context to cipher suites; Python can select those of TLS 1.3 only together."""
     setting = security.SSL_CIPHER_SUITES
     newest = {one["name"] for one in context.get_ciphers() if one["protocol"] == "TLSv1.3"}
     wanted = newest & {*suites}
     older = [_openssl_name(name) for name in suites if name not in newest]
     if wanted and wanted != newest:
         names = ", ".join(sorted(newest))
-        _fail(setting, f"those of TLS 1.3 can be had only together here: {names}")
+        _fail(setting, f"TLS 1.3 suites can only be enabled together: {names}")
     for name in older:
         try:
             context.set_ciphers(name)
         except ssl.SSLError:
-            _fail(setting, f"OpenSSL has no cipher suite {name}")
+            _fail(setting, f"OpenSSL does not support cipher suite {name}")
     if older:
         context.set_ciphers(":".join(older))
     if not wanted:
@@ -219,11 +220,11 @@ def _choose_suites(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
     if not older:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     if context.minimum_version > context.maximum_version:
-        _fail(setting, f"none of them is of a version in {security.SSL_ENABLED_PROTOCOLS.name}")
+        _fail(setting, f"no suite matches a version in {security.SSL_ENABLED_PROTOCOLS.name}")
 
 
 def _openssl_name(name: str) -> str:
-    """OpenSSL's name of a suite, for one by IANA's: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    """Return OpenSSL's name for an IANA name such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
     if not name.startswith("TLS_"):
         return name
     exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")

@@ -124,7 +124,7 @@ class Connections:
         open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
         if open_:
             self._complaint = ""
-            return min(open_, key=lambda one: (one.is_resting, one.in_flight, self.random()))
+            return min(open_, key=lambda one: (one.is_throttled, one.in_flight, self.random()))
         tries = self._in_turn(known)
         if self.rules.rebootstraps or not known:
             seeds = [self._remote(place) for place in self.rules.seeds]
