@@ -367,7 +367,7 @@ def test_what_is_no_pem_or_the_wrong_one_is_told(
     assert "contains no certificate" in problem({"ssl.keystore.location": str(only_key)})
     assert "contains no private key" in problem({"ssl.keystore.location": str(only_chain)})
     broken = chain.replace("MII", "AAA", 1)
-    assert "cannot be read" in problem({"ssl.truststore.certificates": broken})
+    assert "unreadable" in problem({"ssl.truststore.certificates": broken})
     other = authority.issue("another").read_text().partition("-----BEGIN CERTIFICATE")[0]
     assert "does not match the certificate" in problem(
         {"ssl.keystore.key": other, "ssl.keystore.certificate.chain": chain}
