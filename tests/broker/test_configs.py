@@ -146,7 +146,7 @@ def test_a_file_that_does_not_go_with_what_was_set_is_told(tmp_path: Path) -> No
             client = await running.client()
             most = "log.cleaner.max.compaction.lag.ms"
             assert await set_one(client, BROKER_RESOURCE, "", most, "5000") == 0
-        with pytest.raises(OttlaError, match=r"does not go with its file.*compaction"):
+        with pytest.raises(OttlaError, match=r"conflict with the properties file.*compaction"):
             async with broker(tmp_path, f"{SMALLEST_LAG}=60000"):
                 pass
         async with broker(tmp_path):

@@ -76,7 +76,7 @@ def test_a_partition_in_a_directory_that_cannot_be_used_does_not_begin_anew(
 def test_a_partition_whose_folder_is_gone_begins_empty_and_that_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = "folder was gone, partition begins empty"
+    told = "partition directory missing, created empty"
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:

@@ -47,7 +47,7 @@ def test_a_line_of_json_keeps_numbers() -> None:
 def test_whatever_a_peer_says_is_one_line_that_says_just_that(
     form: LineFormat, read: Read, value: str
 ) -> None:
-    line = EventLines(form).format(record("group stable", {"group": value, "members": 1}))
+    line = EventLines(form).format(record("group stabilized", {"group": value, "members": 1}))
     assert read(line)["group"] == value
     assert read(line)["members"] == "1"
     assert line.isascii()

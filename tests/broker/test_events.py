@@ -141,16 +141,16 @@ def test_each_event_is_a_line_and_no_secret_is_in_any(
     told = [(one["event"], one.get("topic") or one.get("group") or "") for one in events]
     expected = [
         ("data directory open", ""),
-        ("listening", ""),
+        ("listener started", ""),
         ("broker started", ""),
         ("topic created", "orders"),
         ("partitions added", "orders"),
         ("settings changed", "orders"),
         ("settings changed", ""),
         ("topic created", "__consumer_offsets"),
-        ("group rebalances", FORGED),
-        ("group stable", FORGED),
-        ("group empty", FORGED),
+        ("rebalance started", FORGED),
+        ("group stabilized", FORGED),
+        ("group emptied", FORGED),
         ("topic deleted", "orders"),
         ("connection closed", ""),
     ]

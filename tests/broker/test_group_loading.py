@@ -174,5 +174,5 @@ def test_a_batch_that_cannot_be_read_stops_no_broker(
 
 def lost(caplog: pytest.LogCaptureFixture) -> list[tuple[object, object]]:
     """From where to where the log says that commits could not be read."""
-    facts = [one.args for one in caplog.records if one.msg == "commits are lost"]
+    facts = [one.args for one in caplog.records if one.msg == "committed offsets lost"]
     return [(one["from"], one["to"]) for one in facts if isinstance(one, Mapping)]

@@ -213,9 +213,9 @@ def test_listeners_are_not_changed_while_the_broker_runs(tmp_path: Path) -> None
                 "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
                 "sasl.enabled.mechanisms=PLAIN",
             ),
-            "SASL_PLAINTEXT is not served yet",
+            "SASL_PLAINTEXT is not supported yet",
         ),
-        (("authorizer.class.name=acl",), "ACLs are not checked yet"),
+        (("authorizer.class.name=acl",), "ACLs are not supported yet"),
     ],
 )
 def test_who_asks_for_protection_does_not_go_without(

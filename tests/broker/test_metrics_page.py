@@ -253,10 +253,10 @@ def test_a_port_that_is_taken_is_a_warning(
                 await create(client, "t")
                 assert await produce(client, "t", batch(b"x")) == (0, 0)
         (record,) = [one for one in caplog.records if one.levelno == logging.WARNING]
-        assert record.getMessage() == "metrics are not shown"
+        assert record.getMessage() == "metrics page not started"
         assert isinstance(record.args, Mapping)
         assert str(port) in str(record.args["listener"])
-        assert "pid" in str(record.args["who"])
+        assert "pid" in str(record.args["owner"])
 
     run(scenario)
 

@@ -129,7 +129,7 @@ def test_a_taken_port_of_metrics_is_told_with_its_holder_and_the_flag(tmp_path: 
             told = running.process.stdout.read()
     (line,) = re.findall(r"  metrics  (.*)", told)
     assert line.startswith("none: ")
-    assert f"has 127.0.0.1:{port}" in line
+    assert f"127.0.0.1:{port} is in use by" in line
     assert "pid" in line
     assert "--override ottla.metrics.listener=" in line
 
@@ -233,10 +233,10 @@ def test_the_log_is_one_readable_line_for_each_event(
     assert [one["event"] for one in events] == [
         "broker starting",
         "data directory open",
-        "listening",
-        "metrics shown",
+        "listener started",
+        "metrics page started",
         "broker started",
-        "asked to stop",
+        "stop requested",
         "broker stopped",
     ]
     assert events[-2]["signal"] == "SIGINT"

@@ -1,1 +1,1 @@
-"""The broker: requests, the handlers that answer them, and the node that holds it all."""
+"""The broker: dispatch, one handler per API, and the node that runs them."""

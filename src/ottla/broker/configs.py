@@ -1,7 +1,7 @@
-"""Changing settings while the broker runs: topics' own, this broker's, and those of all.
+"""Changes dynamic configs: of topics, of this broker, and cluster-wide defaults.
 
-Invariant: a change is checked as a whole before any of it is stored, and counts from then on, also
-after a restart. Values that nobody may see are not stored in the clear where others read them.
+Invariant: a change is validated as a whole before any of it is stored. It takes effect when it is
+stored and survives a restart. Passwords are not stored in plain text where others can read them.
 """
 
 from collections import Counter
@@ -21,12 +21,12 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 _WITHOUT_SETTINGS: Final = {8: "loggers", 16: "clients' metrics", 32: "groups"}
 
-# Also behind the prefix of a listener.
+# Also with a listener prefix.
 FROM_FILE_ONLY: Final = ("ssl.keystore.location", "ssl.truststore.location", "sasl.jaas.config")
 
 
 class Change(IntEnum):
-    """What IncrementalAlterConfigs does to a setting."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -35,7 +35,7 @@ class Change(IntEnum):
 
 
 Changes = list[tuple[str, int, str | None]]
-"""Names, what is done to them, and values."""
+"""Names, operations and values."""
 
 
 async def alter(
@@ -46,7 +46,7 @@ async def alter(
     *,
     validate_only: bool,
 ) -> None:
-    """Replace the settings of a resource, or change some; RequestError when it is refused."""
+    """Replace the configs of a resource, or change some of them; raises RequestError."""
     if resource_type == TOPIC_RESOURCE:
         if not name:
             raise RequestError(
@@ -72,30 +72,30 @@ async def alter(
 
 
 def _change(values: Mapping[str, str] | Changes, table: Table) -> ConfigChange:
-    """What is done in its turn: others may change the same settings before."""
+    """Return the change to apply; it runs under the lock, as others may change configs too."""
     if isinstance(values, list):
         return lambda present: changed(present, values, table)
     return lambda present: dict(values)
 
 
 def without_settings(resource_type: int) -> RequestError:
-    """What is told of resources that have settings in Kafka and none here."""
+    """Return the error for resource types that have configs in Kafka but not here."""
     whose = _WITHOUT_SETTINGS.get(resource_type)
     return RequestError(
         ErrorCode.INVALID_REQUEST,
-        f"this broker keeps no settings of {whose}"
+        f"configs of {whose} are not supported"
         if whose is not None
         else f"there are no resources of type {resource_type}",
     )
 
 
 def _check_harmless(values: Mapping[str, str] | Changes) -> None:
-    """Let no client name a file or a class of this machine (CVE-2023-25194 and its like)."""
+    """Refuse configs that name a file or a class of this machine (CVE-2023-25194 and similar)."""
     for name in values if isinstance(values, Mapping) else [one[0] for one in values]:
         if name.endswith(FROM_FILE_ONLY):
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
-                f"{name} is set in the broker's own file alone: it names what is on its machine",
+                f"{name} can only be set in the properties file: it names a file or class",
             )
 
 
@@ -107,7 +107,7 @@ async def outcome(
     *,
     validate_only: bool,
 ) -> tuple[ErrorCode, str | None]:
-    """The same, with what a client is told of it."""
+    """Alter the configs of a resource and return the error code and message for the response."""
     try:
         await alter(state, resource_type, name, values, validate_only=validate_only)
     except RequestError as error:
@@ -116,7 +116,7 @@ async def outcome(
 
 
 def given_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Resources that one request changes more than once: none of it is done."""
+    """Return the resources that occur more than once in a request; none of them is changed."""
     return {one for one, count in Counter(resources).items() if count > 1}
 
 
@@ -124,7 +124,7 @@ TWICE: Final = (ErrorCode.INVALID_REQUEST, "The resource is given more than once
 
 
 def changed(present: Mapping[str, str], changes: Changes, table: Table) -> dict[str, str]:
-    """Settings after single changes, each name at most once."""
+    """Apply incremental changes to the present configs; a name may occur once."""
     after = dict(present)
     seen: set[str] = set()
     for name, number, value in changes:
@@ -137,13 +137,13 @@ def changed(present: Mapping[str, str], changes: Changes, table: Table) -> dict[
             change = Change(number)
         except ValueError:
             raise RequestError(
-                ErrorCode.INVALID_REQUEST, f"{name}: there is no operation {number}"
+                ErrorCode.INVALID_REQUEST, f"{name}: unknown operation {number}"
             ) from None
         if change is Change.DELETE:
             after.pop(name, None)
             continue
         if value is None:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name}: a value is missing")
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name}: missing value")
         if change is Change.SET:
             after[name] = value
             continue

@@ -1,9 +1,8 @@
-"""Work in turns: what is long gives the event loop back to the others now and then.
+"""Cooperative loops: long handlers yield to the event loop every few milliseconds.
 
-Invariant: a turn ends some milliseconds after it began, with the element that it is at; nobody
-waits longer for the loop than a turn and an element take. Between two turns anything may change,
-so whoever works in turns decides on each element by what is there when its turn comes. A broker
-that stops pauses no more: what was begun is done before the listeners are closed.
+A handler that loops over many elements yields after the element at which its time slice ends.
+Between two slices anything may change, so the handler decides on each element from the current
+state. A stopping broker does not yield: handlers finish before the listeners close.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ TURN_SECONDS: Final = 0.004
 
 
 class CooperativeLoop:
-    """The turns of one request."""
+    """The time slices of one request."""
 
     __slots__ = ("_state", "_until_s")
 
@@ -27,7 +26,7 @@ class CooperativeLoop:
         self._until_s = state.clock.elapsed_s() + TURN_SECONDS
 
     async def over(self, elements: Iterable[T]) -> AsyncGenerator[T]:
-        """The elements, with pauses between them; they must be nobody else's to change."""
+        """Yield the elements, with pauses in between; nobody else may change the iterable."""
         state, elapsed_s = self._state, self._state.clock.elapsed_s
         for element in elements:
             yield element

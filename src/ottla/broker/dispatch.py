@@ -1,13 +1,12 @@
-"""Which handler answers which request.
+"""Dispatches requests to handlers.
 
-Invariant: what is served is what has a handler, and ApiVersions tells exactly that.
+Invariant: ApiVersions advertises exactly the APIs that have a handler.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from ottla.broker.answer_errors import AnswerErrors
 from ottla.broker.handlers import (
     alter_configs,
     api_versions,
@@ -41,6 +40,7 @@ from ottla.broker.handlers import (
 )
 from ottla.broker.large_requests import LargeRequests
 from ottla.broker.response_backpressure import may_need_backpressure, response_with_backpressure
+from ottla.broker.response_errors import ResponseErrors
 from ottla.broker.state import BrokerState
 from ottla.metrics import ApiCounts
 from ottla.protocol import apis
@@ -85,7 +85,7 @@ HANDLERS: Final[Mapping[Api, Handler]] = {
 
 
 def served() -> dict[int, Versions]:
-    """The versions that are read, by the key of the API."""
+    """Return the versions that the broker accepts, by API key."""
     return {
         api.key: Versions(api.versions.low, min(api.versions.high, api.advertised.high))
         for api in HANDLERS
@@ -93,14 +93,14 @@ def served() -> dict[int, Versions]:
 
 
 _COUNT_THEIR_ERRORS: Final = frozenset((apis.PRODUCE.key, apis.FETCH.key))
-"""They are asked often and for much, and know their errors when they make them."""
+"""Frequent requests with many partitions; their handlers count errors as they set them."""
 
 
 def dispatcher(state: BrokerState) -> Dispatch:
-    """A function that answers requests from this state, and counts them."""
+    """Return a function that dispatches requests to their handlers and counts them."""
     handlers = {api.key: (handler, state.requests[api.key]) for api, handler in HANDLERS.items()}
     elapsed_s = state.clock.elapsed_s
-    errors = AnswerErrors()
+    errors = ResponseErrors()
 
     def codes(request: Request, answer: Message) -> Iterable[int]:
         return () if request.api.key in _COUNT_THEIR_ERRORS else errors.of(answer)
@@ -125,7 +125,7 @@ def dispatcher(state: BrokerState) -> Dispatch:
         handler, counts = handlers[key]
         began_s = elapsed_s()
         if key in _COUNT_THEIR_ERRORS and type(request) is Request:
-            # Most requests are these, and nothing below is for them.
+            # The fast path of Produce and Fetch.
             answer = handler(state, request, connection)
             if type(answer) is not DeferredResponse:
                 counts.note(elapsed_s() - began_s)

@@ -1,8 +1,9 @@
-"""The settings that count now: the broker's, and each topic's.
+"""The effective config of the broker and of each topic.
 
-Invariant: a topic's own values win over the broker's dynamic ones, those over the cluster's, those
-over the file. What does not go together is refused before anything is changed. Only what a topic
-inherits may come not to go with its own values, as with Kafka: both are obeyed as they are.
+Invariant: a topic's own config overrides the broker's dynamic config, which overrides the
+cluster-wide default, which overrides the properties file. A combination that is not valid is
+refused before anything changes. One exception, as in Kafka: a value that a topic inherits may
+conflict with its own values later; both are applied as they are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from ottla.settings.problems import InvalidSettings
 from ottla.settings.resolution import dynamic_config, topic_overrides
 from ottla.settings.table import CLUSTER_WIDE, PER_BROKER, Setting, Table
 
-# What compression.type says; None keeps what the producer chose.
+# compression.type; None keeps the producer's codec.
 _STORED_AS: Final[Mapping[str, Compression | None]] = {
     "producer": None,
     "uncompressed": Compression.NONE,
@@ -38,7 +39,7 @@ _LEVELS: Final[Mapping[Compression, Setting[int]]] = {
 
 
 class EffectiveConfig:
-    """What a broker and its topics obey."""
+    """The configs that a broker and its topics use now."""
 
     def __init__(
         self,
@@ -52,9 +53,9 @@ class EffectiveConfig:
         self._own = dict(own or {})
         self.layers = self._layered(self._cluster, self._own)
         self._overrides: dict[str, Config] = {}
-        self._values: dict[str, dict[str, str]] = {}  # the same as texts
-        # Of one topic: its partitions ask one after the other, and to resolve takes half a
-        # millisecond; all of them would take a megabyte for each hundred topics.
+        self._values: dict[str, dict[str, str]] = {}  # the same values as text
+        # The last resolved topic. Its partitions ask one after the other, and resolving takes half
+        # a millisecond. Keeping all topics would take a megabyte per hundred topics.
         self._last: tuple[str, Config] | None = None
 
     def _layered(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> Layers:
@@ -66,19 +67,19 @@ class EffectiveConfig:
 
     @property
     def broker(self) -> Config:
-        """All that counts for the broker."""
+        """The broker's effective config."""
         return self.layers.config
 
     def broker_values(self, *, own: bool) -> Mapping[str, str]:
-        """The dynamic settings of this broker, or those of all, as they were given."""
+        """Return the dynamic configs of this broker, or the cluster-wide defaults, as text."""
         return self._own if own else self._cluster
 
     def check_broker(self, values: Mapping[str, str], *, own: bool) -> None:
-        """Refuse dynamic settings that may not be."""
+        """Raise if these dynamic configs are not valid."""
         after = self._replaced(values, own).config[broker.LOG_CLEANER_THREADS]
         before = self.broker[broker.LOG_CLEANER_THREADS]
-        # The rules and the words are Kafka's. A file may say 0; a broker that runs does not stop
-        # cleaning.
+        # The rules and messages are Kafka's. A properties file may say 0 cleaner threads; a running
+        # broker does not stop its cleaner.
         if after < 1 <= before:
             why = "Log cleaner threads should be at least 1"
         elif after < before // 2:
@@ -90,7 +91,7 @@ class EffectiveConfig:
         raise RequestError(ErrorCode.INVALID_REQUEST, why if after < 1 else f"{why} {before}")
 
     def set_broker(self, values: Mapping[str, str], *, own: bool) -> None:
-        """Let dynamic settings count from now on."""
+        """Apply dynamic configs."""
         self.layers = self._replaced(values, own)
         self._last = None
         if own:
@@ -106,35 +107,35 @@ class EffectiveConfig:
         if listeners(after.config) != listeners(self._static):
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
-                "listeners are opened at the start: set them in the file and restart",
+                "listeners cannot be changed at runtime: set them in the file and restart",
             )
         return after
 
-    # Topics.
+    # Topic configs.
 
     def know(self, topics: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Take over what topics set for themselves."""
+        """Load the configs of topics."""
         self._last = None
         for name, values in topics:
             self._overrides[name] = topic_overrides(dict(values))
             self._values[name] = dict(values)
 
     def topic_values(self, name: str) -> Mapping[str, str]:
-        """What a topic sets for itself, as it was given."""
+        """Return a topic's own configs as text."""
         return self._values.get(name, {})
 
     def forget(self, name: str) -> None:
-        """A topic is gone."""
+        """Drop the configs of a deleted topic."""
         self._last = None
         self._overrides.pop(name, None)
         self._values.pop(name, None)
 
     def overrides(self, name: str) -> Config:
-        """What a topic sets for itself."""
+        """Return a topic's own configs."""
         return self._overrides.get(name) or topic_overrides({})
 
     def checked_overrides(self, values: Mapping[str, str]) -> Config:
-        """What a topic is to set for itself, or the reason why it may not."""
+        """Parse and validate a topic's own configs; raises if they are not valid."""
         try:
             overrides = topic_overrides(dict(values))
             self.layers.check_topic(overrides)
@@ -143,17 +144,17 @@ class EffectiveConfig:
         return overrides
 
     def topic(self, name: str) -> Config:
-        """All that counts for a topic."""
+        """Return the effective config of a topic."""
         if self._last is None or self._last[0] != name:
             self._last = (name, self.layers.topic(self.overrides(name)))
         return self._last[1]
 
     def log_config(self, name: str) -> LogConfig:
-        """What the logs of a topic obey."""
+        """Return the config of a topic's logs."""
         return LogConfig.of(self.topic(name), readable_bytes_max(self.broker))
 
     def topic_rules(self, name: str) -> TopicRules:
-        """What is demanded of the batches produced to a topic."""
+        """Return the validation rules for batches produced to a topic."""
         config = self.topic(name)
         by_clock = config[topic.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime"
         compression = _STORED_AS[config[topic.COMPRESSION_TYPE]]
@@ -170,12 +171,12 @@ class EffectiveConfig:
         )
 
     def in_sync_min(self, name: str) -> int:
-        """How many replicas have to be in sync for acks=all."""
+        """Return min.insync.replicas of a topic."""
         return self.topic(name)[topic.MIN_INSYNC_REPLICAS]
 
 
 def described_changes(before: Mapping[str, str], after: Mapping[str, str], table: Table) -> str:
-    """What is set anew and what is set no more; only what all may see is shown with its value."""
+    """Describe which configs were set and unset; sensitive values are hidden."""
 
     def shown(name: str, value: str) -> str:
         row = table.find(name)

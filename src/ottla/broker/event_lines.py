@@ -1,8 +1,8 @@
-"""The lines of a broker's log: one for each event, with its facts.
+"""Formats the broker's log: one line per event, with its fields.
 
-Invariant: an event is one line that a program can read, whatever a peer put into it: everything but
-plain words is quoted, and what would begin a line, colour a terminal or turn the writing direction
-is escaped. What is logged with a mapping as its only argument has the mapping's entries as facts.
+Invariant: an event is one line that a program can parse, whatever a peer put into it. Values that
+are not plain words are quoted; line breaks, terminal colours and changes of writing direction are
+escaped. If the only logging argument is a mapping, its entries are the fields.
 """
 
 import logging
@@ -17,21 +17,21 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.,:;/@+*()\[\]-]+")
 
 
 class LineFormat(StrEnum):
-    """The forms of a line."""
+    """The formats of a log line."""
 
-    TEXT = "text"  # key=value, for people and for grep
-    JSON = "json"  # an object
+    TEXT = "text"  # key=value, for people and grep
+    JSON = "json"  # one JSON object
 
 
 class EventLines(logging.Formatter):
-    """Makes the line of a record."""
+    """A logging formatter for event lines."""
 
     def __init__(self, form: LineFormat) -> None:
         super().__init__()
         self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, without its end."""
+        """Return the line of a log record, without a line end."""
         facts = self._facts(record)
         if self._form is LineFormat.JSON:
             return dumps(facts, default=str).replace("\x7f", "\\u007f")

@@ -1,8 +1,9 @@
-"""What a Fetch gathers: records of many partitions, within the limits of the request.
+"""Reads the partitions of a Fetch within the limits of the request.
 
-Invariant: a partition is given whole batches from the log, uncopied until they are sent. All
-together have at most `bytes_max` bytes, and each at most what was asked for it, except the first
-batch of the first partition that has one: it is given whole, so that a reader gets on.
+Invariant: a partition returns whole batches, not copied until they are sent. All partitions
+together return at most `bytes_max` bytes, and each at most its own limit. The first batch of the
+first partition that has one is the exception: it is returned whole, so that the consumer makes
+progress.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ READ_COMMITTED: Final = 1
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one partition gives."""
+    """What one partition returns."""
 
     wanted: FetchPartition
     topic: str
@@ -40,7 +41,7 @@ class PartitionRead:
 
 
 class Limits(NamedTuple):
-    """What a request allows."""
+    """The limits of a request."""
 
     bytes_max: int
     committed: bool
@@ -48,18 +49,20 @@ class Limits(NamedTuple):
 
 @dataclass(slots=True)
 class FetchRead:
-    """The partitions of one request, and what they give together."""
+    """The partitions of one Fetch and what they return together."""
 
     state: BrokerState
     limits: Limits
     found: list[PartitionRead] = field(default_factory=list[PartitionRead])
     size: int = 0
-    available: int = 0  # as `size`, but who has more than it may give counts as all that it may
+    available: int = (
+        0  # like `size`, but a partition with more data than its limit counts with its limit
+    )
     failed: bool = False
     _cold: list[PartitionRead] = field(default_factory=list[PartitionRead])
 
     def take(self, wanted: FetchPartition, topic: str | None) -> None:
-        """Read from a partition what is in memory; note it where the device must be asked."""
+        """Read cached records of a partition; remember it if it has to be read from disk."""
         one = PartitionRead(wanted, topic or "")
         self.found.append(one)
         try:
@@ -86,12 +89,12 @@ class FetchRead:
 
     @property
     def is_cold(self) -> bool:
-        """Whether the device has to be asked."""
+        """Whether some partitions have to be read from disk."""
         return bool(self._cold)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether one of the partitions has more to read by now."""
+        """Whether a partition has more records by now."""
         return any(
             one.partition is not None and one.partition.high_watermark != one.high_watermark
             for one in self.found
@@ -99,22 +102,22 @@ class FetchRead:
 
     @property
     def cold_bytes(self) -> int:
-        """What reading from the device may bring, the first batch aside."""
+        """The bytes that reading from disk may return, apart from the first batch."""
         return min(sum(self._room(one.wanted) for one in self._cold), self._left)
 
     def drop(self) -> None:
-        """Keep none of the records: whoever waits for more reads them again."""
+        """Drop the records: a Fetch that waits reads them again."""
         for one in self.found:
             one.records = b""
         self.size = self.available = 0
 
     def narrow(self, bytes_max: int) -> None:
-        """Take no more than this."""
+        """Lower the limit of the whole request."""
         if bytes_max < self.limits.bytes_max:
             self.limits = self.limits._replace(bytes_max=bytes_max)
 
-    async def take_cold(self, told: Callable[[int], None]) -> None:
-        """Read what is not in memory; `told` hears how large it all becomes, before it does."""
+    async def take_cold(self, reserve: Callable[[int], None]) -> None:
+        """Read the other partitions from disk; `reserve` gets the total size before each read."""
         cold, self._cold = self._cold, []
         for one in cold:
             partition = one.partition
@@ -124,18 +127,19 @@ class FetchRead:
                     one.wanted.offset, self._room(one.wanted), committed=self.limits.committed
                 )
                 self._note_available(one, partition, found)
-                # Now: what compaction does while the device is asked is not in these bytes.
+                # Before the read: what the cleaner does while the disk is read is not in these
+                # bytes.
                 self._note_aborted(one, partition, found)
                 data: Buffer = b""
                 if not self._is_too_much(one.wanted, found):
-                    told(self.size + found.size)
+                    reserve(self.size + found.size)
                     data = await found.read()
                 self._give(one, partition, data)
             except (RequestError, StorageFailure) as error:
                 self._fail(one, error)
 
     def count(self, one: PartitionRead) -> None:
-        """Note what is given away, once, when it is."""
+        """Count the records that are sent, or the error; called once per partition."""
         if one.error is not ErrorCode.NONE:
             self.state.requests[FETCH.key].note_error(one.error)
         elif one.records and one.partition is not None:
@@ -151,14 +155,18 @@ class FetchRead:
         return self.limits.bytes_max - self.size
 
     def _is_too_much(self, wanted: FetchPartition, found: RecordSlice) -> bool:
-        """Whether even the first batch is too large, and others have given something.
+        """Whether even the first batch is over the limit, while others have returned something.
 
-        It is known before anything is read, so that nothing is read in vain.
+        This is known before the read, so nothing is read in vain.
         """
         return self.size > 0 and found.size > self._room(wanted)
 
     def _note_available(self, one: PartitionRead, partition: Partition, found: RecordSlice) -> None:
-        """Whole batches seldom fill a limit: who waits for as much would wait beside records."""
+        """Update `available`.
+
+        Whole batches rarely fill a limit exactly. A consumer whose min.bytes equals the limit would
+        otherwise wait although there are records.
+        """
         upper = partition.upper_offset(committed=self.limits.committed)
         is_given = not self._is_too_much(one.wanted, found)
         given = found.size if is_given else 0
@@ -166,7 +174,7 @@ class FetchRead:
         self.available += max(given, self._room(one.wanted)) if has_more else given
 
     def _note_aborted(self, one: PartitionRead, partition: Partition, found: RecordSlice) -> None:
-        """Remember which transactions a read_committed consumer has to leave out."""
+        """Set the aborted transactions that a read_committed consumer has to skip."""
         if self.limits.committed:
             one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
 
@@ -178,7 +186,7 @@ class FetchRead:
         one.log_start_offset = partition.log.log_start_offset
 
     def _is_diverging(self, one: PartitionRead, partition: Partition) -> bool:
-        """Whether what the reader read last is not what this log has there (rule A12)."""
+        """Whether the consumer's last fetched epoch diverges from this log (rule A12)."""
         epoch = one.wanted.last_fetched_epoch
         if epoch < 0:
             return False
@@ -190,7 +198,7 @@ class FetchRead:
             one.high_watermark = partition.high_watermark
             one.last_stable_offset = partition.last_stable_offset
             one.log_start_offset = partition.log.log_start_offset
-            self.failed = True  # nothing to wait for
+            self.failed = True  # there is nothing to wait for
             return True
         return False
 

@@ -1,9 +1,9 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, then only what changes.
+"""Incremental fetch sessions (KIP-227).
 
-Invariant: a session's partitions are those that the client named and has not forgotten, in the
-order in which they are served next: one that gave records goes to the end, so that none starves.
-A request must carry the epoch that follows the last one's; anything else is refused, and the
-client begins anew. Sessions are bounded in number; the one that was unused longest makes room.
+Invariant: a session holds the partitions that the client named and has not forgotten, in the order
+in which they are served next. A partition that returned records moves to the end, so that none
+starves. A request must carry the epoch after the last one; otherwise it is refused and the client
+starts a new session. The number of sessions is bounded; the least recently used one is evicted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,15 +15,15 @@ from ottla.ids import Uuid
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
-LAST_EPOCH: Final = -1  # of a request that wants no session, or ends one
+LAST_EPOCH: Final = -1  # of a request without a session, or one that ends its session
 EVICTION_SECONDS: Final = 120.0
 
 SessionKey = tuple[Uuid | str, int]
-"""A topic, by its id or (before version 13) its name, and a partition."""
+"""A topic id, or a topic name before version 13, and a partition index."""
 
 
 class FetchPartition(NamedTuple):
-    """What a consumer wants of a partition."""
+    """The fetch parameters of a partition."""
 
     key: SessionKey
     offset: int
@@ -34,7 +34,7 @@ class FetchPartition(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a client was told last of a partition, records aside."""
+    """The state of a partition in the last response, apart from records."""
 
     high_watermark: int
     last_stable_offset: int
@@ -46,7 +46,7 @@ class FetchSession:
     """The partitions of one consumer."""
 
     id: int
-    by_id: bool  # topics by their ids
+    by_id: bool  # topics by id
     used_s: float
     epoch: int = FIRST_EPOCH
     wanted: dict[SessionKey, FetchPartition] = field(
@@ -55,7 +55,7 @@ class FetchSession:
     told: dict[SessionKey, Told] = field(default_factory=dict[SessionKey, Told])
 
     def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
-        """Take over what the client changed."""
+        """Apply the changes that the client sent."""
         for key in forgotten:
             self.wanted.pop(key, None)
             self.told.pop(key, None)
@@ -63,7 +63,7 @@ class FetchSession:
             self.wanted[one.key] = one
 
     def is_news(self, key: SessionKey, told: Told, *, has_records: bool, failed: bool) -> bool:
-        """Whether the client has to be told of a partition; notes that it is told."""
+        """Whether a partition has to be in the response; remembers its new state."""
         news = has_records or failed or self.told.get(key) != told
         if failed:
             self.told.pop(key, None)
@@ -75,11 +75,11 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of a broker."""
+    """The fetch sessions of a broker."""
 
     def __init__(self, slots: Callable[[], int], new_id: Callable[[], int]) -> None:
         self._slots = slots
-        self._new_id = new_id  # a random number from 1 on: ids must not be guessed
+        self._new_id = new_id  # a random positive number, because ids must not be guessable
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class FetchSessions:
         by_id: bool,
         now_s: float,
     ) -> FetchSession | None:
-        """The session of a request, with what it wants now; None for one without a session."""
+        """Return the session of a request with its changes applied; None if it has no session."""
         if epoch in (FIRST_EPOCH, LAST_EPOCH):
             self._sessions.pop(session_id, None)
             if epoch == LAST_EPOCH:
@@ -112,7 +112,7 @@ class FetchSessions:
         session.used_s = now_s
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         if not session.wanted:
-            # Nothing is left to ask for, so nothing is left to remember; the client is told so.
+            # The client has forgotten every partition, so the session ends; the response says so.
             del self._sessions[session_id]
             return None
         return session

@@ -1,11 +1,12 @@
-"""What outlives a long search for garbage is not searched again.
+"""Freezes long-lived objects, so that the garbage collector does not scan them again.
 
-Invariant: only what a full collection has just found to be in use is set aside, and only when that
-search held everything else up for long. What is set aside is still freed when nobody refers to it;
-only rings of it stay, which is why connections and partitions that end are none.
+The collector scans every object on the event loop. With ten thousand partitions a full collection
+takes a quarter of a second, again and again while they are created. After a full collection that
+took long, the survivors are frozen (`gc.freeze`).
 
-Python's collector goes through every object there is, on the event loop: with ten thousand
-partitions that takes a quarter of a second, again and again while they are made.
+Invariant: only survivors of a full collection are frozen. A frozen object is still freed when
+nothing refers to it; only reference cycles stay, so closed connections and partitions must not
+leave cycles.
 """
 
 import gc
@@ -13,14 +14,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-LONG_SECONDS: Final = 0.010  # what others notice
+LONG_SECONDS: Final = 0.010  # long enough to delay other requests noticeably
 
 
 class GcFreeze:
-    """While it is entered, what survives a long search is spared the next ones."""
+    """Freezes the survivors of long collections while it is entered."""
 
     def __init__(self, cpu_s: Callable[[], float] = time.thread_time) -> None:
-        """Time is this thread's own: a search is not long because another process is busy."""
+        """`cpu_s` is the thread's CPU time, so that another busy process does not count."""
         self._cpu_s = cpu_s
         self._began_s = 0.0
 
@@ -32,7 +33,7 @@ class GcFreeze:
 
     def _note(self, phase: str, about: dict[str, int]) -> None:
         if about["generation"] < 2:
-            return  # its survivors are young, and may be garbage in a moment
+            return  # the survivors are young and may be garbage soon
         if phase == "start":
             self._began_s = self._cpu_s()
         elif self._cpu_s() - self._began_s >= LONG_SECONDS:

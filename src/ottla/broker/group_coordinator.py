@@ -1,8 +1,8 @@
-"""The groups that this broker coordinates: the decisions of `groups/`, carried out.
+"""Group coordinators: carries out the decisions of `groups/`.
 
-Invariant: effects are carried out in their order, appends reach the log in it, and their outcomes
-come back in it, each exactly once. A request that waits is answered once, also when its
-coordinator resigns. All of a coordinator's state is in its partition of __consumer_offsets, from
+Invariant: effects are carried out in order, appends reach the log in that order, and their results
+return in that order, each exactly once. A waiting request gets one response, also when its
+coordinator resigns. The state of a coordinator is in its partition of __consumer_offsets, from
 which it is loaded.
 """
 
@@ -50,16 +50,16 @@ from ottla.replication.partition import Partition
 _LOG = logging.getLogger(__name__)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_PRODUCE_VERSION: Final = 12  # by whose rules our own batches are checked
+_PRODUCE_VERSION: Final = 12  # validates our own batches
 
 A = TypeVar("A", bound=Response)
 
 
 class _Outcome(NamedTuple):
-    """What became of an append, as far as it is known."""
+    """The result of an append, as far as it is known."""
 
     event: Appended | AppendFailed
-    durable_upto: int  # on the device below this offset, or it failed after all
+    durable_upto: int  # flushed below this offset, or failed
     late: asyncio.TimerHandle
 
 
@@ -76,13 +76,13 @@ class PartitionCoordinator:
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._effects: deque[Effect] = deque()
         self._at_work = False
-        self._outcomes: deque[_Outcome] = deque()  # not told yet, in the order of the log
+        self._outcomes: deque[_Outcome] = deque()  # not reported yet, in log order
         self._telling: asyncio.Task[None] | None = None
 
-    # Leading.
+    # Leadership.
 
     async def load(self) -> None:
-        """Learn all there is in the log, then answer."""
+        """Load the groups from the log, then serve requests."""
         epoch, log = self.partition.leader_epoch, self.partition.log
         self._carry_out(self.groups.lead(epoch, self._clock.now_ms()))
         offset = log.log_start_offset
@@ -107,10 +107,10 @@ class PartitionCoordinator:
         self._carry_out(self.groups.finish_loading(epoch, self._clock.now_ms()))
 
     def _pass_over(self, start: int, end: int, reason: Exception) -> None:
-        """Go on behind what is damaged: groups have what they committed before or after it."""
+        """Skip a damaged range: groups keep what they committed before or after it."""
         folder = self.partition.log.folder
         about = {"log": folder, "from": start, "to": end - 1, "reason": str(reason)}
-        _LOG.error("commits are lost", about)
+        _LOG.error("committed offsets lost", about)
 
     def _replay(self, batch: Batch) -> None:
         epoch, header = self.partition.leader_epoch, batch.header
@@ -132,7 +132,7 @@ class PartitionCoordinator:
                 self._pass_over(record.offset, record.offset + 1, error)
 
     def resign(self) -> None:
-        """The partition is no longer here: who waits is told to look elsewhere."""
+        """Stop coordinating; waiting requests get NOT_COORDINATOR."""
         self._carry_out(self.groups.resign(None, self._clock.now_ms()))
         for handle in self._timers.values():
             handle.cancel()
@@ -141,7 +141,7 @@ class PartitionCoordinator:
     # Events and effects.
 
     async def ask(self, event: Callable[[RequestToken], Request]) -> Response:
-        """The answer to a request, when there is one."""
+        """Submit a request and wait for its response."""
         token = RequestToken(next(self._tokens))
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._asked[token] = future
@@ -152,7 +152,7 @@ class PartitionCoordinator:
             self._asked.pop(token, None)
 
     def tell(self, event: Event) -> None:
-        """Let something happen to the groups."""
+        """Apply an event to the groups and carry out its effects."""
         if isinstance(event, Appended):
             _log_stored(event.append.then)
         self._carry_out(self.groups.step(event, self._clock.now_ms()))
@@ -160,7 +160,7 @@ class PartitionCoordinator:
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         self._effects.extend(effects)
         if self._at_work:
-            return  # an effect led here; it is carried out after those before it
+            return  # called by an effect: it is carried out after the ones before it
         self._at_work = True
         try:
             while self._effects:
@@ -177,7 +177,7 @@ class PartitionCoordinator:
             case SetTimer():
                 timer = effect.timer
                 if timer.kind is TimerKind.JOIN and timer not in self._timers:
-                    _LOG.info("group rebalances", {"group": timer.group_id})
+                    _LOG.info("rebalance started", {"group": timer.group_id})
                 self._cancel(timer)
                 delay_s = max(effect.at_ms - self._clock.now_ms(), 0) / 1000
                 self._timers[effect.timer] = asyncio.get_running_loop().call_later(
@@ -200,17 +200,17 @@ class PartitionCoordinator:
         effects = self.groups.step(fired, self._clock.now_ms())
         if timer.kind is TimerKind.SESSION and was_known and not self._knows(timer):
             about = {"group": timer.group_id, "member": timer.member_id}
-            _LOG.info("member not heard of", about)
+            _LOG.info("member expired", about)
         self._carry_out(effects)
 
     def _knows(self, timer: Timer) -> bool:
-        """Whether its member is there; one that waits for an answer stays when its time is over."""
+        """Whether the timer's member exists; a member that waits for a response does not expire."""
         group = self.groups.ledger.groups.get(timer.group_id)
         return group is not None and (
             timer.member_id in group.roster or timer.member_id in group.roster.pending
         )
 
-    # Appending.
+    # Appends.
 
     def _append(self, effect: Append) -> None:
         partition, durable_upto = self.partition, 0
@@ -234,7 +234,7 @@ class PartitionCoordinator:
             self._telling = loop.create_task(self._tell_in_order())
 
     async def _tell_in_order(self) -> None:
-        """Tell each outcome when it has come; what needs no flush waits for those before it."""
+        """Report append results in log order, also those that need no flush."""
         try:
             while self._outcomes:
                 event, durable_upto, late = self._outcomes[0]
@@ -249,9 +249,9 @@ class PartitionCoordinator:
             self._telling = None
 
     def _answer_late(self, then: Then) -> None:
-        """Let nobody wait for a commit beyond offsets.commit.timeout.ms; the append goes on.
+        """Answer a commit at offsets.commit.timeout.ms; its append goes on.
 
-        What the log has counts when its outcome comes, and the client commits again.
+        If the append succeeds after that, it counts, and the client commits again.
         """
         if isinstance(then, OffsetsStored):
             answer = not_stored_answer(then, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -286,9 +286,9 @@ def _log_stored(then: Then) -> None:
     if isinstance(then, AssignmentStored):
         members = len(then.assignments)
         about = {"group": then.group_id, "generation": then.generation, "members": members}
-        _LOG.info("group stable", about)
+        _LOG.info("group stabilized", about)
     elif isinstance(then, EmptyGenerationStored):
-        _LOG.info("group empty", {"group": then.group_id})
+        _LOG.info("group emptied", {"group": then.group_id})
 
 
 def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:
@@ -296,7 +296,7 @@ def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:
 
 
 class GroupCoordinators:
-    """The coordinators of all partitions of __consumer_offsets that this broker leads."""
+    """The coordinators of the partitions of __consumer_offsets that this broker leads."""
 
     def __init__(self, rules: Callable[[], GroupConfig], clock: Clock) -> None:
         self._rules = rules
@@ -306,7 +306,7 @@ class GroupCoordinators:
     async def lead(self, partition: Partition) -> None:
         """Coordinate the groups of a partition that this broker leads now.
 
-        Groups that cannot be loaded are nobody's: what is raised says why.
+        Raises if the groups cannot be loaded; the partition then has no coordinator.
         """
         index = PartitionIndex(partition.name.partition)
         self.resign(index)
@@ -319,12 +319,12 @@ class GroupCoordinators:
             raise
 
     def resign(self, index: PartitionIndex) -> None:
-        """Give up a partition that this broker does not lead any more."""
+        """Stop coordinating a partition that this broker no longer leads."""
         if (before := self._led.pop(index, None)) is not None:
             before.resign()
 
     def of(self, group_id: str, partition_count: int) -> PartitionCoordinator:
-        """Who coordinates a group; RequestError when that is not this broker."""
+        """Return the coordinator of a group; raises NOT_COORDINATOR."""
         found = partition_count and self._led.get(partition_for(group_id, partition_count))
         if not found:
             raise RequestError(ErrorCode.NOT_COORDINATOR)
@@ -334,17 +334,17 @@ class GroupCoordinators:
         return iter(list(self._led.values()))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions are gone, and with them what was committed for them."""
+        """Delete the committed offsets of deleted partitions."""
         gone = PartitionsDeleted(frozenset(partitions))
         for coordinator in self:
             coordinator.tell(gone)
 
     def forget_topics(self, names: Collection[str]) -> None:
-        """Topics are gone of which nobody knows any more how many partitions they had."""
+        """Delete the committed offsets of topics whose partition count is not known any more."""
         for coordinator in self:
             coordinator.tell(PartitionsDeleted(coordinator.groups.ledger.offsets.of_topics(names)))
 
     def close(self) -> None:
-        """Answer who waits, and set no more timers."""
+        """Answer waiting requests and cancel timers."""
         for index in list(self._led):
             self.resign(index)

@@ -1,9 +1,10 @@
-"""Wide requests: with so many elements that reading, answering and writing take long.
+"""Large requests: so many elements that parsing, handling and encoding take long.
 
-Invariant: a wide request is read, and its answer written, in a thread, so that the event loop is
-held up by neither; the handler works in turns. One at a time is read and answered, so that many of
-them do not fill the memory with what was read; only those whose answer may wait for others let go
-of their place then. What was sent is appended, be who sent it gone or not.
+A large request is parsed and its response encoded in a thread; its handler runs cooperatively. One
+large request is handled at a time, so that many of them do not fill the memory. A request whose
+response may wait for other clients gives up its place while it waits.
+
+Invariant: a large Produce is appended to the end, also if its client disconnects.
 """
 
 import asyncio
@@ -31,17 +32,17 @@ _PROMPT: Final = frozenset(
         apis.PRODUCE,
     )
 )
-"""They wait neither for records or members nor, as a rule, for the device."""
+"""These wait neither for records nor for members, and usually not for the disk."""
 
 
 class LargeRequests:
-    """Those of a broker."""
+    """Handles the large requests of a broker."""
 
     def __init__(
         self, state: BrokerState, errors: Callable[[Request, Message], Iterable[int]]
     ) -> None:
         self._state = state
-        self._errors = errors  # the codes in an answer that are to be counted
+        self._errors = errors  # returns the error codes in a response that are counted
         self._turn = asyncio.Lock()
 
     async def answer(
@@ -50,7 +51,7 @@ class LargeRequests:
         connection: Connection,
         handle: Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None],
     ) -> Response | None:
-        """Read, answer and write; ProtocolViolation when it is no request."""
+        """Parse the request, handle it and encode the response; raises ProtocolViolation."""
         work = self._answer(request, connection, handle)
         return await (shielded(work) if request.api is apis.PRODUCE else work)
 

@@ -1,8 +1,8 @@
-"""Which partitions this broker leads: taken and given up, some at a time.
+"""Takes and gives up the leadership of partitions, some at a time.
 
 Invariant: a partition is in the broker's state exactly while this broker leads it, in an epoch that
-was stored before. However many partitions a topic has, the others have their turns between one lot
-and the next. The image tells of all of them at the end, also of an end that came too early.
+was stored before. Between two lots of partitions other requests are served. The image is updated at
+the end, also if the end came early because of an error.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from ottla.settings import broker
 
 _LOG = logging.getLogger(__name__)
 
-LED_AT_ONCE: Final = 50  # partitions whose leader is stored in one go
-MADE_AT_ONCE: Final = 4  # logs that are made side by side: more wait for the same device
+LED_AT_ONCE: Final = 50  # partitions whose leader is stored in one write
+MADE_AT_ONCE: Final = 4  # logs created concurrently; more would wait for the same disk
 
 
 class PartlyLed(RequestError):
-    """Some partitions of a topic have no leader, though the topic is there.
+    """Some partitions of an existing topic have no leader.
 
-    It is no error that clients try again: what they asked for was done, and the rest is done when
-    there is room.
+    The error is not retriable: the request was executed, and the remaining partitions get a leader
+    when there is disk space.
     """
 
     def __init__(self, name: str, unled: int, count: int, reason: BaseException) -> None:
@@ -46,16 +46,16 @@ class PartlyLed(RequestError):
 
 
 class Leadership:
-    """What this broker leads."""
+    """The partitions that this broker leads."""
 
     def __init__(self, state: BrokerState, store: ClusterStore) -> None:
         self._state = state
         self._store = store
 
-    # Taking the lead.
+    # Becoming leader.
 
     def unled(self, name: str) -> list[int]:
-        """The partitions of a topic that this broker could lead and does not."""
+        """Return the partitions of a topic that this broker could lead and does not."""
         state, found = self._state, self._state.image.topics.get(name)
         return [
             index
@@ -66,9 +66,9 @@ class Leadership:
         ]
 
     def _is_out_of_reach(self, key: TopicPartition, one: PartitionState) -> bool:
-        """Whether a partition is in a directory that cannot be used; one led before may be.
+        """Whether a partition is in an offline directory; one that had a leader before may be.
 
-        It must not begin anew elsewhere.
+        It must not be created again in another directory.
         """
         logs = self._state.logs
         if (hosted := logs.get(key)) is not None:
@@ -78,9 +78,9 @@ class Leadership:
     async def lead(
         self, name: str, indexes: Iterable[int] | None = None, *, at_start: bool = False
     ) -> None:
-        """Lead the partitions of a topic that this broker has, in a new epoch.
+        """Become leader of partitions of a topic in a new epoch.
 
-        Those that cannot be led have no leader, which is PartlyLed at the end.
+        Partitions that cannot be led have no leader; PartlyLed is raised at the end.
         """
         state = self._state
         found = state.image.topics[name]
@@ -120,9 +120,9 @@ class Leadership:
             raise PartlyLed(name, unled, len(partitions), failures[0]) from failures[0]
 
     def _elected(self, name: str, index: int, one: PartitionState) -> Elected:
-        """That this broker leads, in an epoch that is new to the log too.
+        """Return the state in which this broker leads, in an epoch that is also new to the log.
 
-        The one before may have begun while there was no room to store who led.
+        The epoch before may have started while there was no disk space to store the leader.
         """
         hosted = self._state.logs.get(TopicPartition(name, PartitionIndex(index)))
         latest = None if hosted is None else hosted.log.epochs.latest
@@ -137,15 +137,19 @@ class Leadership:
         settings, before = state.settings, found.partitions[index]
         hosted: HostedLog | None = state.logs.get(key)
         if hosted is not None and hosted.topic_id != found.id:
-            # One without an id is this topic's if the topic was there before, be it adopted.
+            # A log without a topic id belongs to this topic if the topic existed before, also
+            # adopted.
             is_new = before.version < 0 and not at_start
             if hosted.topic_id is not None or is_new:
-                # Of a topic that had this name: its deletion was stored and then cut short.
-                _LOG.warning("folder of an earlier topic put aside", {"folder": hosted.log.folder})
+                # It belongs to a deleted topic of this name, whose deletion was stored and not
+                # finished.
+                _LOG.warning(
+                    "directory of a deleted topic renamed", {"directory": hosted.log.folder}
+                )
                 await state.logs.delete([key], FolderState.STRAY)
                 hosted = None
             else:
-                with suppress(DiskFull):  # it is this topic's all the same
+                with suppress(DiskFull):  # it belongs to this topic all the same
                     await state.logs.identify(hosted, found.id)
         if hosted is None:
             if self._is_out_of_reach(key, before):
@@ -159,7 +163,7 @@ class Leadership:
             )
             if before.leader_epoch >= 0:
                 folder = {"partition": str(key), "folder": hosted.log.folder}
-                _LOG.warning("folder was gone, partition begins empty", folder)
+                _LOG.warning("partition directory missing, created empty", folder)
         await hosted.log.begin_epoch(led.leader_epoch)
         partition = Partition(
             state.logs,
@@ -177,24 +181,24 @@ class Leadership:
                 raise partition.storage_error(failure) from failure
         state.partitions[key] = partition
 
-    # Leading.
+    # While leading.
 
     def cordoned(self) -> Collection[str]:
-        """The data directories that take no new partitions."""
+        """The data directories that get no new partitions."""
         paths = self._state.settings.broker[broker.CORDONED_LOG_DIRS]
         return [one.path for one in self._state.logs.online] if "*" in paths else paths
 
     def in_sync_min(self, name: str, index: int) -> int:
-        """No more than there are replicas: a partition with one is as safe as it can be."""
+        """Return min.insync.replicas, capped by the number of replicas."""
         replicas = self._state.image.topics[name].partitions[index].replicas
         return min(self._state.settings.in_sync_min(name), len(replicas))
 
-    # Giving it up.
+    # Giving up leadership.
 
     async def drop(self, keys: Sequence[TopicPartition]) -> None:
-        """Give partitions up, with all their records."""
+        """Drop partitions with all their records."""
         state = self._state
-        # At once: nobody appends to one partition of a topic when another is gone.
+        # All at once: no append to one partition of a topic while another is already gone.
         dropped = [state.partitions.pop(key, None) for key in keys]
         for key in keys:
             if key.topic == OFFSETS_TOPIC:

@@ -1,6 +1,6 @@
-"""The page of metrics: what a broker counts and what it is, at the moment it is asked.
+"""The metrics page: the broker's counters and gauges at the time of the request.
 
-Invariant: looking changes nothing, and waits for nothing.
+Invariant: rendering changes nothing and does not wait.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ Values = Iterator[tuple[Sequence[str], Value]]
 
 
 def pages(state: BrokerState, listeners: Sequence[Listener]) -> Pages:
-    """The pages of a broker that serves."""
+    """Return the HTTP pages of a running broker."""
     started_ms = state.clock.now_ms()
 
     def measured() -> Page:

@@ -1,8 +1,8 @@
-"""A broker from its start to its end.
+"""A broker node: start, serve, stop.
 
-Invariant: nothing is served before every log is open and every partition is led, and nothing is
-appended after the listeners are closed. A stop that was asked for leaves everything on the device
-and says so; one that was not is found out at the next start.
+Invariant: no request is served before every log is open and every partition has its leader. Nothing
+is appended after the listeners are closed. A clean stop flushes everything and writes the clean
+shutdown files; an unclean one is detected at the next start.
 """
 
 import asyncio
@@ -78,14 +78,14 @@ class Node:
         self,
         config: Config,
         node_id: BrokerId,
-        around: Environment,
+        environment: Environment,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """A broker that calls `give_up` when it cannot go on, for whoever runs it to stop it."""
+        """A broker that calls `give_up` when it cannot continue; the caller then stops it."""
         self.id = node_id
         self._give_up = give_up
         self._config = config
-        self._around = around
+        self._environment = environment
         self._effective_config: EffectiveConfig | None = None
         self._dispatch: Dispatch | None = None
         self._served = served()
@@ -94,11 +94,13 @@ class Node:
         self._memory = MemoryPools(
             config[broker.QUEUED_MAX_REQUEST_BYTES], config[broker.OTTLA_QUEUED_MAX_RESPONSE_BYTES]
         )
-        self.addresses: dict[str, Address] = {}  # as clients are told, by listener
-        self.metrics: Address | None = None  # where the page of metrics is
-        self.no_metrics: str | None = None  # why there is none, where there should be one
-        self.given_up = False  # no data directory is left
-        self.unclean: dict[str, BaseException] = {}  # directories that a stop did not mark, and why
+        self.addresses: dict[str, Address] = {}  # advertised addresses, by listener
+        self.metrics: Address | None = None  # the address of the metrics page
+        self.no_metrics: str | None = None  # why the configured metrics page is missing
+        self.given_up = False  # all data directories have failed
+        self.unclean: dict[
+            str, BaseException
+        ] = {}  # directories without a clean shutdown file, and why
 
     async def __aenter__(self) -> Self:
         try:
@@ -111,31 +113,31 @@ class Node:
     async def __aexit__(self, *exception: object) -> None:
         await self._exit.aclose()
 
-    # Starting. What is started is stopped in the opposite order.
+    # Starting. Parts are stopped in reverse order.
 
     async def _start(self) -> None:
-        around, config = self._around, self._config
-        began_s = around.clock.elapsed_s()
-        session = await around.coordination.connect(self._session_changed)
+        environment, config = self._environment, self._config
+        began_s = environment.clock.elapsed_s()
+        session = await environment.coordination.connect(self._session_changed)
         self._exit.push_async_callback(session.close)
         await ensure(session, PERSISTENT_PATHS)
-        cluster_id = await _cluster_id(session, around.new_id)
-        await self._hold_addresses()
+        cluster_id = await _cluster_id(session, environment.new_id)
+        await self._bind_listeners()
         with session.provisional():
-            office, epoch = await self._join(session)
-            store = ClusterStore(office)
+            lease, epoch = await self._register(session)
+            store = ClusterStore(lease)
             stored = await store.load_topics()
         settings = self._effective_config = await self._settings(store)
         settings.know((one.topic.name, one.config) for one in stored)
         logs = await LogManager.open(
-            around.disk,
+            environment.disk,
             log_dirs(config),
             settings.log_config,
             cluster_id=cluster_id,
             node_id=self.id,
-            clock=around.clock,
-            random=around.random,
-            new_id=around.new_id,
+            clock=environment.clock,
+            random=environment.random,
+            new_id=environment.new_id,
             parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
             offline=lambda directory, partitions: self._directory_failed(logs),
         )
@@ -144,20 +146,20 @@ class Node:
         image = ClusterImage(cluster_id).with_topics([one.topic for one in stored])
         state = BrokerState(
             id=self.id,
-            clock=around.clock,
+            clock=environment.clock,
             settings=settings,
             image=image.with_brokers([me], self.id),
             logs=logs,
             sessions=self._sessions(settings),
             producer_ids=ProducerIds(session, self.id),
-            groups=GroupCoordinators(lambda: GroupConfig.of(settings.broker), around.clock),
-            new_id=around.new_id,
+            groups=GroupCoordinators(lambda: GroupConfig.of(settings.broker), environment.clock),
+            new_id=environment.new_id,
             served=self._served,
             memory=self._memory,
         )
-        topics = Topics(state, store, new_id=around.new_id, random=around.random)
+        topics = Topics(state, store, new_id=environment.new_id, random=environment.random)
         state.topics = topics
-        self._exit.push_async_callback(topics.turn.acquire)  # nothing changes beyond this
+        self._exit.push_async_callback(topics.turn.acquire)  # no topic changes after this
         with session.provisional():
             await topics.lead_all()
         await self._serve(state)
@@ -169,18 +171,20 @@ class Node:
                 "cluster": cluster_id,
                 "topics": len(stored),
                 "partitions": len(state.partitions),
-                "seconds": round(around.clock.elapsed_s() - began_s, 3),
+                "seconds": round(environment.clock.elapsed_s() - began_s, 3),
             },
         )
 
-    async def _join(self, session: Session) -> tuple[ControllerLease, BrokerEpoch]:
-        config, now_ms = self._config, self._around.clock.now_ms()
+    async def _register(self, session: Session) -> tuple[ControllerLease, BrokerEpoch]:
+        config, now_ms = self._config, self._environment.clock.now_ms()
         me = Broker(self.id, BrokerEpoch(-1), self.addresses, config[broker.BROKER_RACK])
         epoch = await register(session, me, dict(protocols(config)), now_ms)
-        office = await elect(session, self.id, now_ms)
-        if office is None:
-            raise OttlaError("another broker is the controller: there can be one broker as yet")
-        return office, epoch
+        lease = await elect(session, self.id, now_ms)
+        if lease is None:
+            raise OttlaError(
+                "another broker is the controller; multi-broker clusters are not supported yet"
+            )
+        return lease, epoch
 
     async def _settings(self, store: ClusterStore) -> EffectiveConfig:
         dynamic = await store.load_broker_configs()
@@ -190,55 +194,55 @@ class Node:
             )
         except InvalidSettings as error:
             raise OttlaError(
-                f"what was set while the broker ran does not go with its file: {error}"
+                f"dynamic settings conflict with the properties file: {error}"
             ) from error
 
     def _sessions(self, settings: EffectiveConfig) -> FetchSessions:
         return FetchSessions(
             lambda: settings.broker[broker.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
-            lambda: 1 + int(self._around.random() * (2**31 - 2)),
+            lambda: 1 + int(self._environment.random() * (2**31 - 2)),
         )
 
-    async def _hold_addresses(self) -> None:
-        """Take the addresses, so that what is registered is true; nobody is let in yet."""
-        around, config = self._around, self._config
+    async def _bind_listeners(self) -> None:
+        """Bind the addresses, so that they can be registered; connections are accepted later."""
+        environment, config = self._environment, self._config
         admission = Admission(lambda: AdmissionConfig.of(self._current))
-        crowd = ConnectionEviction(admission)
+        eviction = ConnectionEviction(admission)
         between = inter_broker_listener(config)
-        _refuse_unprotected(config)
-        told = {one.name: one for one in advertised_listeners(config)}
+        _refuse_unsupported_security(config)
+        advertised_by_name = {one.name: one for one in advertised_listeners(config)}
         endpoints = listeners(config)
         for endpoint in endpoints:
             exempt = endpoint == between and len(endpoints) > 1
             listener = Listener(
                 endpoint.name,
-                self._answer,
-                network=around.network,
-                clock=around.clock,
+                self._dispatch_request,
+                network=environment.network,
+                clock=environment.clock,
                 admission=self._admission(endpoint.name, admission, exempt=exempt),
                 config=self._connection_config,
                 memory=self._memory,
-                evict_excess=crowd.evict_excess,
+                evict_excess=eviction.evict_excess,
             )
             if not exempt:
-                crowd.listeners.append(listener)
+                eviction.listeners.append(listener)
             backlog = config[broker.SOCKET_LISTEN_BACKLOG_SIZE]
             port = await listener.hold(endpoint.host or None, endpoint.port, backlog)
             self._exit.push_async_callback(listener.close)
             self._listeners.append(listener)
-            advertised = told.get(endpoint.name, endpoint)
+            advertised = advertised_by_name.get(endpoint.name, endpoint)
             self.addresses[endpoint.name] = Address(
                 advertised.host or "localhost", advertised.port or port
             )
 
-    def _admission(self, listener: str, above: Admission, *, exempt: bool) -> Admission:
+    def _admission(self, listener: str, parent: Admission, *, exempt: bool) -> Admission:
         return Admission(
-            lambda: AdmissionConfig.of_listener(self._current, listener), above, exempt=exempt
+            lambda: AdmissionConfig.of_listener(self._current, listener), parent, exempt=exempt
         )
 
     @property
     def _current(self) -> Config:
-        """The settings that count now; those of the file until the others are known."""
+        """The effective config; the properties file until the dynamic configs are loaded."""
         return self._config if self._effective_config is None else self._effective_config.broker
 
     def _connection_config(self) -> ConnectionConfig:
@@ -250,10 +254,10 @@ class Node:
             self._config[broker.SOCKET_RECEIVE_BUFFER_BYTES],
         )
 
-    def _answer(
+    def _dispatch_request(
         self, request: Request, connection: Connection
     ) -> Response | DeferredResponse | None:
-        assert self._dispatch is not None, "nobody is let in before"
+        assert self._dispatch is not None, "listeners start after the dispatcher exists"
         return self._dispatch(request, connection)
 
     async def _serve(self, state: BrokerState) -> None:
@@ -262,16 +266,16 @@ class Node:
             return led.high_watermark if led else state.logs[partition].high_watermark
 
         settings = state.settings
-        upkeep = Maintenance(
+        maintenance = Maintenance(
             state.logs, lambda: MaintenanceConfig.of(settings.broker), high_watermark
         )
-        self._run(upkeep.run())
+        self._run(maintenance.run())
         compactor = Compactor(
             state.logs,
-            self._around.cleaner,
+            self._environment.cleaner,
             lambda: CompactorConfig.of(settings.broker),
             high_watermark,
-            self._around.new_id(),
+            self._environment.new_id(),
         )
         self._run(compactor.run())
         self._dispatch = dispatcher(state)
@@ -281,7 +285,7 @@ class Node:
             address = self.addresses[listener.name]
             where = {one.name: one.host for one in listeners(self._config)}[listener.name]
             _LOG.info(
-                "listening",
+                "listener started",
                 {
                     "listener": listener.name,
                     "on": where or "all addresses",
@@ -289,40 +293,40 @@ class Node:
                     "port": address.port,
                 },
             )
-            # Listeners are closed before anything else ends.
+            # Listeners are closed before anything else.
             self._exit.push_async_callback(listener.close)
-        self._exit.callback(_let_go_of_waiting, state)
-        await self._show(state)
+        self._exit.callback(_wake_waiting_requests, state)
+        await self._open_metrics_page(state)
 
-    async def _show(self, state: BrokerState) -> None:
-        """Open the page of metrics; a broker serves without it too."""
+    async def _open_metrics_page(self, state: BrokerState) -> None:
+        """Open the metrics page; a failure is only logged."""
         host, _, port = self._config[broker.OTTLA_METRICS_LISTENER].rpartition(":")
         if not port:
             return
         server = PageServer(pages(state, self._listeners))
         host = host.strip("[]")
         try:
-            opened = await server.open(self._around.network, host or None, int(port))
+            opened = await server.open(self._environment.network, host or None, int(port))
         except (OSError, OverflowError) as error:
             who, where = port_owner(int(port)), str(Address(host, int(port)))
-            self.no_metrics = f"{who} has {where}" if who else f"{where}: {error}"
+            self.no_metrics = f"{where} is in use by {who}" if who else f"{where}: {error}"
             _LOG.warning(
-                "metrics are not shown",
-                {"listener": where, "reason": str(error)} | ({"who": who} if who else {}),
+                "metrics page not started",
+                {"listener": where, "reason": str(error)} | ({"owner": who} if who else {}),
             )
             return
         self._exit.callback(server.close)
         self.metrics = Address(host or "localhost", opened)
-        _LOG.info("metrics shown", {"url": f"http://{self.metrics}/metrics"})
+        _LOG.info("metrics page started", {"url": f"http://{self.metrics}/metrics"})
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something go on beside the others until the broker stops."""
+        """Run a task until the broker stops."""
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(_complain)
+        task.add_done_callback(_log_failed_task)
 
         async def end() -> None:
             task.cancel()
-            # One that has ended by itself was complained about; the others are ended all the same.
+            # A task that ended by itself was logged; the others have to be stopped all the same.
             with suppress(asyncio.CancelledError, Exception):
                 await task
 
@@ -341,20 +345,20 @@ class Node:
             _LOG.error("coordination session changed", {"state": now.value})
 
 
-def _refuse_unprotected(config: Config) -> None:
-    """Whoever asks for protection that is not there yet must not go without it unawares."""
+def _refuse_unsupported_security(config: Config) -> None:
+    """Refuse security settings that are not supported yet, so that nobody relies on them."""
     for endpoint in listeners(config):
         if endpoint.tls or endpoint.sasl:
-            raise OttlaError(
-                f"{endpoint}: {endpoint.protocol} is not served yet, only PLAINTEXT is"
-            )
+            raise OttlaError(f"{endpoint}: {endpoint.protocol} is not supported yet; use PLAINTEXT")
     if config[broker.AUTHORIZER_CLASS_NAME]:
         name = broker.AUTHORIZER_CLASS_NAME.name
-        raise OttlaError(f"{name}: ACLs are not checked yet; leave it out on a trusted network")
+        raise OttlaError(
+            f"{name}: ACLs are not supported yet; remove the setting and use a trusted network"
+        )
 
 
-def _let_go_of_waiting(state: BrokerState) -> None:
-    """Answer those who wait for a group or for records, so that nobody holds up the stop."""
+def _wake_waiting_requests(state: BrokerState) -> None:
+    """Answer requests that wait for a group or for records, so that they do not delay the stop."""
     state.stopping = True
     state.groups.close()
     state.memory.responses.wake_all()
@@ -363,13 +367,13 @@ def _let_go_of_waiting(state: BrokerState) -> None:
         partition.wake_all()
 
 
-def _complain(task: asyncio.Task[None]) -> None:
+def _log_failed_task(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _LOG.error("a duty of the broker ended", exc_info=error)
+        _LOG.error("background task failed", exc_info=error)
 
 
 async def _cluster_id(session: Session, new_id: Callable[[], Uuid]) -> str:
-    """The id of the cluster, made by whoever comes first."""
+    """Return the cluster id; the first broker creates it."""
     if await session.exists(CLUSTER_ID) is None:
         with suppress(NodeExists):
             await session.create(CLUSTER_ID, format_cluster_id(str(new_id())))

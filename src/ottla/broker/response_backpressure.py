@@ -1,9 +1,9 @@
-"""Large answers of other requests than Fetch, while there is no memory for them.
+"""Backpressure for large responses other than Fetch.
 
-Invariant: an answer that is larger than what a connection may have unsent is given away only when
-there is memory for it, or made anew when there is: nothing of it is kept meanwhile. So what
-clients do not take is bounded, whatever they ask for. What is small waits for nobody. Only what
-changes nothing is made twice.
+Invariant: a response larger than a connection's write buffer is sent only when there is memory for
+it. While there is none, it is dropped and made again later. What clients do not read is thus
+bounded, whatever they request. Small responses do not wait. Only requests that change nothing are
+executed twice.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ REPEATABLE: Final = frozenset(
         apis.OFFSET_FOR_LEADER_EPOCH,
     )
 )
-"""What is asked, and may be asked again."""
+"""Read-only requests, which may be executed twice."""
 
 PATIENCE_SECONDS: Final = 20.0
-"""Whoever waits so long for memory is closed; it may come again."""
+"""A request that waits this long for memory gets its connection closed; the client reconnects."""
 
 
 def may_need_backpressure(request: Request, connection: Connection) -> bool:
-    """Whether an answer may have to wait, should it be large."""
-    # By the time a wide request is answered others may have taken the memory that there is now.
+    """Whether the response may have to wait for memory if it is large."""
+    # By the time a large request is handled, others may have taken the memory that is free now.
     return request.api in REPEATABLE and (
         isinstance(request, WideRequest) or not connection.memory.responses.has_memory(connection)
     )
@@ -50,7 +50,7 @@ async def response_with_backpressure(
     connection: Connection,
     make: Callable[[], Response | DeferredResponse | None],
 ) -> Response | None:
-    """The answer, when it is small or there is memory for it; it is made twice at most."""
+    """Return the response once it is small or there is memory for it; makes it at most twice."""
     waiter = MemoryWaiter(connection.memory, state.clock)
     answer = await _made(make)
     if answer is None or waiter.has_memory:
@@ -64,7 +64,7 @@ async def response_with_backpressure(
         if not await waiter.wait(deadline - state.clock.elapsed_s()):
             connection.close()
             return None
-    # What it will take is held from now on, so that those who wait do not all make theirs.
+    # Reserve its memory first, so that not all waiting requests make their responses at once.
     waiter.pool.hold(waiter, size)
     try:
         return await _made(make)

@@ -1,7 +1,7 @@
-"""A broker as a process of its own, from its configuration to its exit code.
+"""A broker as a process: from its config to its exit code.
 
-Invariant: it ends with 0 when it was asked to and everything is on the device, with 1 and a reason
-when it cannot go on, and never leaves a directory marked as clean that is not.
+Invariant: the exit code is 0 after a requested stop with everything flushed, and 1 with a reason
+otherwise. A directory is marked as cleanly shut down only if it is.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ _LOG = logging.getLogger(__name__)
 COORDINATION_FILE: Final = "ottla-coordination.journal"
 FIRST_BROKER: Final = BrokerId(1)
 KEPT_BYTES: Final = 64 * 1024 * 1024
-_M_TRIM_THRESHOLD: Final = -1  # numbers of malloc.h
+_M_TRIM_THRESHOLD: Final = -1  # from malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
 
 class UncleanStop(OttlaError):
-    """The broker has ended, and not everything is on the device."""
+    """The broker has stopped, and not everything is flushed."""
 
     def __init__(self, unclean: Mapping[str, BaseException]) -> None:
         super().__init__(unclean)
@@ -53,7 +53,7 @@ class UncleanStop(OttlaError):
 
     def __str__(self) -> str:
         why = _reasons(self.unclean)
-        return f"stopped, but not cleanly: {why}. The next start checks the logs there."
+        return f"stopped, but not cleanly: {why}. The next start recovers the logs there."
 
 
 def _reasons(failures: Mapping[str, BaseException]) -> str:
@@ -61,27 +61,27 @@ def _reasons(failures: Mapping[str, BaseException]) -> str:
 
 
 def run(config: Config, started: Callable[[Node], None], signals: StopSignals) -> None:
-    """Serve until a signal says to stop; OttlaError when that cannot be."""
+    """Serve until a signal arrives; raises OttlaError if the broker cannot start or continue."""
     _keep_freed_memory()
-    _allow_open_files()
+    _raise_open_file_limit()
     with GcFreeze(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config, started, signals))
 
 
 def _keep_freed_memory() -> None:
-    """Let what one answer leaves behind serve the next one.
+    """Let malloc keep freed memory for the next response.
 
-    Else the C library gives each megabyte of records back to the system and takes it anew, page by
-    page, which costs as much as everything else that a fetch does.
+    Otherwise glibc returns every megabyte to the system and faults it in again page by page, which
+    costs as much as the rest of a fetch.
     """
-    with suppress(OSError, AttributeError):  # only glibc has it, and only it needs it
-        tell = ctypes.CDLL(None).mallopt
-        tell(_M_TRIM_THRESHOLD, KEPT_BYTES)
-        tell(_M_MMAP_THRESHOLD, KEPT_BYTES // 2)
+    with suppress(OSError, AttributeError):  # other C libraries do not have it and do not need it
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 2)
 
 
-def _allow_open_files() -> None:
-    """Take as many as the system gives: every connection and every segment needs some."""
+def _raise_open_file_limit() -> None:
+    """Raise the limit of open files: every connection and every segment needs some."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -90,7 +90,7 @@ def _allow_open_files() -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Uvloop where it is; the loop of Python elsewhere."""
+    """Return uvloop's factory, or None for asyncio's loop."""
     try:
         import uvloop
     except ImportError:
@@ -100,31 +100,31 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(config: Config, started: Callable[[Node], None], signals: StopSignals) -> None:
     if config[broker.ZOOKEEPER_CONNECT] is not None:
-        raise OttlaError("zookeeper.connect: a cluster of several brokers is not served yet")
+        raise OttlaError("zookeeper.connect: multi-broker clusters are not supported yet")
     if not COMPILED:
-        _LOG.warning("the kernel is not compiled: records cost about 50 times the CPU")
+        _LOG.warning("kernel not compiled: records take about 50 times the CPU")
     _LOG.info("broker starting", {"version": __version__, "pid": os.getpid()})
     for notice in config.notices:
-        _LOG.warning("setting", {"name": notice.name, "note": str(notice)})
+        _LOG.warning("setting ignored or adjusted", {"name": notice.name, "note": str(notice)})
     stopping = asyncio.Event()
 
     def stop(number: signal.Signals) -> None:
-        _LOG.info("asked to stop", {"signal": number.name})
+        _LOG.info("stop requested", {"signal": number.name})
         stopping.set()
 
     signals.tell(asyncio.get_running_loop(), stop)
-    if stopping.is_set():  # and nothing has begun
+    if stopping.is_set():  # a signal arrived before the start
         _LOG.info("broker stopped")
         return
     clock, disk = SystemClock(), OsDisk()
     store: EmbeddedStore | None = None
     try:
         first = os.path.abspath(log_dirs(config)[0])
-        await disk.blocking(lambda: _refuse_strange(disk, log_dirs(config), first))
+        await disk.blocking(lambda: _refuse_foreign(disk, log_dirs(config), first))
         store = await disk.blocking(
             lambda: EmbeddedStore.open(disk, f"{first}/{COORDINATION_FILE}", clock)
         )
-        around = Environment(
+        environment = Environment(
             clock,
             disk,
             TcpNetwork(),
@@ -133,10 +133,10 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             random.SystemRandom().random,
             lambda: Uuid(os.urandom(16)),
         )
-        async with Node(config, _node_id(config, disk, first), around, stopping.set) as node:
+        async with Node(config, _node_id(config, disk, first), environment, stopping.set) as node:
             started(node)
             await stopping.wait()
-            has_failed = node.given_up  # and not only while it stopped
+            has_failed = node.given_up  # before the stop, not only during it
         if has_failed:
             raise OttlaError(f"all data directories have failed: {_reasons(node.unclean)}")
         if node.unclean:
@@ -144,8 +144,8 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
         _LOG.info("broker stopped")
     except DiskFull as full:
         raise OttlaError(
-            f"{full}. A broker that starts for the first time needs some room: make some, or let "
-            f"log.dirs name a directory on another disk"
+            f"{full}. The first start needs disk space: free some, or set log.dirs to a directory "
+            f"on another disk"
         ) from full
     finally:
         if store is not None:
@@ -153,25 +153,25 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
         disk.close()
 
 
-def _refuse_strange(disk: OsDisk, directories: Sequence[str], first: str) -> None:
-    """Refuse what another one has kept its data in, and leave nothing there."""
+def _refuse_foreign(disk: OsDisk, directories: Sequence[str], first: str) -> None:
+    """Refuse data directories of another broker or cluster, and write nothing there."""
     if disk.exists(f"{first}/{COORDINATION_FILE}"):
         return
     for path in directories:
         meta = None
-        with suppress(OSError):  # what is wrong with it is told when it is taken
+        with suppress(OSError):  # opening the directory will report the error
             meta = read_meta(disk, path)
         if meta is not None and meta.cluster_id is not None:
             raise OttlaError(
-                f"{path} holds the data of a broker of cluster {meta.cluster_id}, and {first} has "
-                f"no {COORDINATION_FILE}. If it is Apache Kafka's, stopped and alone, `ottla log "
-                f"adopt {shlex.join(directories)}` takes it over; else let log.dirs name another "
+                f"{path} holds data of a broker of cluster {meta.cluster_id}, and {first} has no "
+                f"{COORDINATION_FILE}. To take over the data of a stopped single Kafka broker, run "
+                f"`ottla log adopt {shlex.join(directories)}`; otherwise set log.dirs to another "
                 f"directory"
             )
 
 
 def _node_id(config: Config, disk: OsDisk, first: str) -> BrokerId:
-    """What the settings say, or else the data directory, or else the first there is."""
+    """Return the node id of the config, else of the data directory, else the default."""
     given = broker_id(config)
     if given is not None:
         return BrokerId(given)
@@ -180,7 +180,7 @@ def _node_id(config: Config, disk: OsDisk, first: str) -> BrokerId:
 
 
 def log_to_stderr(form: LineFormat = LineFormat.TEXT, level: str = "info") -> None:
-    """One line for each event from this level on."""
+    """Log one line per event to stderr, from this level on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(EventLines(form))
     logging.getLogger("ottla").setLevel(level.upper())

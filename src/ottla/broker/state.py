@@ -1,7 +1,7 @@
-"""What a broker knows and has, for its handlers.
+"""The state of a broker, for its handlers.
 
-Invariant: all of it is touched on the event loop alone. A partition is in `partitions` exactly
-while this broker leads it; the image says what the cluster is.
+Invariant: accessed only on the event loop. A partition is in `partitions` exactly while this broker
+leads it; the image describes the cluster.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ from ottla.replication.partition import Partition
 from ottla.transport.memory import MemoryPools
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Makes of the settings that are there those that are to be; RequestError when it cannot."""
+"""Maps the present configs to the new ones; raises RequestError."""
 
 
 class TopicChanges(Protocol):
-    """Who makes and changes topics; RequestError when something is refused."""
+    """Creates and changes topics; every method raises RequestError if the change is refused."""
 
     async def create(
         self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
     ) -> Topic:
-        """Make a topic, or say what would be made."""
+        """Create a topic, or with validate_only return what would be created."""
         ...
 
     async def create_missing(self, name: str) -> None:
-        """Make a topic that somebody asked for, with the defaults."""
+        """Create a topic with default configs (auto.create.topics.enable)."""
         ...
 
     async def create_offsets_topic(self) -> None:
-        """Make the topic that holds what groups commit, if it is missing."""
+        """Create __consumer_offsets if it is missing."""
         ...
 
     async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
@@ -58,27 +58,27 @@ class TopicChanges(Protocol):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give a topic more partitions."""
+        """Add partitions to a topic."""
         ...
 
     async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
-        """Change what a topic sets for itself."""
+        """Change a topic's own configs."""
         ...
 
     async def set_broker_config(
         self, change: ConfigChange, *, own: bool, validate_only: bool
     ) -> None:
-        """Change the dynamic settings of this broker, or those of all."""
+        """Change the dynamic configs of this broker, or the cluster-wide defaults."""
         ...
 
 
 WrittenMetadata = dict[tuple[int, str, bool, bool], Sequence[Buffer]]
-"""Answers about all topics, by version, listener, and which operations were asked for."""
+"""Encoded responses with all topics, by version, listener and requested operations."""
 
 
 @dataclass(slots=True)
 class BrokerState:
-    """The broker, as its handlers see it."""
+    """The broker as its handlers see it."""
 
     id: BrokerId
     clock: Clock
@@ -90,7 +90,7 @@ class BrokerState:
     groups: GroupCoordinators
     new_id: Callable[[], Uuid]
     served: Mapping[int, Versions]
-    requests: dict[int, ApiCounts] = field(init=False)  # by the key of the API
+    requests: dict[int, ApiCounts] = field(init=False)  # by API key
     traffic: dict[str, TopicCounts] = field(default_factory=dict[str, TopicCounts])
     written_metadata: tuple[int, WrittenMetadata] = field(
         default_factory=lambda: (-1, WrittenMetadata())
@@ -98,17 +98,18 @@ class BrokerState:
     partitions: dict[TopicPartition, Partition] = field(
         default_factory=dict[TopicPartition, Partition]
     )
-    memory: MemoryPools = field(default_factory=MemoryPools)  # for what is read and written
-    # One large batch is decompressed at a time: so bombs, however many, need the memory of one.
+    memory: MemoryPools = field(default_factory=MemoryPools)  # for requests and responses
+    # One large batch is decompressed at a time, so that any number of bombs needs the memory of
+    # one.
     beside: asyncio.Lock = field(default_factory=asyncio.Lock)
-    stopping: bool = False  # nobody is made to wait any more
-    topics: TopicChanges = field(init=False)  # who needs this state to be made
+    stopping: bool = False  # nothing waits any more
+    topics: TopicChanges = field(init=False)  # set after construction, because it needs this state
 
     def __post_init__(self) -> None:
         self.requests = {key: ApiCounts() for key in self.served}
 
     def topic(self, name: str, topic_id: Uuid | None = None) -> Topic:
-        """A topic by its name, or by its id where one is given."""
+        """Return a topic by name, or by id if one is given."""
         if topic_id is not None:
             found = self.image.topic_of_id(topic_id)
             if found is None:
@@ -120,7 +121,7 @@ class BrokerState:
         return found
 
     def leader_partition(self, topic: str, index: int) -> Partition:
-        """A partition that this broker leads."""
+        """Return a partition that this broker leads; raises RequestError."""
         partition = self.partitions.get(TopicPartition(topic, PartitionIndex(index)))
         if partition is not None:
             return partition
@@ -129,10 +130,10 @@ class BrokerState:
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def leader_hint(self, topic: str, index: int) -> PartitionState | None:
-        """Who leads a partition that this broker does not lead (KIP-951)."""
+        """Return the leader of a partition that this broker does not lead (KIP-951)."""
         return self.image.state(topic, index)
 
     def coordinator(self, group_id: str) -> PartitionCoordinator:
-        """Who coordinates a group; RequestError when it is not this broker."""
+        """Return the coordinator of a group; raises NOT_COORDINATOR."""
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return self.groups.of(group_id, 0 if topic is None else len(topic.partitions))

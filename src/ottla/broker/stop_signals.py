@@ -1,9 +1,9 @@
-"""The signals that ask a broker to stop, from its first moment on.
+"""The signals that stop a broker, from the first moment of the process.
 
-Invariant: a signal that comes before there is an event loop is not lost: it is told to the first
-who listens. SIGHUP stops as SIGTERM does, and is ignored where it was (`nohup`), as with Kafka.
+Invariant: a signal that arrives before there is an event loop is not lost. SIGHUP stops like
+SIGTERM, unless it was ignored (`nohup`), as in Kafka.
 
-What does the work of a broker takes a third of a second to import, so this imports nothing of it.
+Importing the broker takes a third of a second, so this module imports nothing of it.
 """
 
 import signal
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class StopSignals:
-    """Remembers that it is time to stop."""
+    """Remembers that a stop was requested."""
 
     def __init__(self) -> None:
-        self.asked: signal.Signals | None = None  # the first that came
+        self.asked: signal.Signals | None = None  # the first signal
         self._numbers: list[signal.Signals] = []
 
     def heed(self) -> None:
-        """Remember them from now on, for as long as the process lives."""
+        """Install the handlers, for the life of the process."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                 continue
@@ -34,7 +34,7 @@ class StopSignals:
         self.asked = self.asked or signal.Signals(number)
 
     def tell(self, loop: "AbstractEventLoop", stop: Callable[[signal.Signals], None]) -> None:
-        """Have `stop` called by a loop, at once when a signal has come already."""
+        """Call `stop` in a loop on a signal; at once if one has arrived already."""
         for number in self._numbers:
             loop.add_signal_handler(number, stop, number)
         if self.asked is not None:

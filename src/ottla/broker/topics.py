@@ -1,9 +1,9 @@
-"""Topics that come, grow, change and go: decided, stored, then carried out.
+"""Creates, changes and deletes topics: decide, store, then carry out.
 
-Invariant: one change at a time, and none is left half done because its client went away. What is
-decided is stored before anything is done about it, and clients hear of it when all of it is done;
-a broker that dies in between does the rest when it starts again. A partition is in the broker's
-state exactly while this broker leads it.
+Invariant: one change at a time, and a change is finished even if its client disconnects. A decision
+is stored before it is carried out, and clients see it when it is complete; a broker that dies in
+between completes it at its next start. A partition is in the broker's state exactly while this
+broker leads it.
 """
 
 import asyncio
@@ -42,17 +42,17 @@ _LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SEGMENT_BYTES_MIN: Final = 1_048_576  # what a topic takes; the offsets' own setting takes less
-REPORT_SECONDS: Final = 5.0  # between two lines about a start that takes long
-RETRY_SECONDS: Final = 5.0  # between two attempts to lead what could not be led
+SEGMENT_BYTES_MIN: Final = 1_048_576  # of a topic; the offsets topic may have less
+REPORT_SECONDS: Final = 5.0  # between two progress lines of a long start
+RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
 
 def _change(
     method: Callable[Concatenate["Topics", P], Coroutine[Any, Any, T]],
 ) -> "Callable[Concatenate[Topics, P], CoroutineType[Any, Any, T]]":
-    """A method that changes something: in its turn, and to its end when nobody waits any more.
+    """Decorate a method that changes topics: it runs under the lock and to its end.
 
-    What goes wrong on the way is an answer too.
+    An unexpected failure becomes a RequestError.
     """
 
     @wraps(method)
@@ -73,7 +73,7 @@ def _change(
 
 @contextmanager
 def _tried_again_at_the_next_start(name: str) -> Generator[None]:
-    """Go on when a deletion cannot be finished."""
+    """Log and continue if a deletion cannot be finished; the next start tries again."""
     try:
         yield
     except StorageFailure as failure:
@@ -81,7 +81,7 @@ def _tried_again_at_the_next_start(name: str) -> Generator[None]:
 
 
 class Topics:
-    """The topics of the cluster, on the broker that controls it."""
+    """The topics of the cluster, on the controller."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class Topics:
         self._leadership = Leadership(state, store)
         self._new_id = new_id
         self._random = random
-        self.turn = asyncio.Lock()  # whoever has it changes something
+        self.turn = asyncio.Lock()  # held by the change in progress
 
-    # At the start.
+    # Start.
 
     async def lead_all(self) -> None:
-        """Lead every partition that this broker has, in a new epoch."""
+        """Become leader of every partition of this broker, in a new epoch."""
         topics = list(self._state.image.topics)
         clock = self._state.clock
         reported_s = clock.elapsed_s()
@@ -114,12 +114,14 @@ class Topics:
         for number, name in enumerate(topics):
             if clock.elapsed_s() - reported_s >= REPORT_SECONDS:
                 reported_s = clock.elapsed_s()
-                _LOG.info("taking the lead", {"topics": number, "of": len(topics)})
+                _LOG.info("partitions being led", {"topics": number, "of": len(topics)})
             try:
                 await self._leadership.lead(name, at_start=True)
-            except RequestError as failure:  # what has room is led later
-                _LOG.error("partitions without a leader", {"topic": name, "reason": str(failure)})
-        if deleted:  # now that there are coordinators, and before it is over
+            except RequestError as failure:  # the others get a leader later
+                _LOG.error(
+                    "partitions left without leader", {"topic": name, "reason": str(failure)}
+                )
+        if deleted:  # after coordinators exist, and before the deletion is complete
             self._state.groups.forget_topics(deleted)
         for name in removed:
             with _tried_again_at_the_next_start(name):
@@ -135,24 +137,24 @@ class Topics:
         for hosted in self._state.logs:
             if hosted.partition not in known:
                 _LOG.warning(
-                    "the cluster knows no such partition; its folder is left alone",
-                    {"folder": hosted.log.folder},
+                    "unknown partition directory ignored",
+                    {"directory": hosted.log.folder},
                 )
 
     async def keep_leading(self) -> None:
-        """Lead what a disk had no room for, as soon as it has, until this is cancelled."""
+        """Become leader of partitions that lacked disk space, until cancelled."""
         while True:
             await self._state.clock.sleep(RETRY_SECONDS)
             for name in [*self._state.image.topics]:
                 if self._leadership.unled(name):
-                    with suppress(RequestError):  # it was told when it began
+                    with suppress(RequestError):  # logged when it began
                         await self._lead_rest(name)
 
     @_change
     async def _lead_rest(self, name: str) -> None:
-        if unled := self._leadership.unled(name):  # else it changed meanwhile
+        if unled := self._leadership.unled(name):  # otherwise it changed meanwhile
             await self._leadership.lead(name, unled)
-            _LOG.info("partitions led after all", {"topic": name, "partitions": len(unled)})
+            _LOG.info("partitions led", {"topic": name, "partitions": len(unled)})
 
     # Changes.
 
@@ -160,7 +162,7 @@ class Topics:
     async def create(
         self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
     ) -> Topic:
-        """Make a topic, or (`validate_only`) say what would be made."""
+        """Create a topic, or with validate_only return what would be created."""
         image = self._state.image
         check_name(asked.name, image.topics)
         assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
@@ -185,9 +187,9 @@ class Topics:
         return self._state.image.topics[made.name]
 
     async def create_missing(self, name: str) -> None:
-        """Make a topic that somebody asked for, with the defaults; that of the groups as it is.
+        """Create a topic with default configs, or __consumer_offsets with its own.
 
-        No other internal topic: with the defaults it would lose what is to be kept in it.
+        Other internal topics are refused: default retention would delete their data.
         """
         if name == OFFSETS_TOPIC:
             await self.create_offsets_topic()
@@ -197,7 +199,7 @@ class Topics:
             await self._create_once(AskedTopic(name), {})
 
     async def create_offsets_topic(self) -> None:
-        """Make the topic that holds what groups commit, when the first group asks for it."""
+        """Create __consumer_offsets when the first group asks for it."""
         config = self._state.settings.broker
         alive = len(self._state.image.brokers)
         asked = AskedTopic(
@@ -223,7 +225,7 @@ class Topics:
 
     @_change
     async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
-        """Delete a topic with all its records; with an id that one, and not its successor."""
+        """Delete a topic with all its records; with an id, only the topic of that id."""
         found = self._state.image.topics.get(name)
         if topic_id is not None and (found is None or found.id != topic_id):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -238,11 +240,11 @@ class Topics:
             await self._store.delete_topic(name)
             await self._end_deletion(name)
         except StorageFailure as failure:
-            # No error that clients try again: then there would be no such topic.
+            # Not a retriable error: a retry would find that the topic does not exist.
             raise RequestError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{name} is deleted, but something of it is still there until the broker "
-                f"starts again: {failure}",
+                f"{name} is deleted, but some of its files remain until the broker restarts: "
+                f"{failure}",
             ) from failure
         _LOG.info("topic deleted", {"topic": name, "id": found.id})
 
@@ -255,7 +257,7 @@ class Topics:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give a topic more partitions."""
+        """Add partitions to a topic."""
         image = self._state.image
         found = image.topics.get(name)
         if found is None:
@@ -263,8 +265,8 @@ class Topics:
         if name == OFFSETS_TOPIC:
             raise RequestError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The number of partitions says which of {name} holds a group's offsets: with "
-                "another one those that are there would not be found.",
+                f"The partition count of {name} cannot change: it determines where the offsets of "
+                "a group are.",
             )
         present = [one.replicas for one in found.partitions]
         added = added_partitions(present, count, assignments, self._with_room(), self._start())
@@ -279,7 +281,7 @@ class Topics:
 
     @_change
     async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
-        """Change what a topic sets for itself; it counts at once."""
+        """Change a topic's own configs; they take effect at once."""
         if name not in self._state.image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         before = self._state.settings.topic_values(name)
@@ -297,7 +299,7 @@ class Topics:
     async def set_broker_config(
         self, change: ConfigChange, *, own: bool, validate_only: bool
     ) -> None:
-        """Change the dynamic settings of this broker, or those of all; they count at once."""
+        """Change the dynamic configs of this broker or the cluster-wide defaults, at once."""
         before = self._state.settings.broker_values(own=own)
         values = change(before)
         self._state.settings.check_broker(values, own=own)
@@ -312,7 +314,7 @@ class Topics:
         _LOG.info("settings changed", {"broker": whose, "settings": changes})
 
     def apply_config(self, name: str) -> None:
-        """Let the partitions of a topic obey its settings as they are now."""
+        """Apply a topic's current configs to its partitions."""
         settings = self._state.settings
         for index in range(len(self._state.image.topics[name].partitions)):
             partition = self._state.partitions.get(TopicPartition(name, PartitionIndex(index)))
@@ -321,16 +323,16 @@ class Topics:
                 partition.rules = settings.topic_rules(name)
                 partition.in_sync_min = self._leadership.in_sync_min(name, index)
 
-    # How.
+    # Implementation.
 
     async def _remove(self, name: str, count: int = 0) -> None:
-        """Give its partitions up; so many it had, though the logs of some may be out of reach."""
+        """Drop a topic's partitions; `count` is how many it had, as some logs may be offline."""
         had = [TopicPartition(name, PartitionIndex(index)) for index in range(count)]
         found = [one.partition for one in self._state.logs if one.partition.topic == name]
         await self._leadership.drop([*dict.fromkeys([*had, *found])])
 
     async def _end_deletion(self, name: str) -> None:
-        with suppress(DiskFull):  # nothing is left, which the next start finds
+        with suppress(DiskFull):  # nothing is left; the next start detects it
             await self._store.end_deletion(name)
 
     def _defaults(self) -> TopicDefaults:
@@ -340,7 +342,7 @@ class Topics:
         )
 
     def _with_room(self) -> list[BrokerId]:
-        """The brokers that take new partitions: those with a directory that is not cordoned."""
+        """Return the brokers with a directory that is not cordoned."""
         full = self._leadership.cordoned()
         has_space = any(one.path not in full for one in self._state.logs.online)
         return [

@@ -92,7 +92,7 @@ def test_the_log_tells_of_members_not_heard_of_when_they_are_gone(
     caplog.set_level(logging.INFO, logger="ottla.broker.group_coordinator")
 
     def not_heard_of() -> list[object]:
-        facts = [one.args for one in caplog.records if one.msg == "member not heard of"]
+        facts = [one.args for one in caplog.records if one.msg == "member expired"]
         return [one["member"] for one in facts if isinstance(one, Mapping)]
 
     async def scenario() -> None:

@@ -114,4 +114,4 @@ def test_while_no_ids_can_be_reserved_a_producer_asks_again(
             assert await init(client) == (0, 0, 0)
 
     run(scenario)
-    assert "no producer id" in caplog.messages
+    assert "producer id not assigned" in caplog.messages

@@ -1,1 +1,1 @@
-"""A module for each API that is served, named after it; each has one function, `handle`."""
+"""One module per served API, named after it, with one function `handle`."""

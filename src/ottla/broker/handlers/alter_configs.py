@@ -1,4 +1,4 @@
-"""AlterConfigs: the settings of a resource are replaced by others."""
+"""AlterConfigs: replace the configs of resources."""
 
 from ottla.broker.configs import TWICE, given_twice, outcome
 from ottla.broker.cooperative import CooperativeLoop
@@ -17,7 +17,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Change each resource for itself."""
+    """Replace the configs of each resource independently."""
     message = request.message
     assert isinstance(message, AlterConfigsRequest)
     return DeferredResponse(_answer(state, message))

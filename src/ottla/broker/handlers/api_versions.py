@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs this broker serves, in which versions."""
+"""ApiVersions: the APIs and versions that this broker serves."""
 
 import re
 from typing import Final
@@ -18,7 +18,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # 
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
-    """Answer; a version that is too new gets the versions of this API alone."""
+    """Return the versions; a request in a newer version gets the range of ApiVersions only."""
     if request.refused is not ErrorCode.NONE:
         ours = API_VERSIONS.advertised
         known = ApiVersion(api_key=API_VERSIONS.key, min_version=ours.low, max_version=ours.high)

@@ -1,7 +1,8 @@
-"""ConsumerGroupHeartbeat: answered by a broker that has no groups of the new protocol (KIP-848).
+"""ConsumerGroupHeartbeat: refused, because consumer groups of KIP-848 are not supported yet.
 
-It is served so that clients are told: where it is not advertised, librdkafka looks for another
-coordinator for ever and says nothing. Kafka answers so where that protocol is switched off.
+The API is served so that clients get an error: where it is not advertised, librdkafka looks for
+another coordinator forever without a message. Kafka answers the same way where the protocol is
+disabled.
 """
 
 from typing import Final
@@ -16,7 +17,7 @@ CLASSIC_ALONE: Final = "this broker has classic groups alone: set group.protocol
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
-    """Refuse it, with what to do instead."""
+    """Refuse the request and name the alternative."""
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=int(ErrorCode.UNSUPPORTED_VERSION),

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for a topic, never fewer."""
+"""CreatePartitions: increase the partition count of topics."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Let topics grow."""
+    """Add partitions to each topic independently."""
     message = request.message
     assert isinstance(message, CreatePartitionsRequest)
     return DeferredResponse(_answer(state, message))

@@ -1,4 +1,4 @@
-"""CreateTopics: each topic for itself, made or refused."""
+"""CreateTopics: each topic succeeds or fails independently."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Make topics, or say what would be made."""
+    """Create topics, or with validate_only return what would be created."""
     message = request.message
     assert isinstance(message, CreateTopicsRequest)
     return DeferredResponse(_answer(state, message))

@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members go, with all that they committed."""
+"""DeleteGroups: delete groups without members, with their committed offsets."""
 
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
@@ -17,7 +17,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Delete each group for itself."""
+    """Delete each group independently."""
     message = request.message
     assert isinstance(message, DeleteGroupsRequest)
     return DeferredResponse(_answer(state, message))

@@ -1,4 +1,4 @@
-"""DeleteRecords: what lies below an offset is hidden, and removed by and by."""
+"""DeleteRecords: move the log start offset; segments below it are deleted later."""
 
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
@@ -17,7 +17,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Move the log starts; stored when this is answered."""
+    """Move the log start offsets; they are stored before the response."""
     message = request.message
     assert isinstance(message, DeleteRecordsRequest)
     return DeferredResponse(_answer(state, message))

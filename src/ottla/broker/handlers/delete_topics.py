@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or by id."""
+"""DeleteTopics: by name or by topic id."""
 
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
@@ -43,7 +43,7 @@ async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Response
 
 
 def _identity(state: BrokerState, asked: DeleteTopicState) -> str | Uuid:
-    """The same for two ways of naming one topic."""
+    """Return the same key for both ways to name a topic."""
     if asked.name is not None:
         return asked.name
     found = state.image.topic_of_id(asked.topic_id)
@@ -65,9 +65,7 @@ async def _delete(state: BrokerState, asked: DeleteTopicState) -> DeletableTopic
         if not state.settings.broker[DELETE_TOPIC_ENABLE]:
             raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED)
         if (name is None) == (topic_id == ZERO_UUID):
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, "Give a topic's name or its id, one of the two."
-            )
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Give either the topic's name or its id.")
         wanted = None if name is not None else topic_id
         found = state.topic(name or "", wanted)
         name, topic_id = found.name, found.id

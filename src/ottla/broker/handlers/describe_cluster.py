@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers, and which of them controls the cluster."""
+"""DescribeCluster: the brokers and the controller."""
 
 from typing import Final
 
@@ -13,12 +13,12 @@ from ottla.protocol.messages.describe_cluster import (
 )
 from ottla.transport.connection import Connection
 
-_BROKERS: Final = 1  # the kinds of endpoints
+_BROKERS: Final = 1  # the endpoint types
 _CONTROLLERS: Final = 2
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
-    """Describe the cluster as it is seen through the listener that was asked."""
+    """Describe the cluster with the addresses of the listener that received the request."""
     message = request.message
     assert isinstance(message, DescribeClusterRequest)
     image, listener = state.image, connection.listener

@@ -1,4 +1,4 @@
-"""DescribeConfigs: every setting of a topic or a broker, with where its value comes from."""
+"""DescribeConfigs: every config of topics and brokers, with the source of its value."""
 
 from collections.abc import Iterable
 from itertools import dropwhile
@@ -67,7 +67,7 @@ def _resource(
 
 
 def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Described]:
-    """The settings of a resource; RequestError when there is none."""
+    """Return the configs of a resource; raises RequestError if it does not exist."""
     settings = state.settings
     if resource_type == TOPIC:
         if problem := topic_name_problem(name):
@@ -88,9 +88,9 @@ def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Des
 
 
 def _led_by_its_name(one: Described) -> Described:
-    """Without the broker's settings that come before the one after which the topic's is named.
+    """Drop the broker configs that take precedence over the one with the topic config's name.
 
-    Kafka answers so: while log.retention.ms is not set, log.retention.hours is not told either.
+    As in Kafka: while log.retention.ms is not set, log.retention.hours is not among the synonyms.
     """
     own = [synonym for synonym in one.synonyms if synonym.name == one.name]
     first = one.setting.falls_back[0].setting.name if one.setting.falls_back else ""
@@ -100,7 +100,7 @@ def _led_by_its_name(one: Described) -> Described:
 
 
 def _defaults_of_all(described_broker: Iterable[Described]) -> Iterable[Described]:
-    """What was set for all brokers; a broker's own values are not looked at."""
+    """Return the cluster-wide defaults; the broker's own values are ignored."""
     level = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
     for one in described_broker:
         told = tuple(synonym for synonym in one.synonyms if synonym.source is level)

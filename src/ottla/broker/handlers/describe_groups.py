@@ -14,8 +14,8 @@ from ottla.protocol.messages.describe_groups import (
 )
 from ottla.transport.connection import Connection, DeferredResponse
 
-_TELLS_MISSING = 6  # the version from which a group that is not there is an error
-# Read, delete, describe, and the group's settings: describe, alter.
+_TELLS_MISSING = 6  # the first version in which a missing group is an error
+# Read, delete, describe; describe and alter configs.
 _OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data directories, and how large the partitions in them are."""
+"""DescribeLogDirs: the data directories and the sizes of their partitions."""
 
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, StorageFailure
@@ -20,7 +20,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Describe every directory, with the partitions asked for or all."""
+    """Describe every directory with the requested partitions, or with all."""
     message = request.message
     assert isinstance(message, DescribeLogDirsRequest)
     wanted = (

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics by name, page by page."""
+"""DescribeTopicPartitions: topics in name order, in pages."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -26,7 +26,7 @@ _FIRST: Final = 0
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Describe topics in the order of their names, from where the last page ended."""
+    """Describe topics in name order, from the cursor on."""
     message = request.message
     assert isinstance(message, DescribeTopicPartitionsRequest)
     return DeferredResponse(_answer(state, message))
@@ -70,7 +70,7 @@ async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -
 
 
 def _refused(names: Iterable[str]) -> Response:
-    """A cursor that no page of this request can have given."""
+    """Return the response to a cursor that no page of this request can have returned."""
     topics = [
         DescribeTopicPartitionsResponseTopic(
             error_code=int(ErrorCode.INVALID_REQUEST),

@@ -1,4 +1,4 @@
-"""Fetch: records from many partitions, or a wait until there are some."""
+"""Fetch: records of many partitions, or a wait until there are some."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -26,22 +26,22 @@ from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredR
 from ottla.transport.memory import ConnectionMemory, MemoryWaiter
 
 SHARE: Final = 4
-"""A fetch gets at most one part in so many of the memory that is left."""
+"""A fetch gets at most 1/SHARE of the memory that is left."""
 
 COLD_BYTES_MIN: Final = 1024 * 1024
-"""What a read from the device is taken to need at least: a batch of the largest usual size."""
+"""The minimum reserved for a read from disk: one batch of the largest usual size."""
 
 ROOM_SECONDS: Final = 20.0
-"""Whoever waits so long for memory is told that there is nothing; it may ask again."""
+"""A fetch that waits this long for memory gets an empty response; the consumer fetches again."""
 
-_WITH_EPOCHS: Final = 12  # the version from which a reader is told of diverging epochs
-_BY_ID: Final = 13  # the version from which topics are named by their ids
+_WITH_EPOCHS: Final = 12  # the first version with diverging epochs
+_BY_ID: Final = 13  # the first version with topic ids
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Answer with what there is, or wait for it."""
+    """Respond with the available records, or wait for them."""
     message = request.message
     assert isinstance(message, FetchRequest)
     by_id = request.version >= _BY_ID
@@ -91,7 +91,7 @@ def _begun(
 
 
 class _Fetch:
-    """One request, which may look several times, and waits with empty hands."""
+    """One Fetch, which may read several times and holds no records while it waits."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Fetch:
         self.version = request.version
         self.message = message
         self.session = session
-        self.full = message.session_epoch <= 0  # names all partitions, so all are answered
+        self.full = message.session_epoch <= 0  # a full fetch: every partition is in the response
         self.wanted = asked if session is None else [*session.wanted.values()]
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
         self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
@@ -124,7 +124,7 @@ class _Fetch:
         return gathering
 
     async def _gather_in_turns(self) -> FetchRead:
-        """The same; what was found is held, as others take memory between two turns."""
+        """Read cooperatively; what was read is reserved, as others take memory meanwhile."""
         gathering = self._gathering()
         async for wanted in CooperativeLoop(self.state).over(self.wanted):
             topic = wanted.key[0]
@@ -137,7 +137,7 @@ class _Fetch:
         return gathering
 
     def _look(self) -> FetchRead | None:
-        """What there is; None where looking takes memory for a while, so that has to come first."""
+        """Read what is available; None if reading needs memory that has to be reserved first."""
         return None if self.is_wide else self.gather()
 
     def _gathering(self) -> FetchRead:
@@ -156,19 +156,19 @@ class _Fetch:
         )
 
     def _lacking(self, gathering: FetchRead) -> int:
-        """The bytes that have to come; nobody waits for more than may be answered."""
+        """The bytes missing to min.bytes, which is capped by what the response may contain."""
         return min(self.bytes_min, max(gathering.limits.bytes_max, 1)) - gathering.available
 
     def has_memory(self, gathering: FetchRead | None) -> bool:
-        """Whether what was found may be answered now; what is small takes no memory."""
+        """Whether the response may be sent now; a small one needs no memory."""
         if self.held:
-            return True  # it has its memory already
+            return True  # its memory is reserved already
         if gathering is None or gathering.is_cold:
             return self.waiter.has_memory
         return gathering.size <= WRITE_BUFFER_BYTES or self.waiter.has_memory
 
     async def wait(self, gathering: FetchRead | None) -> Response:
-        """Answer when there is enough; None: nobody has looked yet."""
+        """Wait until there is enough to respond; None: nothing was read yet."""
         try:
             found = await self._wait(gathering)
             return await self._answer_in_turns(found) if self.is_wide else self.answer(found)
@@ -191,7 +191,7 @@ class _Fetch:
                 return gathering
             gathering = gathering or await self._gather_in_turns()
             if gathering.is_cold:
-                # Others may have come between the look and this.
+                # Others may have taken memory since the read.
                 gathering.narrow(gathering.size + self._share())
                 self._hold(gathering.size + max(gathering.cold_bytes, COLD_BYTES_MIN))
                 await gathering.take_cold(lambda size: self._hold(max(size, self.held)))
@@ -201,7 +201,7 @@ class _Fetch:
             missing = self._lacking(gathering)
             gathering.drop()
             self._hold(0)
-            # An append may have come between the look and this; nobody would tell of it again.
+            # An append may have happened since the read; it would not wake this request any more.
             if not gathering.is_outdated:
                 partitions = [one.partition for one in gathering.found if one.partition is not None]
                 await BytesAwaited(partitions, missing).wait(left)
@@ -210,22 +210,22 @@ class _Fetch:
     # Memory.
 
     def _share(self) -> int:
-        """How much may be answered, the first batch aside."""
-        # Where some do not read, each takes one batch at a time, so that all get on soon.
+        """The bytes that the response may contain, apart from the first batch."""
+        # Some clients do not read. Each waiting fetch takes one batch, so that all make progress.
         if self.waiter.has_waited and not self.waiter.client.is_proven:
             return WRITE_BUFFER_BYTES
-        # Nobody gets all that is left, so that there is something left for the next one.
+        # A fetch never gets all that is left, so that the next one gets something too.
         return max(self.pool.left // SHARE, WRITE_BUFFER_BYTES)
 
     def _hold(self, count: int) -> None:
-        """Hold so much, rather than what was held."""
+        """Change the reservation to `count` bytes."""
         before, self.held = self.held, count
         if count > before:
             self.pool.hold(self.waiter, count - before)
         elif before:
             self.pool.release(self.waiter, before - count)
 
-    # The answer.
+    # The response.
 
     def answer(self, gathering: FetchRead) -> FetchResponse:
         by_topic: _ByTopic = {}
@@ -299,7 +299,7 @@ class _Fetch:
         return data
 
 
-# A partition that is not known has no aborted transactions; of others nothing is said.
+# An unknown partition has an empty list of aborted transactions; other errors have none.
 _NOWHERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 

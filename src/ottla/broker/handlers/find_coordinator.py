@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker has a group."""
+"""FindCoordinator: the broker that coordinates a group."""
 
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
@@ -19,13 +19,13 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 _GROUP = 0
 _TRANSACTION = 1
-_BATCHED = 4  # the version from which several are asked for at once
+_BATCHED = 4  # the first version with several keys
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Tell who coordinates; the topic of the offsets is made for the first group."""
+    """Return the coordinator; the first request creates __consumer_offsets."""
     message = request.message
     assert isinstance(message, FindCoordinatorRequest)
     return DeferredResponse(_answer(state, message, request.version, connection.listener))
@@ -44,7 +44,7 @@ async def _answer(
     (one,) = found
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message or ErrorCode.NONE.name,  # as Kafka, also of success
+        error_message=one.error_message or ErrorCode.NONE.name,  # as in Kafka, also on success
         node_id=one.node_id,
         host=one.host,
         port=one.port,
@@ -56,7 +56,7 @@ async def _find(state: BrokerState, key_type: int, key: str, listener: str) -> C
         if key_type == _TRANSACTION:
             raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if key_type != _GROUP:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "share groups are not served")
+            raise RequestError(ErrorCode.INVALID_REQUEST, "share groups are not supported")
         if OFFSETS_TOPIC not in state.image.topics:
             await _make_offsets_topic(state)
         topic = state.image.topics[OFFSETS_TOPIC]
@@ -70,11 +70,11 @@ async def _find(state: BrokerState, key_type: int, key: str, listener: str) -> C
 
 
 async def _make_offsets_topic(state: BrokerState) -> None:
-    """Make the topic; whoever asks is to ask again when that fails, as with Kafka."""
+    """Create __consumer_offsets; if that fails, the client asks again, as with Kafka."""
     try:
         await state.topics.create_offsets_topic()
     except PartlyLed:
-        pass  # this group's partition may be led
+        pass  # this group's partition may have a leader
     except RequestError as error:
         why = error.message or error.code.text
         raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error

@@ -1,4 +1,4 @@
-"""Heartbeat: a member says that it is alive."""
+"""Heartbeat: keeps a member of a classic group alive."""
 
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
@@ -12,7 +12,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Answer whether all is well."""
+    """Return the state of the member's group."""
     message = request.message
     assert isinstance(message, HeartbeatRequest)
     return DeferredResponse(_answer(state, message))

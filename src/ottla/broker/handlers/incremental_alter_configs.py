@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single settings are set, deleted, added to or taken from."""
+"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs."""
 
 from ottla.broker.configs import TWICE, given_twice, outcome
 from ottla.broker.cooperative import CooperativeLoop
@@ -17,7 +17,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Change each resource for itself."""
+    """Change each resource independently."""
     message = request.message
     assert isinstance(message, IncrementalAlterConfigsRequest)
     return DeferredResponse(_answer(state, message))

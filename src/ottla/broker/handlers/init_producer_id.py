@@ -1,7 +1,7 @@
-"""InitProducerId: an id for a producer that is to be idempotent.
+"""InitProducerId: a producer id for an idempotent producer.
 
-A producer with a transactional id is refused for good, with the one code that makes every client
-give up at once instead of asking again (docs/decisions/0014-transactions-are-refused.md).
+A transactional producer is refused with the error code on which every client gives up at once
+(docs/decisions/0014-transactions-are-refused.md).
 """
 
 import logging
@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Give an id with epoch 0; transactions are not served."""
+    """Return a new producer id with epoch 0; transactions are not supported yet."""
     message = request.message
     assert isinstance(message, InitProducerIdRequest)
     if message.transactional_id == "" or (message.producer_id < 0) != (message.producer_epoch < 0):
@@ -36,8 +36,8 @@ async def _give(state: BrokerState) -> Response:
     try:
         given = await state.producer_ids.take()
     except (CoordinationError, StorageFailure) as error:
-        _LOG.warning("no producer id", {"reason": str(error)})
-        return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # as Kafka: ask again
+        _LOG.warning("producer id not assigned", {"reason": str(error)})
+        return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # as in Kafka: the client retries
     return InitProducerIdResponse(
         throttle_time_ms=0, error_code=0, producer_id=given, producer_epoch=0
     )

@@ -1,4 +1,4 @@
-"""JoinGroup: somebody wants to be in the next generation of a group."""
+"""JoinGroup: join the next generation of a classic group."""
 
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
@@ -17,7 +17,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Join; the answer waits until the group is complete."""
+    """Join; the response waits until all members have joined."""
     message = request.message
     assert isinstance(message, JoinGroupRequest)
     return DeferredResponse(_answer(state, request, message, connection.address))
@@ -72,5 +72,5 @@ async def _answer(
 
 
 def _dashed(digits: str) -> str:
-    """The form in which Java writes such an id."""
+    """Format an id like Java's UUID."""
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

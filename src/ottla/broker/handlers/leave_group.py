@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, or are sent away."""
+"""LeaveGroup: members leave or are removed."""
 
 from ottla.broker.state import BrokerState
 from ottla.errors import RequestError
@@ -12,13 +12,13 @@ from ottla.protocol.messages.leave_group import (
 )
 from ottla.transport.connection import Connection, DeferredResponse
 
-_BATCHED = 3  # the version from which several may leave at once
+_BATCHED = 3  # the first version with several members
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Let members leave."""
+    """Remove members from a group."""
     message = request.message
     assert isinstance(message, LeaveGroupRequest)
     return DeferredResponse(_answer(state, message, request.version))

@@ -12,7 +12,7 @@ from ottla.transport.connection import Connection
 
 
 def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
-    """List the groups that pass the filters."""
+    """List the groups that match the filters."""
     message = request.message
     assert isinstance(message, ListGroupsRequest)
     error = ErrorCode.NONE

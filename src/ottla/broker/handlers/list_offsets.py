@@ -1,4 +1,4 @@
-"""ListOffsets: the first offset of a time, the earliest, the latest, and the like."""
+"""ListOffsets: the offset of a timestamp, the earliest, the latest and other special ones."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from ottla.replication.partition import (
 )
 from ottla.transport.connection import Connection, DeferredResponse
 
-# What stands for a moment, and from which version on.
+# Special timestamps and the first version that has them.
 _SINCE: Final = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL: 8,
@@ -34,7 +34,7 @@ _SINCE: Final = {
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Answer partition by partition; a time may have to be looked up on the device."""
+    """Return an offset per partition; a timestamp lookup may read from disk."""
     message = request.message
     assert isinstance(message, ListOffsetsRequest)
     return DeferredResponse(_answer(state, message, request.version))

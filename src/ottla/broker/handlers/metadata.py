@@ -1,7 +1,7 @@
-"""Metadata: brokers, topics, and who leads which partition.
+"""Metadata: brokers, topics and partition leaders.
 
-The answer to "all topics" is written once for an image, a version and a listener, and sent again
-until the image changes.
+The response with all topics is encoded once per image, version and listener, and reused until the
+image changes.
 """
 
 import logging
@@ -27,17 +27,19 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 _LOG = logging.getLogger(__name__)
 
-# Every operation on a topic and on the cluster, as bits (AclOperation): nobody is refused yet.
+# All operations on topics and on the cluster as bits of AclOperation: there are no ACLs yet.
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED: Final = -(2**31)
-_BY_ID_SINCE: Final = 12  # versions 10 and 11 have the field, but ids did not work then
+_BY_ID_SINCE: Final = (
+    12  # versions 10 and 11 have the field, but topic ids did not work in Kafka then
+)
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Describe the topics asked for, or all; missing ones are made where that is allowed."""
+    """Describe the requested topics or all; missing ones are created if that is enabled."""
     message = request.message
     assert isinstance(message, MetadataRequest)
     asked = message.topics
@@ -47,7 +49,7 @@ def handle(
         one.name is None or one.topic_id != ZERO_UUID for one in asked
     ):
         return _refused(asked)
-    # A topic is described once, however often it is asked for.
+    # A topic is described once, however often it is requested.
     if isinstance(request, WideRequest):
         return DeferredResponse(_handle_wide(state, message, asked, connection.listener))
     asked = list({(one.name, one.topic_id): one for one in asked}.values())
@@ -129,9 +131,9 @@ async def _made_first(
 
 
 def _told(error: RequestError) -> ErrorCode:
-    """What clients make something of: to all of them a forbidden name is for ever, like a bad one.
+    """Return an error that clients understand: a forbidden name is final, like an invalid one.
 
-    Of POLICY_VIOLATION they have never heard here, and ask again until they run out of time.
+    Clients do not expect POLICY_VIOLATION here and would retry until their timeout.
     """
     if error.code is not ErrorCode.POLICY_VIOLATION:
         return error.code

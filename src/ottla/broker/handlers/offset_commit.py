@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has come."""
+"""OffsetCommit: store the committed offsets of a group."""
 
 from typing import Final
 
@@ -18,16 +18,16 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.transport.connection import Connection, DeferredResponse
 
-_BY_ID: Final = 10  # the version from which topics are named by their ids
+_BY_ID: Final = 10  # the first version with topic ids
 
 PIECE: Final = 500
-"""So many offsets are one batch of the offsets topic, and one step of the group."""
+"""Offsets per batch of __consumer_offsets and per step of the group."""
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Store offsets, each partition that exists."""
+    """Commit the offsets of all partitions that exist."""
     message = request.message
     assert isinstance(message, OffsetCommitRequest)
     return DeferredResponse(_answer(state, message, request.version))
@@ -63,7 +63,8 @@ async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int
                 found.id,
             )
             committed.append((offset, told))
-    # The group has its say also when nothing was to be committed, but not when all was refused.
+    # The group also checks a request without offsets, but not one whose partitions were all
+    # refused.
     count = len(committed) or not any(topic.partitions for topic in answered)
     async for start in turns.over(range(0, count, PIECE)):
         piece = committed[start : start + PIECE]

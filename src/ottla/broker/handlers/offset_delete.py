@@ -1,4 +1,4 @@
-"""OffsetDelete: offsets of a group are to go."""
+"""OffsetDelete: delete committed offsets of a group."""
 
 from typing import Final
 
@@ -18,13 +18,13 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.transport.connection import Connection, DeferredResponse
 
 PIECE: Final = 500
-"""So many offsets are deleted in one step of the group."""
+"""Offsets deleted per step of the group."""
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Delete what a group has committed for partitions that it does not read."""
+    """Delete the offsets of partitions to which the group is not subscribed."""
     message = request.message
     assert isinstance(message, OffsetDeleteRequest)
     return DeferredResponse(_answer(state, message))
@@ -43,7 +43,7 @@ async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Response:
         piece = tuple(known[start : start + PIECE])
         answer = await _delete(state, message.group_id, piece)
         if start and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
-            # With its last offset an empty group goes, and there is nothing left to delete.
+            # An empty group is deleted with its last offset; after that nothing is left to delete.
             codes |= dict.fromkeys(piece, ErrorCode.NONE)
             continue
         if answer.error:

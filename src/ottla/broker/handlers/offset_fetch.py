@@ -1,4 +1,4 @@
-"""OffsetFetch: how far groups have come."""
+"""OffsetFetch: the committed offsets of groups."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -21,17 +21,17 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.transport.connection import Connection, DeferredResponse
 
-_BATCHED = 8  # the version from which several groups are asked for at once
-_BY_ID = 10  # the version from which topics are named by their ids
+_BATCHED = 8  # the first version with several groups
+_BY_ID = 10  # the first version with topic ids
 
 Asked = list[tuple[str, Uuid, int]]
-"""Names, ids and numbers of partitions."""
+"""Topic names, topic ids and partition indexes."""
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Answer what is committed; -1 where nothing is."""
+    """Return the committed offsets; -1 where there is none."""
     message = request.message
     assert isinstance(message, OffsetFetchRequest)
     if request.version >= _BATCHED:
@@ -61,7 +61,7 @@ async def _one_group(state: BrokerState, message: OffsetFetchRequest, version: i
     )
     turns = CooperativeLoop(state)
     answer = await _fetch(state, message.group_id, asked, message.require_stable, turns)
-    # Before version 2 the error of the whole is told with every partition.
+    # Before version 2 a group-level error is repeated for every partition.
     whole = answer.error if version < 2 else ErrorCode.NONE
     offsets = answer.offsets
     if answer.error and asked is not None:
@@ -88,7 +88,7 @@ async def _one_group(state: BrokerState, message: OffsetFetchRequest, version: i
 
 
 PIECE: Final = 500
-"""So many offsets are looked up in one go."""
+"""Offsets looked up per time slice."""
 
 
 async def _fetch(
@@ -161,7 +161,7 @@ async def _group(
             partitions=[_partition(index, one) async for index, one in turns.over(partitions)],
         )
         for topic, partitions in _by_topic(answer.offsets).items()
-        if not by_id or topic in topics  # one that is gone has no id to be named by
+        if not by_id or topic in topics  # a deleted topic has no id to name it by
     ]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[*unknown, *known])
 

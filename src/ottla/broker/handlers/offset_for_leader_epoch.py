@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the leader's log (rules A2 and A12)."""
+"""OffsetForLeaderEpoch: the end offset of an epoch in the leader's log (rules A2 and A12)."""
 
 from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
@@ -17,7 +17,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Answer each partition; -1 where the epoch is not known."""
+    """Return the end offset per partition; -1 if the epoch is not known."""
     message = request.message
     assert isinstance(message, OffsetForLeaderEpochRequest)
     return DeferredResponse(_answer(state, message))

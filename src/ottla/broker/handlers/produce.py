@@ -1,7 +1,7 @@
-"""Produce: records are checked and appended, each partition for itself (rule A8).
+"""Produce: validate and append record batches, each partition independently (rule A8).
 
-A batch that takes long to check is checked in a thread, and appended when that is done: its
-connection serves nothing else meanwhile, so a client's batches stay in their order.
+A batch that takes long to validate is validated in a thread and appended afterwards. Its connection
+serves nothing else meanwhile, so a client's batches stay in order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,14 +29,14 @@ from ottla.records.errors import InvalidRecords, TakesLong
 from ottla.replication.partition import Partition
 from ottla.transport.connection import Connection, DeferredResponse
 
-_WITH_HINTS: Final = 10  # the version from which a client is told of the leader (KIP-951)
-_BY_ID: Final = 13  # the version from which topics are named by their ids
+_WITH_HINTS: Final = 10  # the first version with leader hints (KIP-951)
+_BY_ID: Final = 13  # the first version with topic ids
 
 Unsafe = list[tuple[Partition, PartitionProduceResponse]]
-"""What was appended and has to reach the device before it is acknowledged."""
+"""Partitions to flush before their responses are sent."""
 
 
-# Kafka finds these before it looks at the log, which it has.
+# Kafka detects these errors before it opens the log, so the response has no log start offset.
 _WITHOUT_START: Final = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -50,12 +50,12 @@ _WITHOUT_START: Final = frozenset(
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse | None:
-    """Append; the answer waits for the device where flush.messages says so."""
+    """Append; the response waits for a flush if flush.messages requires one."""
     message = request.message
     assert isinstance(message, ProduceRequest)
     if message.acks not in (-1, 0, 1):
         refused = RequestError(
-            ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {message.acks}, it can be -1, 0 or 1"
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not valid: use -1, 0 or 1"
         )
         return ProduceResponse(
             responses=[_refused(state, topic, refused) for topic in message.topic_data]
@@ -79,17 +79,17 @@ def handle(
 
 def _unheard(answer: ProduceResponse, connection: Connection) -> None:
     if any(one.error_code for topic in answer.responses for one in topic.partition_responses):
-        connection.close()  # the only way to tell a client that does not listen
+        connection.close()  # with acks=0, closing is the only way to report an error
 
 
 PIECE: Final = 50
-"""So many partitions are appended to in one go."""
+"""Partitions appended per time slice."""
 
 
 async def _handle_wide(
     state: BrokerState, request: Request, message: ProduceRequest, connection: Connection
 ) -> Response | None:
-    """The same in turns, some partitions in each."""
+    """Append cooperatively, some partitions per time slice."""
     unsafe: Unsafe = []
     slow: Slow = {}
     turns = CooperativeLoop(state)
@@ -128,7 +128,7 @@ def _joined(pieces: Sequence[TopicProduceResponse]) -> TopicProduceResponse:
 
 
 class _Slow(NamedTuple):
-    """A batch that is appended beside the event loop, and where its response goes."""
+    """A batch that is validated in a thread, and the response it belongs to."""
 
     topic: str
     data: PartitionProduceData
@@ -137,7 +137,7 @@ class _Slow(NamedTuple):
 
 
 Slow = dict[Partition, list[_Slow]]
-"""What takes long, in the order in which it is appended to its partition."""
+"""Slow batches per partition, in append order."""
 
 
 def _append_topic(
@@ -165,9 +165,9 @@ def _append_topic(
         try:
             records = data.records
             if records is None:
-                raise RequestError(ErrorCode.INVALID_RECORD, "there are no records")
+                raise RequestError(ErrorCode.INVALID_RECORD, "the request contains no records")
             if partition in slow:
-                raise TakesLong  # what comes after another one stays after it
+                raise TakesLong  # must stay behind the batch before it
             appended = partition.append(
                 memoryview(records), produce_version=version, acks=acks, now_ms=now_ms
             )
@@ -221,7 +221,7 @@ async def _finish_unheard(
     slow: Slow,
     connection: Connection,
 ) -> None:
-    # Nothing is read from a connection meanwhile, so a client that is gone by now is not missed.
+    # The connection reads nothing meanwhile, so it does not matter if the client is gone.
     await _append_all_slow(state, request, slow, [])
     _unheard(answer, connection)
 

@@ -1,4 +1,4 @@
-"""SyncGroup: a member asks for its share, and the leader brings all of them."""
+"""SyncGroup: a member requests its assignment; the leader sends all assignments."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.transport.connection import Connection, DeferredResponse
 
-_NAMES_PROTOCOL: Final = 5  # the version from which a member has to say what it follows
+_NAMES_PROTOCOL: Final = 5  # the first version in which the member names its protocol
 
 
 def handle(
     state: BrokerState, request: Request, connection: Connection
 ) -> Response | DeferredResponse:
-    """Answer when the assignment is known and stored."""
+    """Respond when the assignment is known and stored."""
     message = request.message
     assert isinstance(message, SyncGroupRequest)
     if request.version >= _NAMES_PROTOCOL and None in (

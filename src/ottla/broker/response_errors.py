@@ -1,7 +1,7 @@
-"""The errors that an answer tells of, found by the tables of the messages.
+"""Counts the error codes in a response, found through the message tables.
 
-Invariant: every field `error_code` of an answer counts once, wherever it stands, unless it is 0;
-parts that cannot have one are not looked at.
+Invariant: every non-zero `error_code` field of a response is counted once, at any depth. Structures
+that cannot contain one are skipped.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from typing import Final
 from ottla.protocol.schema import Struct
 
 
-class AnswerErrors:
-    """Looks for errors in answers; what is known of a class is found out once."""
+class ResponseErrors:
+    """Finds the error codes in responses; the layout of each message class is analysed once."""
 
     def __init__(self) -> None:
         self._plans: dict[type[Struct], tuple[bool, tuple[str, ...]]] = {}
 
     def of(self, answer: Struct) -> Iterator[int]:
-        """The codes, without those that say that all is well."""
+        """Return the error codes of a response, without NONE."""
         kind = type(answer)
         plan = self._plans.get(kind)
         if plan is None:
@@ -39,7 +39,7 @@ _CODE: Final = "error_code"
 
 
 def _plan(kind: type[Struct]) -> tuple[bool, tuple[str, ...]]:
-    """Whether a class has a code, and which of its fields have parts with one."""
+    """Return whether a class has an error code, and which fields have structures with one."""
     parts = tuple(
         field.name for field in kind.FIELDS if field.struct is not None and any(_plan(field.struct))
     )

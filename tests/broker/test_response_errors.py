@@ -1,6 +1,6 @@
 """Errors in answers are found wherever they stand."""
 
-from ottla.broker.answer_errors import AnswerErrors
+from ottla.broker.response_errors import ResponseErrors
 from ottla.ids import ZERO_UUID
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
@@ -13,7 +13,7 @@ from ottla.protocol.messages.metadata import MetadataResponse
 
 
 def test_the_error_of_the_whole_answer_counts() -> None:
-    errors = AnswerErrors()
+    errors = ResponseErrors()
     assert list(errors.of(HeartbeatResponse(throttle_time_ms=0, error_code=25))) == [25]
     assert list(errors.of(HeartbeatResponse(throttle_time_ms=0, error_code=0))) == []
 
@@ -26,7 +26,7 @@ def test_the_errors_of_parts_count_each_for_itself() -> None:
         ListOffsetsTopicResponse(name="a", partitions=[partition(3), partition(0), partition(6)]),
         ListOffsetsTopicResponse(name="b", partitions=[partition(3)]),
     ]
-    assert list(AnswerErrors().of(ListOffsetsResponse(throttle_time_ms=0, topics=topics))) == [
+    assert list(ResponseErrors().of(ListOffsetsResponse(throttle_time_ms=0, topics=topics))) == [
         3,
         6,
         3,
@@ -37,10 +37,10 @@ def test_parts_that_are_missing_have_none() -> None:
     result = CreatableTopicResult(
         name="t", topic_id=ZERO_UUID, error_code=36, error_message=None, configs=None
     )
-    assert list(AnswerErrors().of(CreateTopicsResponse(throttle_time_ms=0, topics=[result]))) == [
+    assert list(ResponseErrors().of(CreateTopicsResponse(throttle_time_ms=0, topics=[result]))) == [
         36
     ]
     empty = MetadataResponse(
         throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=[]
     )
-    assert list(AnswerErrors().of(empty)) == []
+    assert list(ResponseErrors().of(empty)) == []
