@@ -1,67 +1,53 @@
-# `make run` and `make test` are all a newcomer needs; each sets up what is missing.
+# `make run` and `make test` are the two commands to know; each installs what it needs into .venv.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 KERNEL := src/ottla/records/kernel.py
 
+# Builds run with the pinned setuptools. pip compiles nothing: Python compiles what it imports.
+PIP_INSTALL := DIST_EXTRA_CONFIG="$(CURDIR)/requirements/build.cfg" $(BIN)/python -m pip install \
+	--quiet --disable-pip-version-check --no-compile --no-build-isolation --use-pep517
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run broker tour test judge check lint types imports references docs bench soak format lock clean
+.PHONY: help run broker test judge check lint types imports references docs bench soak format setup setup-run lock clean
 
-help: ## what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.built ## the virtual environment, the pinned tools, the compiled kernel
-
-$(VENV)/.installed: requirements/dev.lock
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Ottla needs Python 3.11 or newer, $(PYTHON) is {v[0]}.{v[1]}; try make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	@touch $@
-
-# Without a C compiler this step still succeeds: the kernel then runs as plain Python.
-$(VENV)/.built: $(VENV)/.installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.py=.pxd)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q src examples  # as pip does with what is not editable: Spark starts many processes
-	@touch $@
-
-run: setup ## readings, a broker on 127.0.0.1:9092 and a pipeline on Spark, kept in ./.ottla (ARGS="--port 9093")
+run: setup-run ## Run the sensors example: devices, a broker on 127.0.0.1:9092, Spark (ARGS="--port 9093")
 	@PYTHONPATH=examples $(BIN)/python -m sensors.archive
 	@PYTHONPATH=examples exec $(BIN)/python -m sensors $(ARGS)
 
-broker: setup ## the broker alone, without Java (ARGS="--port 9093"); Ctrl-C stops it
+broker: setup-run ## Start only a broker, without Spark and Java; Ctrl-C stops it (ARGS="--port 9093")
 	@exec $(BIN)/ottla dev $(ARGS)
 
-tour: setup ## show the protocol, the records and the log without a broker
-	@$(BIN)/ottla version
-	@$(BIN)/python examples/first_look.py
-
-test: setup check ## every check and every test, with the kernel compiled and as plain Python
+test: setup check ## Run every check and every test, with the kernel compiled and as plain Python
 	$(BIN)/python -m pytest -n 2
 	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
 
-judge: setup ## check the recorded answers with a real Kafka, and run the long tests with it (ARGS=--record)
+judge: setup ## Check the recorded answers with a real Kafka, and run the long tests with it (ARGS=--record)
 	$(BIN)/python -m judges $(ARGS)
 
-check: lint types imports references ## ruff, pyright strict, import contracts, fresh references
+check: lint types imports references ## Run the checks: lint, types, imports, references
 
-lint: setup
+lint: setup ## Check style and format with ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup
+types: setup ## Check types with pyright in strict mode
 	$(BIN)/pyright
 
-imports: setup
+imports: setup ## Check that folders import only folders below them
 	$(BIN)/lint-imports
 
-references: setup
+references: setup ## Check that docs/reference/ matches the tables in the code
 	$(BIN)/python docs/reference/generate.py --check
 
-docs: setup ## write docs/reference/ anew from the tables
+docs: setup ## Write docs/reference/ from the tables in the code
 	$(BIN)/python docs/reference/generate.py
 
-bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/results/
+bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/results/
 	$(BIN)/python benchmarks/protocol.py
 	$(BIN)/python benchmarks/records.py
 	$(BIN)/python benchmarks/batch_compression.py
@@ -76,17 +62,48 @@ bench: setup ## measure beside the peers; tables on screen, JSON in benchmarks/r
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/broker_vs_kafka
 
-soak: setup ## the long tests: fuzzing, crashes and models for ten times the usual
+soak: setup ## Run the fuzz, crash and model tests with ten times as many examples
 	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log tests/coordination tests/simulation
 
-format: setup ## put the source into its form
+format: setup ## Format the source with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: setup ## resolve the pinned versions anew (needs uv)
-	uv pip compile --quiet pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header --allow-unsafe --output-file requirements/dev.lock
-	uv pip compile --quiet pyproject.toml --all-extras --constraint requirements/dev.lock --universal --python-version 3.11 --generate-hashes --no-header --output-file requirements/extras.lock
+setup: $(VENV)/.dev-installed $(VENV)/.built ## Install everything for development into .venv
 
-clean: ## remove everything that setup and the tests made
+setup-run: $(VENV)/.run-installed $(VENV)/.built ## Install only what `make run` needs into .venv
+
+$(VENV)/.build-installed: requirements/build.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Ottla needs Python 3.11 or newer, but $(PYTHON) is {v[0]}.{v[1]}. Choose another: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) --require-hashes -r requirements/build.lock
+	@touch $@
+
+$(VENV)/.run-installed: requirements/run.lock $(VENV)/.build-installed
+	$(PIP_INSTALL) --require-hashes -r requirements/run.lock
+	@touch $@
+
+# Everything is compiled before the tests, or the compiler's warnings about others' code would fail them.
+$(VENV)/.dev-installed: requirements/dev.lock $(VENV)/.run-installed
+	$(PIP_INSTALL) --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true  # some templates are not Python
+	@touch $@
+
+# Without a C compiler this step still succeeds: the kernel then runs as plain Python.
+$(VENV)/.built: $(VENV)/.run-installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.py=.pxd)
+	$(PIP_INSTALL) --no-deps --editable .
+	@$(BIN)/python -m compileall -q src examples  # Spark starts many Python processes at once
+	@touch $@
+
+UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --allow-unsafe
+PINNED     := --constraint requirements/dev.lock
+
+lock: ## Resolve the pinned versions again (needs uv)
+	$(UV_COMPILE) pyproject.toml --group dev --extra avro --extra protobuf --extra spark --output-file requirements/dev.lock
+	$(UV_COMPILE) $(PINNED) pyproject.toml --group build --extra spark --output-file requirements/run.lock
+	$(UV_COMPILE) $(PINNED) --group build --output-file requirements/build.lock
+	$(UV_COMPILE) $(PINNED) pyproject.toml --all-extras --output-file requirements/extras.lock
+
+clean: ## Remove .venv and everything that builds and tests leave behind
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis src/ottla.egg-info
 	rm -f src/ottla/records/kernel.*.so

@@ -1,7 +1,8 @@
-"""Installing from source, with a C compiler and without one."""
+"""Installation from source, with a C compiler and without one; the lock files and the Makefile."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -80,3 +81,46 @@ def test_with_a_compiler_the_kernel_is_compiled(tmp_path: Path) -> None:
     names = kernels_in(build_wheel(tmp_path, {}))
     assert any(name.endswith(sysconfig.get_config_var("EXT_SUFFIX")) for name in names)
     assert {"ottla/records/kernel.py", "ottla/records/kernel.pyi"} <= set(names)
+
+
+def pins(lock: str) -> dict[str, set[str]]:
+    """Each pinned package of a lock file, with its version and marker, and its hashes."""
+    text = (ROOT / "requirements" / f"{lock}.lock").read_text().replace("\\\n", "")
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if line and not line.lstrip().startswith("#"):
+            package, *hashes = line.split("--hash=")
+            found[package.strip()] = {one.strip() for one in hashes}
+    return found
+
+
+def test_lock_files_pin_the_same_versions_with_hashes() -> None:
+    dev = pins("dev")
+    for lock in ("build", "run"):
+        assert all(pins(lock).values())
+        assert pins(lock).items() <= dev.items()
+    assert pins("build").items() < pins("run").items()
+    versions = {package.partition(" ")[0] for package in dev}
+    names = {version.partition("==")[0] for version in versions}
+    shared = {one.partition(" ")[0] for one in pins("extras") if one.partition("==")[0] in names}
+    assert shared <= versions
+
+
+def make(*arguments: str) -> str:
+    command = ["make", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_make_run_installs_no_developer_tools() -> None:
+    run, test = (make("--dry-run", "--always-make", target) for target in ("run", "test"))
+    assert re.findall(r"-r requirements/(\w+)\.lock", run) == ["build", "run"]
+    assert re.findall(r"-r requirements/(\w+)\.lock", test) == ["build", "run", "dev"]
+    names = {package.partition("==")[0] for package in pins("run")}
+    assert {"pyspark", "pandas", "pyarrow", "cython"} <= names
+    assert not names & {"aiokafka", "confluent-kafka", "polars", "pyright", "pytest", "ruff"}
+
+
+def test_make_help_lists_every_command() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    listed = re.findall(r"^  make (\S+) +[A-Z]", make("help"), re.MULTILINE)
+    assert sorted(listed) == sorted(phony.split())

@@ -101,7 +101,7 @@ def test_make_commands_of_the_readme_exist() -> None:
 def test_make_passes_arguments_on() -> None:
     for target, program in (("run", "-m sensors"), ("broker", "ottla dev")):
         (shown,) = re.findall(rf"`make {target} ARGS=\"(.*?)\"`", README)
-        command = ["make", "--dry-run", "--assume-old=setup", target, f"ARGS={shown}"]
+        command = ["make", "--dry-run", "--assume-old=setup-run", target, f"ARGS={shown}"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         assert f"{program} {shown}" in done.stdout
 
