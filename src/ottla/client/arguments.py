@@ -1,7 +1,7 @@
-"""Arguments: what an application gives, looked at before anything is done with it.
+"""Checks arguments of the public API.
 
-Invariant: what comes back can be written into a request. What cannot is refused in the call that
-gave it, by a TypeError or a ValueError that names the right form, and nothing has changed then.
+Invariant: a returned value fits into a request. Anything else raises TypeError or ValueError with
+the correct form in the call that received it, before anything changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,11 +20,11 @@ TIME_MAX: Final = OFFSET_MAX
 PARTITION_MAX: Final = (1 << 31) - 1
 
 NOTE_BYTES_MAX: Final = (1 << 15) - 1
-"""What a request can carry; brokers take less, see offset.metadata.max.bytes."""
+"""The limit of the protocol; brokers accept less, see offset.metadata.max.bytes."""
 
 
 def pair_of(given: object) -> tuple[str, int]:
-    """A topic and the number of a partition."""
+    """Check a topic and partition number."""
     pair = cast("tuple[object, ...]", given)
     if not isinstance(given, tuple) or len(pair) != 2:
         raise TypeError(
@@ -36,17 +36,17 @@ def pair_of(given: object) -> tuple[str, int]:
 
 
 def offset_of(given: object) -> int:
-    """An offset in a partition."""
+    """Check an offset."""
     return _whole(given, "an offset", OFFSET_MAX)
 
 
 def time_of(given: object) -> int:
-    """A time, in milliseconds since 1970."""
+    """Check a time in milliseconds since 1970."""
     return _whole(given, "a time, in milliseconds since 1970,", TIME_MAX)
 
 
 def note_of(given: object) -> str:
-    """A note that is kept with an offset."""
+    """Check the metadata text of a committed offset."""
     if not isinstance(given, str):
         raise TypeError(f"the metadata of an offset are a str, and not {_shown(given)}")
     size = len(given.encode())
@@ -58,14 +58,14 @@ def note_of(given: object) -> str:
 
 
 def name_of(given: object, what: str) -> str:
-    """A name; `what` it is of."""
+    """Check a name; `what` is used in the error."""
     if not isinstance(given, str):
         raise TypeError(f"the name of {what} is a str, and not {_shown(given)}")
     return given
 
 
 def settings_of(given: M) -> M:
-    """Settings and their values, which are text, or None."""
+    """Check settings: text values or None."""
     mapping_of(given, str, 'a mapping of settings, as {"retention.ms": "1000"}')
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
@@ -77,7 +77,7 @@ def settings_of(given: M) -> M:
 
 
 def many_of(given: Iterable[T], kind: type | tuple[type, ...], form: str) -> list[T]:
-    """What an iterable gives, each of a kind; `form` is what is right, with an example."""
+    """Check the elements of an iterable; `form` describes the correct form with an example."""
     if _is_one(given):
         raise TypeError(f"this takes {form}, and not {_shown(given)}")
     ones = [*given]
@@ -88,7 +88,7 @@ def many_of(given: Iterable[T], kind: type | tuple[type, ...], form: str) -> lis
 
 
 def mapping_of(given: M, kind: type | tuple[type, ...], form: str) -> M:
-    """The same, if it is a mapping of what is of a kind; `form` is what is right."""
+    """Check a mapping and its keys; `form` describes the correct form."""
     if not _is_mapping(given):
         raise TypeError(f"this takes {form}, and not {_shown(given)}")
     many_of([*given], kind, form)
@@ -96,7 +96,7 @@ def mapping_of(given: M, kind: type | tuple[type, ...], form: str) -> M:
 
 
 def _is_one(given: object) -> bool:
-    """Whether it is no iterable, or one that nobody takes for many things; a dict is its keys."""
+    """Whether it is not an iterable of several things; a dict counts as its keys."""
     return isinstance(given, str | bytes) or not isinstance(given, Iterable)
 
 

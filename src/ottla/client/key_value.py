@@ -1,11 +1,11 @@
 """The types of keys and values.
 
-Invariant: who names no types, and gives no serializers, has bytes.
+Without type arguments and serializers, keys and values are bytes.
 """
 
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:  # the type checker brings it; at run time nobody needs a default
+if TYPE_CHECKING:  # only the type checker needs a default for the type variables
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     K = TypeVarWithDefault("K", default=bytes)

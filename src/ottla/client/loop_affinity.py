@@ -1,7 +1,7 @@
-"""The home of a client: the event loop in which it was started, and where alone it can be used.
+"""Ties a client to the event loop in which it was started.
 
-Invariant: who calls from elsewhere is told so before anything is touched: another loop would wait
-for what is never told there, or take apart what this one is about to use.
+Invariant: a call from another loop raises before it changes anything. The other loop would wait for
+events that never arrive there, or change state that this loop is using.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ ONE_EACH: Final = "make one in each loop, or use ottla.sync, whose clients threa
 
 
 class LoopAffinity:
-    """Where a client lives: the loop that runs now; `whose` names it in errors."""
+    """The loop that runs now; `whose` names the client in errors."""
 
     __slots__ = ("_loop", "_whose")
 
@@ -26,7 +26,7 @@ class LoopAffinity:
         self._loop = asyncio.get_running_loop()
 
     def check(self) -> None:
-        """NotRunning unless its loop is the one that runs."""
+        """Raise NotRunning unless the client's loop is running."""
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -36,7 +36,7 @@ class LoopAffinity:
 
 
 def runs_already(whose: str) -> RuntimeError:
-    """What to raise for a client that is started while it runs."""
+    """Return the error for a client that is started twice."""
     return RuntimeError(
         f"the {whose} runs already: it is started once, and whoever needs it uses the one that "
         "runs; when that has ended it can be started again"
@@ -44,7 +44,7 @@ def runs_already(whose: str) -> RuntimeError:
 
 
 def not_running(whose: str) -> NotRunning:
-    """What to raise for a client that was not started, or has ended."""
+    """Return the error for a client that is not started or is closed."""
     return NotRunning(
         f"the {whose} does not run", "use `async with`: it runs inside of that, and ends there"
     )

@@ -1,19 +1,18 @@
-"""Which partition a record goes to, when whoever sends it does not say.
+"""Partitioners: choose the partition of a record that names none.
 
-Invariant: `choose` returns a partition that the topic has. Records of one key go to one partition
-for as long as the topic has as many partitions, and to the same as with Java's producer. Those
-without a key stay with one partition until batches of `batch.size` bytes were closed for it, so
-that batches are full ones; the next partition is drawn, with less weight the more batches wait.
-A partition that has lost its leader is left at once, where Java would first fill its batch.
+Invariant: `choose` returns an existing partition. Records with the same key go to the same
+partition while the partition count does not change, the same one as with Java's producer. Records
+without a key stick to a partition until `batch.size` bytes were closed for it, so that batches are
+full. The next partition is drawn at random, with less weight the more batches wait for it. A
+partition without a leader is left at once; Java would fill its batch first.
 
-A producer calls `choose` once for a record and nothing else. It tells the rest as it happens:
-`batch_closed` for a batch that takes no more records, be it full or on its way, and `waiting` when
-it has looked over its queues, if the partitioner `listens`. Only the default one is asked again for
-a record that closes a batch because it does not fit: the record is the first of the next batch, and
-that may be elsewhere.
+The producer calls `choose` once per record. It reports events: `batch_closed` for a batch that
+takes no more records, and `waiting` after it has looked over its queues, if the partitioner
+`listens`. Only the default partitioner is asked again for a record that does not fit into the
+current batch: the record opens the next batch, which may be in another partition.
 
-The bytes of records without a key are so counted by batch: records with a key that went into the
-same batches count too, which Java leaves out.
+Bytes of records without a key are counted per batch, so records with a key in the same batch count
+too, unlike in Java.
 """
 
 from bisect import bisect_right
@@ -30,59 +29,59 @@ _POSITIVE: Final = 0x7FFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """The partitions of a topic: made once when metadata change, and handed to every call."""
+    """The partitions of a topic, made once per metadata change and passed to every call."""
 
     count: int
     available: tuple[int, ...]
-    """Those that have a leader, in order."""
+    """Partitions with a leader, in order."""
 
 
 class Partitioner(Protocol):
-    """Chooses partitions, and hears what becomes of the records."""
+    """Chooses partitions and receives the producer's events."""
 
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions
     ) -> int:
-        """The partition of a record."""
+        """Return the partition of a record."""
         ...
 
     def batch_closed(self, topic: str, partition: int, size: int) -> None:
-        """A batch of so many bytes takes no more records."""
+        """Note that a batch of this size takes no more records."""
         ...
 
     def listens(self, topic: str) -> bool:
-        """Whether it wants to hear what waits for the partitions of a topic."""
+        """Whether to call `waiting` for a topic."""
         ...
 
     def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
-        """How many batches wait for each partition that may be chosen, of all that there are.
+        """Note how many batches wait for each eligible partition, of `count` partitions in all.
 
-        A partition without a leader, or whose broker is too slow, is left out; one for which
-        nothing waits is there with 0.
+        Partitions without a leader or with a slow broker are missing; a partition without waiting
+        batches has 0.
         """
         ...
 
 
 def partition_of_key(key: bytes, count: int) -> int:
-    """Java's partition of a key."""
+    """Return the partition of a key as Java's producer computes it."""
     return (murmur2(key) & _POSITIVE) % count
 
 
 class Weights(NamedTuple):
-    """Partitions, with the sums of their weights up to each."""
+    """Partitions with cumulative weights."""
 
     partitions: tuple[int, ...]
     sums: tuple[int, ...]
 
     def at(self, random: float) -> int:
-        """The partition that a chance from 0 up to 1 falls on."""
+        """Return the partition for a random number in [0, 1)."""
         return self.partitions[bisect_right(self.sums, int(random * self.sums[-1]))]
 
 
 def weights(batches: Mapping[int, int], count: int) -> Weights | None:
-    """The weights of partitions by the batches that wait; None when all there are weigh the same.
+    """Return the weights of partitions by their waiting batches; None if all are equal.
 
-    One with the longest queue weighs 1, and one more for each batch by which another's is shorter.
+    The longest queue weighs 1, and every other one more for each batch by which it is shorter.
     """
     if count < 2 or not batches:
         return None
@@ -95,7 +94,7 @@ def weights(batches: Mapping[int, int], count: int) -> Weights | None:
 
 
 class _Sticky:
-    """Where the records of a topic that have no key go for now."""
+    """The current partition for records of a topic without a key."""
 
     __slots__ = ("closed_bytes", "partition", "partitions", "weights")
 
@@ -107,7 +106,7 @@ class _Sticky:
 
 
 class KeyPartitioner:
-    """By key; records without one stick to a partition for a batch. Java's, and the default."""
+    """By key; records without a key are sticky per batch. Java's default partitioner."""
 
     def __init__(
         self,
@@ -125,23 +124,23 @@ class KeyPartitioner:
 
     @property
     def heeds_keys(self) -> bool:
-        """Whether the key of a record says where it goes."""
+        """Whether the key determines the partition."""
         return not self._ignore_keys
 
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions
     ) -> int:
-        """The partition of a record."""
+        """Return the partition of a record."""
         if key is not None and not self._ignore_keys:
             return (murmur2(key) & _POSITIVE) % partitions.count
         sticky = self._sticky.get(topic)
-        # The very same object: metadata did not change, so the partition is as good as it was.
+        # The same object: metadata did not change, so the partition is still valid.
         if sticky is not None and sticky.partitions is partitions:
             return sticky.partition
         return self._settle(topic, partitions, sticky)
 
     def batch_closed(self, topic: str, partition: int, size: int) -> None:
-        """A batch of so many bytes takes no more records."""
+        """Note that a batch of this size takes no more records."""
         sticky = self._sticky.get(topic)
         if sticky is None or sticky.partition != partition:
             return
@@ -150,20 +149,20 @@ class KeyPartitioner:
             self._switch(sticky)
 
     def listens(self, topic: str) -> bool:
-        """Whether records without a key go to a topic, and by its load."""
+        """Whether records without a key are sent to the topic and its load matters."""
         return self._adaptive and topic in self._sticky
 
     def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
-        """How many batches wait for each partition that may be chosen."""
+        """Note how many batches wait for each eligible partition."""
         sticky = self._sticky.get(topic)
         if sticky is not None and self._adaptive:
             sticky.weights = weights(batches, count)
 
     def _settle(self, topic: str, partitions: Partitions, known: _Sticky | None) -> int:
-        """Begin with a topic, or go on with one whose metadata changed."""
+        """Start with a topic, or continue after its metadata changed."""
         if known is not None and known.partition in _eligible(partitions):
             known.partitions = partitions
-            known.weights = None  # it may name partitions that have no leader any more
+            known.weights = None  # it may contain partitions without a leader now
             return known.partition
         sticky = self._sticky[topic] = _Sticky(partitions, -1)
         self._switch(sticky)
@@ -180,26 +179,26 @@ class KeyPartitioner:
 
 
 def _eligible(partitions: Partitions) -> Sequence[int]:
-    """Those with a leader; if there is none, one of the others may get it the soonest."""
+    """Return the partitions with a leader, or all if there are none."""
     return partitions.available or range(partitions.count)
 
 
 class _Deaf:
-    """For those whose choice does not depend on what becomes of the records."""
+    """The base of partitioners that ignore the producer's events."""
 
     def batch_closed(self, topic: str, partition: int, size: int) -> None:
-        """Changes nothing."""
+        """Do nothing."""
 
     def listens(self, topic: str) -> bool:
-        """No."""
+        """Return False."""
         return False
 
     def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
-        """Changes nothing."""
+        """Do nothing."""
 
 
 class RoundRobinPartitioner(_Deaf):
-    """One partition after the other, whatever the key."""
+    """Cycles through the partitions and ignores keys."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -207,19 +206,19 @@ class RoundRobinPartitioner(_Deaf):
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions
     ) -> int:
-        """The partition of a record."""
+        """Return the partition of a record."""
         turn = self._next.get(topic, 0)
-        self._next[topic] = (turn + 1) & _POSITIVE  # as Java counts
+        self._next[topic] = (turn + 1) & _POSITIVE  # the counter wraps like Java's
         among = _eligible(partitions)
         return among[turn % len(among)]
 
 
 Choice: TypeAlias = Callable[[str, bytes | None, bytes | None, Partitions], int]
-"""From topic, key, value and the topic's partitions to one of them."""
+"""A function of topic, key, value and partitions that returns a partition."""
 
 
 def partitioner_of(given: Partitioner | Choice) -> Partitioner:
-    """What a producer asks, of what it was given."""
+    """Wrap what the user gave as a Partitioner."""
     if callable(given):
         return OwnPartitioner(given)
     if not hasattr(given, "choose"):
@@ -231,7 +230,7 @@ def partitioner_of(given: Partitioner | Choice) -> Partitioner:
 
 
 class OwnPartitioner(_Deaf):
-    """A function of one's own."""
+    """A partitioner around a user's function."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -239,7 +238,7 @@ class OwnPartitioner(_Deaf):
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions
     ) -> int:
-        """The partition of a record; RequestError when the topic has none of that number."""
+        """Return the partition of a record; raises RequestError if it does not exist."""
         chosen = self._choice(topic, key, value, partitions)
         if type(chosen) is int and 0 <= chosen < partitions.count:
             return chosen

@@ -1,7 +1,7 @@
-"""Partitions as a user names them, and as requests and answers hold them: by topic.
+"""Partitions as users write them, ("orders", 0), and as requests and responses group them.
 
-Invariant: a partition is a pair of a topic's name and a number, so that ("orders", 0) names one;
-what comes back can be taken for such a pair, and prints as orders-0.
+Invariant: every returned partition is a TopicPartition: a (topic, number) tuple that prints as
+orders-0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from ottla.client.arguments import many_of, mapping_of, pair_of
 from ottla.ids import TopicPartition
 
 Partition: TypeAlias = tuple[str, int]
-"""A topic and a number; TopicPartition is one."""
+"""A topic and a partition number, such as a TopicPartition."""
 
 P = TypeVar("P", bound=Partition)
 T = TypeVar("T")
@@ -19,11 +19,11 @@ V = TypeVar("V")
 
 
 class Row(Protocol):
-    """What an answer says of a partition."""
+    """The entry of a partition in a response."""
 
     @property
     def partition_index(self) -> int:
-        """Which of its topic."""
+        """The partition number."""
         ...
 
 
@@ -31,34 +31,34 @@ R = TypeVar("R", bound=Row)
 
 
 def partition(topic: str, number: int) -> TopicPartition:
-    """One that prints well."""
+    """Make a TopicPartition."""
     return TopicPartition(topic, number)
 
 
 def partition_of(pair: Partition) -> TopicPartition:
-    """A topic and a number as what they are; TypeError or ValueError if they are none."""
+    """Check and convert a (topic, number) pair; raises TypeError or ValueError."""
     return partition(*pair_of(pair))
 
 
 def each_once(given: Iterable[Partition]) -> list[Partition]:
-    """The same, each once; TypeError or ValueError if they are none."""
+    """Check and convert pairs, without duplicates; raises TypeError or ValueError."""
     ones = many_of(given, tuple, 'a list of partitions, as [("orders", 0)]')
     return [*dict.fromkeys(partition_of(one) for one in ones)]
 
 
 def by_partition(given: Mapping[P, V]) -> dict[Partition, V]:
-    """The same values; TypeError or ValueError if they are not of partitions."""
+    """Check and convert the keys of a mapping; raises TypeError or ValueError."""
     whole = mapping_of(given, tuple, 'a mapping of partitions, as {("orders", 0): …}')
     return {partition_of(one): value for one, value in whole.items()}
 
 
 def by_topic(given: Iterable[Partition]) -> dict[str, list[int]]:
-    """The numbers of each topic."""
+    """Group partition numbers by topic."""
     return rows_by_topic(given, lambda one: one[1])
 
 
 def rows_by_topic(given: Iterable[P], row: Callable[[P], T]) -> dict[str, list[T]]:
-    """What a request says of partitions, those of a topic together."""
+    """Group request entries by topic."""
     topics: dict[str, list[T]] = {}
     for one in given:
         topics.setdefault(one[0], []).append(row(one))
@@ -66,18 +66,18 @@ def rows_by_topic(given: Iterable[P], row: Callable[[P], T]) -> dict[str, list[T
 
 
 def rows(topics: Iterable[tuple[str, Iterable[R]]]) -> Iterator[tuple[TopicPartition, R]]:
-    """What an answer says of each partition, out of what it says of topics."""
+    """Yield each partition of a response with its entry."""
     for topic, ones in topics:
         for one in ones:
             yield partition(topic, one.partition_index), one
 
 
 def in_order(topics: Iterable[tuple[str, Iterable[int]]]) -> tuple[Partition, ...]:
-    """The partitions of topics, in order."""
+    """Return the partitions of topics, in order."""
     return tuple(sorted(partition(name, index) for name, ones in topics for index in ones))
 
 
 def names(given: str | Iterable[str]) -> list[str]:
-    """Names, or the one that was given alone; each once."""
+    """Return the names, or the single name, without duplicates."""
     ones = [given] if isinstance(given, str) else given
     return [*dict.fromkeys(many_of(ones, str, 'a name, or a list of names, as ["one", "two"]'))]

@@ -1,7 +1,6 @@
-"""A record as a consumer gives it: where it was, when it was made, and what it says.
+"""A record as a consumer returns it.
 
-Invariant: a value that never changes. It is a tuple, because nothing that Python makes one by one
-is made faster, and a consumer makes millions.
+It is an immutable tuple, because a consumer makes millions and Python makes nothing faster.
 """
 
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
@@ -22,18 +21,18 @@ class Record(NamedTuple, Generic[K, V]):
     partition: int
     offset: int
     timestamp_ms: int
-    """Milliseconds since 1970; -1 when it has none."""
+    """Milliseconds since 1970; -1 if it has none."""
 
     timestamp_type: TimestampType
-    """Who set the time: the producer, or the broker when it appended."""
+    """Who set the timestamp: the producer, or the broker on append."""
 
     key: K | None
     value: V | None
     headers: RecordHeaders
     leader_epoch: int
-    """Of the leader that appended it; -1 when that is not known."""
+    """The epoch of the leader that appended it; -1 if unknown."""
 
     @property
     def place(self) -> TopicPartition:
-        """The partition it is in."""
+        """The partition of the record."""
         return TopicPartition(self.topic, self.partition)

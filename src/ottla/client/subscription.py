@@ -1,8 +1,8 @@
-"""What a consumer subscribes to: topics by name, or by a pattern that somebody matches.
+"""Subscriptions: topics by name or by pattern.
 
-Invariant: a subscription does not change, and is by names or by one pattern. A pattern of Python is
-matched here, against whole names, in every group; one for the broker is in RE2's syntax and is the
-broker's alone, which needs group.protocol=consumer.
+Invariant: a subscription is immutable and has either names or one pattern. A Python pattern is
+matched by the client against whole names, in every group. A BrokerPattern uses RE2 syntax, is
+matched by the broker and requires group.protocol=consumer.
 """
 
 import re
@@ -19,9 +19,9 @@ Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], Awaitable
 
 @dataclass(frozen=True, slots=True)
 class BrokerPattern:
-    """A pattern of whole names of topics in the syntax of RE2, which brokers match (KIP-848).
+    """An RE2 pattern of whole topic names that brokers match (KIP-848).
 
-    The client need not know all topics then, and the broker decides which of them it may see.
+    The client does not need to know all topics, and the broker decides which of them it may see.
     """
 
     expression: str
@@ -32,28 +32,28 @@ class BrokerPattern:
 
 
 Pattern: TypeAlias = str | re.Pattern[str] | BrokerPattern
-"""As an application gives one; text is taken for a pattern of Python."""
+"""A pattern as the application gives it; text is a Python pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a consumer wants to read, and who hears of partitions that come and go."""
+    """What a consumer wants to read, with its rebalance callbacks."""
 
     names: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | BrokerPattern | None = None
     on_assigned: Callback | None = None
     on_revoked: Callback | None = None
     on_lost: Callback | None = None
-    """Without it `on_revoked` hears of what was lost."""
+    """Without it, `on_revoked` is called for lost partitions."""
 
     @property
     def broker_pattern(self) -> str | None:
-        """What the broker matches, if it does."""
+        """The pattern for the broker, if it is one."""
         return self.pattern.expression if isinstance(self.pattern, BrokerPattern) else None
 
 
 def compiled(pattern: Pattern, *, is_modern: bool) -> re.Pattern[str] | BrokerPattern:
-    """A pattern that can be matched; ValueError where the group's protocol has none for brokers."""
+    """Return a pattern that can be matched; raises ValueError if the group protocol has none."""
     if not isinstance(pattern, BrokerPattern):
         return re.compile(pattern)
     if not is_modern:
@@ -65,7 +65,7 @@ def compiled(pattern: Pattern, *, is_modern: bool) -> re.Pattern[str] | BrokerPa
 
 
 def check_names(topics: Sequence[object]) -> None:
-    """Refuse lists of names, which other clients take, and what is no name."""
+    """Refuse lists of names, which other clients accept, and invalid names."""
     for one in topics:
         if not isinstance(one, str | bytes):
             kind = type(one).__name__

@@ -1,14 +1,14 @@
-"""The name of a topic, as somebody gave it.
+"""Checks topic names.
 
-Invariant: what is no name never comes into a request, which would fail for all topics in it.
-Which names a cluster allows is its own affair, but for those that none does.
+Invariant: an invalid name never gets into a request, where it would fail all topics. Which valid
+names a cluster accepts is decided by the cluster.
 """
 
 from ottla.errors import ErrorCode, RequestError
 
 
 def checked_name(topic: object) -> str:
-    """The name; TypeError for what is no str, RequestError for what is no name anywhere."""
+    """Return the name; raises TypeError for a non-str and RequestError for an invalid name."""
     if not isinstance(topic, str):
         raise TypeError(f"a topic is named by a str, and not by {topic!r}")
     if not topic or not topic.isascii():

@@ -1,1 +1,1 @@
-"""Asking brokers about many things at once: whom, how often, and what became of each."""
+"""Calls to brokers about many keys at once: targets, retries and results per key."""

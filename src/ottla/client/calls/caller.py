@@ -1,8 +1,8 @@
-"""Caller: a question about many things goes to the brokers that can answer, until all have.
+"""Sends one API call for many keys to the brokers that serve them, until every key has a result.
 
-Invariant: each thing ends with a value or an error, whatever happens to the others. What passes is
-asked again after a pause, of whoever is to be asked then, until the call's deadline; the error at
-the deadline is the last one that was told. No wait is longer than what is left of the call.
+Invariant: every key ends with a value or an error, independent of the others. Retriable errors are
+retried after a backoff, at the broker that is responsible then, until the deadline of the call. The
+error at the deadline is the last one received. No wait exceeds the time left.
 """
 
 import asyncio
@@ -29,25 +29,24 @@ V = TypeVar("V")
 M = TypeVar("M", bound=Message)
 
 ONE_EACH: Final = VERSION_MAX
-"""In place of a version since when: no version takes many things in one request."""
+"""For `batched_since`: no version takes several keys in one request."""
 
 UNSURE: Final = "an earlier try of this call got no answer, and may have been carried out"
 
 
 class Terms(NamedTuple):
-    """On what terms a request is written."""
+    """The version and timeout for which a request is built."""
 
     version: int
     timeout_ms: int
-    """What the broker may take for it."""
+    """The timeout in the request."""
 
 
 class ApiCall(Generic[K, M, V]):
-    """How things are asked about, and how the answer is read.
+    """How to build the request for some keys, and how to read its response.
 
-    A read that raises a RequestError refuses all that was asked for in the request. It is written
-    in the versions from `since`, the first that can carry it, to `newest`; before the version
-    `batched_since` each thing has a request of its own.
+    If reading raises RequestError, all keys of the request fail. The request is sent in a version
+    from `since` to `newest`; before `batched_since` each key has its own request.
     """
 
     __slots__ = ("answer", "batched_since", "newest", "read", "request", "since")
@@ -71,7 +70,7 @@ class ApiCall(Generic[K, M, V]):
 
 
 class Caller:
-    """Who asks."""
+    """Executes API calls."""
 
     def __init__(
         self,
@@ -87,21 +86,21 @@ class Caller:
         self._life = CallScope("client")
 
     def close(self) -> None:
-        """End all calls that are under way."""
+        """Fail all calls in progress."""
         self._life.end()
 
-    # How long.
+    # Deadlines.
 
     def deadline_s(self, timeout_s: float | None) -> float:
-        """When a call that begins now ends."""
+        """Return the deadline of a call that starts now."""
         limit_s = self._patience.call_timeout_s if timeout_s is None else timeout_s
         return self._clock.elapsed_s() + limit_s
 
     def left_s(self, deadline_s: float) -> float:
-        """How long a call may still take."""
+        """Return the seconds left until the deadline."""
         return max(0.0, deadline_s - self._clock.elapsed_s())
 
-    # What.
+    # Calls.
 
     async def many(
         self,
@@ -110,7 +109,7 @@ class Caller:
         question: ApiCall[K, M, V],
         timeout_s: float | None = None,
     ) -> Results[K, V]:
-        """Ask about things by their keys; each has its own outcome."""
+        """Call an API for many keys and return a result per key."""
         deadline_s = self.deadline_s(timeout_s)
         wanted = [*dict.fromkeys(keys)]
         told: dict[K, V | RequestError] = {}
@@ -123,7 +122,7 @@ class Caller:
                 news = await self._round(route, left, question, deadline_s, unsure)
                 is_late = not self.left_s(deadline_s)
                 for key, one in news.items():
-                    # That the deadline came while it was asked again is not why it failed.
+                    # A deadline that is reached during a retry is not the reason for the failure.
                     if key not in told or not (is_late and isinstance(one, TimedOut)):
                         told[key] = one
                 left = [key for key in left if _again(route, told[key], tries)]
@@ -132,7 +131,7 @@ class Caller:
                 pause_s = self._patience.backoff.pause_s(tries)
                 if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
                     if left:
-                        self._metadata.expire()  # what was wrong is not to be so for the next call
+                        self._metadata.expire()  # so that the next call does not use stale metadata
                     break
                 if left:
                     await self._clock.sleep(pause_s)
@@ -149,7 +148,7 @@ class Caller:
         deadline_s: float,
         unsure: set[K],
     ) -> dict[K, V | RequestError]:
-        """Ask once about all that is left, all brokers at the same time."""
+        """Call once for all remaining keys, all brokers concurrently."""
         try:
             whom = await route.brokers(keys, self.left_s(deadline_s))
         except RequestError as error:
@@ -173,7 +172,7 @@ class Caller:
         deadline_s: float,
         unsure: set[K],
     ) -> dict[K, V | RequestError]:
-        """Ask one broker once."""
+        """Call one broker once."""
         is_sent = False
         whom = str(broker or self._connections.rules.addresses)
         try:
@@ -249,7 +248,7 @@ def _silent(whom: str, key: object) -> RequestError:
 def _grouped(
     keys: Sequence[K], whom: Sequence[Target]
 ) -> tuple[dict[K, RequestError], dict[BrokerView | None, list[K]]]:
-    """What has an error already, and who is asked about the rest."""
+    """Split the keys into those with an error already and those per broker."""
     errors: dict[K, RequestError] = {}
     groups: dict[BrokerView | None, list[K]] = {}
     for key, broker in zip(keys, whom, strict=True):

@@ -1,7 +1,6 @@
-"""ListOffsets: the question which offset a time has.
+"""ListOffsets: the offset of a timestamp.
 
-Invariant: a time below 0 is a place and not a time, as the wire numbers them: -1 the end, -2 the
-first record.
+Negative timestamps are special: -1 is the end, -2 the first record.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +19,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 
 CONSUMER: Final = -1
-"""The replica that clients say they are."""
+"""The replica id of a client."""
 
 V = TypeVar("V")
 
@@ -33,9 +32,9 @@ def offsets_at(
     epoch: Callable[[Partition], int] = lambda _: -1,
     since: int = 0,
 ) -> ApiCall[Partition, ListOffsetsResponse, V]:
-    """Which offset partitions have at times; `value` is what is made of what a leader found.
+    """Build the call for the offsets of timestamps; `value` converts what a leader returned.
 
-    `epoch` is in which epoch a partition's leader is thought to be, -1 if that does not matter.
+    `epoch` returns the leader epoch that the client knows, -1 to skip the check.
     """
     wanted = by_partition(times_ms)
 

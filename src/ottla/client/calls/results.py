@@ -1,7 +1,7 @@
-"""Results: what became of each of many things that were asked for in one call.
+"""Results per key of one call.
 
-Invariant: everything that was asked for has a value or an error, and an error is never taken for
-a value: who looks at one that failed is told so by an exception.
+Invariant: every key has a value or an error. Reading the value of a key that failed raises its
+error, so an error is never mistaken for a value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class Results(Mapping[K, V]):
-    """A mapping to values, in which looking at what failed raises its error.
+    """A mapping from keys to values, in which reading a failed key raises its error.
 
-    `or_raise()` gives all values or raises the first error; `succeeded` and `failed` part them.
+    `or_raise()` returns all values or raises the first error; `succeeded` and `failed` split them.
     """
 
     __slots__ = ("_told",)
@@ -54,36 +54,36 @@ class Results(Mapping[K, V]):
 
     @property
     def told(self) -> dict[K, V | RequestError]:
-        """Values and errors, of all that was asked for."""
+        """Values and errors of all keys."""
         return self._told.copy()
 
     @property
     def succeeded(self) -> dict[K, V]:
-        """What has a value."""
+        """The values of the keys that succeeded."""
         return {key: told for key, told in self._told.items() if not isinstance(told, RequestError)}
 
     @property
     def failed(self) -> dict[K, RequestError]:
-        """What has an error."""
+        """The errors of the keys that failed."""
         return {key: told for key, told in self._told.items() if isinstance(told, RequestError)}
 
     def or_raise(self) -> dict[K, V]:
-        """All values; the first error if there is one."""
+        """Return all values, or raise the first error."""
         for error in self.failed.values():
             raise error
         return self.succeeded
 
 
-@dataclass(frozen=True)  # slots and type arguments do not go together before Python 3.12
+@dataclass(frozen=True)  # slots and Generic do not work together before Python 3.12
 class Listing(Sequence[T]):
-    """What all brokers know together, as a sequence; each look raises if one of them did not tell.
+    """What all brokers returned, as one sequence; reading raises if a broker failed.
 
-    `found` is what the others told all the same.
+    `found` is what the other brokers returned.
     """
 
     found: tuple[T, ...]
     failed: Mapping[int, RequestError]
-    """Brokers that did not tell, and why."""
+    """Errors by broker id."""
 
     @property
     def _all(self) -> tuple[T, ...]:
@@ -108,7 +108,7 @@ class Listing(Sequence[T]):
 
 
 def refused(code: int, what: object, message: str | None = None) -> RequestError | None:
-    """The error of a code from the wire; None when there is none."""
+    """Return the error for a wire code; None for success."""
     if not code:
         return None
     known = ErrorCode.of(code)
@@ -119,13 +119,13 @@ def refused(code: int, what: object, message: str | None = None) -> RequestError
 
 
 def check(code: int, what: object, message: str | None = None) -> None:
-    """Raise the error of a code from the wire, if it is one."""
+    """Raise the error of a wire code, if it is one."""
     if (error := refused(code, what, message)) is not None:
         raise error
 
 
 def settled(told: dict[K, RequestError | None]) -> dict[K, RequestError | None]:
-    """What a coordinator said of parts; if it is none, or not yet, that is said of the whole."""
+    """Return a coordinator's result per part; NOT_COORDINATOR and the like fail the whole call."""
     for error in told.values():
         if error is not None and error.code in _NOT_THERE:
             raise error
@@ -133,5 +133,5 @@ def settled(told: dict[K, RequestError | None]) -> dict[K, RequestError | None]:
 
 
 def or_none(number: int) -> int | None:
-    """A number from the wire, where -1 stands for none."""
+    """Return None for -1."""
     return None if number < 0 else number

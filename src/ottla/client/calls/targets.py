@@ -1,7 +1,7 @@
-"""Routes: which broker is asked about a thing.
+"""Targets of a call: which broker serves a key.
 
-Invariant: a route goes by what is known until somebody says that it was wrong; then it learns anew
-before it leads anywhere. What no broker can be asked about has an error instead.
+Invariant: a route uses what is known until it is reported wrong, and refreshes it before the next
+use. A key that no broker serves has an error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ K = TypeVar("K")
 K_contra = TypeVar("K_contra", contravariant=True)
 
 UNKNOWN_TRIES: Final = 3
-"""So often a partition that nobody knows is asked for again: it may have been made just now."""
+"""Attempts for an unknown partition: it may have been created just now."""
 
-# For other clients these may pass; who administers is told, because that is what was asked about.
+# Other clients retry these; an administrator gets them as the answer.
 _ANSWERS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -34,47 +34,47 @@ _ANSWERS: Final = frozenset(
 )
 
 Target: TypeAlias = BrokerView | RequestError | None
-"""A broker, any broker, or why none."""
+"""A broker, None for any broker, or the error."""
 
 
 class Route(Protocol[K_contra]):
-    """Leads from things to brokers."""
+    """Maps keys to brokers."""
 
     async def brokers(self, keys: Sequence[K_contra], timeout_s: float) -> Sequence[Target]:
-        """Whom to ask about each thing."""
+        """Return the target of each key."""
         ...
 
     def wrong(self, key: K_contra) -> None:
-        """Whoever was asked about a thing could not tell."""
+        """Report that the target of a key was wrong."""
         ...
 
     def passes(self, error: RequestError, tries: int) -> bool:
-        """Whether asking again after so many tries may help."""
+        """Whether a retry may help after this many attempts."""
         ...
 
 
 def may_pass(error: RequestError) -> bool:
-    """Whether an error may be gone a little later."""
+    """Whether an error may disappear after a while."""
     return error.retriable and error.code not in _ANSWERS
 
 
 class ToAny:
-    """Any broker will do."""
+    """Any broker."""
 
     async def brokers(self, keys: Sequence[object], timeout_s: float) -> Sequence[Target]:
-        """None for each: any."""
+        """Return None for every key: any broker."""
         return [None for _ in keys]
 
     def wrong(self, key: object) -> None:
-        """Another one is found by who connects."""
+        """Do nothing: the connections pick another broker."""
 
     def passes(self, error: RequestError, tries: int) -> bool:
-        """What may pass."""
+        """Whether the error is retriable."""
         return may_pass(error)
 
 
 class ByView(Generic[K]):
-    """Whom the metadata name for a thing."""
+    """The broker that the metadata names for a key."""
 
     def __init__(self, metadata: Metadata, whom: Callable[[K, ClusterView], Target]) -> None:
         self._metadata = metadata
@@ -82,7 +82,7 @@ class ByView(Generic[K]):
         self._is_stale = False
 
     async def brokers(self, keys: Sequence[K], timeout_s: float) -> Sequence[Target]:
-        """Whom to ask."""
+        """Return the target of each key."""
         found = self._found(keys)
         if self._is_stale or any(isinstance(one, RequestError) for one in found):
             await self._metadata.refreshed(timeout_s)
@@ -94,21 +94,21 @@ class ByView(Generic[K]):
         return [self._whom(key, self._metadata.view) for key in keys]
 
     def wrong(self, key: K) -> None:
-        """Learn anew."""
+        """Refresh the metadata."""
         self._is_stale = True
 
     def passes(self, error: RequestError, tries: int) -> bool:
-        """What may pass."""
+        """Whether the error is retriable."""
         return may_pass(error)
 
 
 def to_broker(metadata: Metadata, broker_id: Callable[[K], int | None]) -> ByView[K]:
-    """The broker whose id follows from a thing, or any if none does."""
+    """Route to the broker whose id follows from the key, or to any broker."""
     return ByView(metadata, lambda key, view: _by_id(view, broker_id(key)))
 
 
 def to_controller(metadata: Metadata) -> ByView[object]:
-    """The controller, or the broker that says it is."""
+    """Route to the controller."""
     return ByView(metadata, lambda _, view: _by_id(view, view.controller))
 
 
@@ -124,41 +124,41 @@ def _by_id(view: ClusterView, broker_id: int | None) -> Target:
 
 
 class ToCoordinator:
-    """The coordinator of a group or a transactional id."""
+    """Route to the coordinator of a group or a transactional id."""
 
     def __init__(self, coordinators: Coordinators, kind: CoordinatorKind) -> None:
         self._coordinators = coordinators
         self._kind: CoordinatorKind = kind
 
     async def brokers(self, keys: Sequence[str], timeout_s: float) -> Sequence[Target]:
-        """Whom to ask."""
+        """Return the target of each key."""
         found: Mapping[str, Target] = await self._coordinators.find(self._kind, keys, timeout_s)
         return [found[key] for key in keys]
 
     def wrong(self, key: str) -> None:
-        """It is none any more."""
+        """Forget the coordinator."""
         self._coordinators.forget(self._kind, key)
 
     def passes(self, error: RequestError, tries: int) -> bool:
-        """What may pass."""
+        """Whether the error is retriable."""
         return may_pass(error)
 
 
 class ToLeaders(ByView[Partition]):
-    """The leaders of partitions; who `waits` does so for what is not there yet, too."""
+    """Route to partition leaders; with `waits`, also wait for partitions that do not exist yet."""
 
     def __init__(self, metadata: Metadata, *, waits: bool = False) -> None:
         super().__init__(metadata, _leader)
         self._waits = waits
 
     async def brokers(self, keys: Sequence[Partition], timeout_s: float) -> Sequence[Target]:
-        """Whom to ask."""
+        """Return the target of each key."""
         for topic in {topic for topic, _ in keys}:
             self._metadata.want(topic)
         return await super().brokers(keys, timeout_s)
 
     def passes(self, error: RequestError, tries: int) -> bool:
-        """What may pass, and for a moment what nobody knows."""
+        """Whether the error is retriable, or the partition unknown for a moment."""
         if self._waits:
             return error.retriable
         unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

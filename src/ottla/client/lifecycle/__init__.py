@@ -1,1 +1,1 @@
-"""Waiting: how long, how often, until when, and how it ends."""
+"""Deadlines, retries, wake-ups and shutdown of a client."""

@@ -1,7 +1,7 @@
-"""Pauses between tries: each twice as long as the one before, up to a limit, and uneven.
+"""Exponential backoff with jitter.
 
-Invariant: a pause is never longer than the limit and a fifth, and many clients that failed at the
-same moment do not come back at the same moment.
+Invariant: a pause is at most 1.2 times the limit. Clients that fail at the same moment do not retry
+at the same moment.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ DOUBLINGS_MAX: Final = 32
 
 
 class Backoff(NamedTuple):
-    """How long to wait after so many failures in a row."""
+    """The backoff after a number of consecutive failures."""
 
     first_s: float
     longest_s: float
     random: Callable[[], float]
 
     def pause_s(self, failures: int) -> float:
-        """The pause after the given number of failures in a row; none after none."""
+        """Return the pause after this many consecutive failures; 0 after none."""
         if failures <= 0:
             return 0.0
         doubled = self.first_s * 2 ** min(failures - 1, DOUBLINGS_MAX)

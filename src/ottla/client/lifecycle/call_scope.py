@@ -1,7 +1,7 @@
-"""The lifetime of a client: what was begun within it does not outlast it.
+"""Ends a client's calls together with the client.
 
-Invariant: a call that is under way when the client ends fails then, and says so; one that begins
-later fails at once. Nobody is left to wait for answers that nobody will bring.
+Invariant: a call in progress when the client closes fails with NotRunning; a call that starts later
+fails at once. No caller waits for a response that cannot arrive.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class CallScope:
-    """From the start of a client to `end`; `whose` names it in errors."""
+    """The time from the start of a client to `end`; `whose` names the client in errors."""
 
     def __init__(self, whose: str) -> None:
         self._whose: Final = whose
@@ -23,7 +23,7 @@ class CallScope:
         self._is_over = False
 
     def end(self) -> None:
-        """End all calls that are under way."""
+        """Fail all calls in progress."""
         self._is_over = True
         now_s = asyncio.get_running_loop().time()
         for call in self._calls:
@@ -31,7 +31,7 @@ class CallScope:
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[None]:
-        """What is done inside ends with the client, by NotRunning."""
+        """Run the body as a call that fails with NotRunning when the client closes."""
         if self._is_over:
             raise self.reason
         call = asyncio.timeout(None)
@@ -47,14 +47,14 @@ class CallScope:
             self._calls.remove(call)
 
     async def within(self, doing: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, if it comes before the end."""
+        """Return the result of a coroutine, if it completes before the end."""
         try:
             async with self.call():
                 return await doing
         finally:
-            doing.close()  # it has ended, or was refused before it began
+            doing.close()  # it has completed, or was refused before it started
 
     @property
     def reason(self) -> NotRunning:
-        """Why a call fails that is too late."""
+        """The error of a call that is too late."""
         return NotRunning(f"the {self._whose} was closed while this was asked")

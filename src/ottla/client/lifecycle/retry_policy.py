@@ -1,6 +1,6 @@
-"""RetryPolicy: how long a call is tried, and how often.
+"""The retry policy of a call: timeouts and backoff.
 
-Invariant: a call ends with its deadline, however many tries there were.
+Invariant: a call ends at its deadline, however many attempts it made.
 """
 
 import sys
@@ -10,13 +10,13 @@ from ottla.client.lifecycle.backoff import Backoff
 
 
 class RetryPolicy(NamedTuple):
-    """How long and how often."""
+    """Timeouts and backoff of a call."""
 
     request_timeout_s: float
-    """For one request."""
+    """Of one request."""
 
     call_timeout_s: float
-    """For a call with all its tries, if it names no limit of its own."""
+    """Of a call with all its attempts, unless the caller gives a timeout."""
 
     backoff: Backoff
     retries: int = sys.maxsize

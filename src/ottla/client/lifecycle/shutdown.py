@@ -1,7 +1,7 @@
-"""An ending: what is begun to be ended is ended, also when who waits for it is cancelled.
+"""Shutdown that completes even if its caller is cancelled.
 
-Invariant: it returns, or raises, when nothing more is to be done. A cancellation that comes
-meanwhile counts afterwards; it is not lost.
+Invariant: it returns or raises when everything is closed. A cancellation in between is delivered
+afterwards; it is not lost.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from ottla.errors import RequestError
 
 
 async def end_all(ending: Coroutine[Any, Any, None]) -> None:
-    """Go through an ending that takes a few turns of the event loop and waits for nobody else."""
+    """Run a shutdown that takes a few iterations of the event loop and waits for nobody else."""
     doing = asyncio.get_running_loop().create_task(ending)
     cancelled: asyncio.CancelledError | None = None
     while not doing.done():
@@ -23,14 +23,14 @@ async def end_all(ending: Coroutine[Any, Any, None]) -> None:
             cancelled = error
     if cancelled is not None:
         if not doing.cancelled():
-            doing.exception()  # that who waited was cancelled says more
+            doing.exception()  # the cancellation says more
         raise cancelled
     doing.result()
 
 
 @contextmanager
 def noted_on(error: BaseException | None) -> Generator[None]:
-    """What an ending fails by is raised, or noted on the error that brought the ending about."""
+    """Raise an error of the shutdown, or add it as a note to the error that caused the shutdown."""
     try:
         yield
     except RequestError as failure:

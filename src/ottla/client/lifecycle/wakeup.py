@@ -1,8 +1,8 @@
-"""A lookout: looks at what there is to do, soon after somebody said that there may be something.
+"""Runs a callback soon after a wake-up.
 
-Invariant: however often it is poked in one turn of the event loop, it looks once. It has no task of
-its own; what takes a while is started under a name, once at a time, and when that ends it looks
-again. After `close` nothing is looked at and nothing runs.
+Invariant: however often it is woken in one iteration of the event loop, the callback runs once. It
+has no task of its own. Longer work is started under a name, one at a time, and its end wakes it
+again. After `close` the callback does not run.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from ottla.clock import Clock
 
 
 class Wakeup:
-    """Calls `look`, which says when to look again if nobody pokes before; never is inf."""
+    """Calls `look`, which returns when to run again without a wake-up; inf for never."""
 
     def __init__(self, look: Callable[[], float], clock: Clock) -> None:
         self._look = look
@@ -22,29 +22,29 @@ class Wakeup:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._next_s = inf  # when that is
+        self._next_s = inf  # the time returned by `look`
         self._is_poked = False
         self.is_closed = False
 
     def poke(self) -> None:
-        """Something may be there: look, once this turn of the event loop is over."""
+        """Run the callback after this iteration of the event loop."""
         if not self._is_poked and not self.is_closed:
             self._is_poked = True
             self._loop.call_soon(self._look_once)
 
     def start(self, what: object, doing: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin something that takes a while, unless it is under way already."""
+        """Start a coroutine under a name, unless one runs under it."""
         if what in self._tasks or self.is_closed:
             return
         task = self._tasks[what] = self._loop.create_task(doing())
         task.add_done_callback(lambda _: self._ended(what))
 
     def runs(self, what: object) -> bool:
-        """Whether something is under way."""
+        """Whether a coroutine runs under this name."""
         return what in self._tasks
 
     async def close(self) -> None:
-        """End what runs, and look no more."""
+        """Cancel what runs and stop calling back."""
         self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -66,10 +66,10 @@ class Wakeup:
             return
         when_s = self._look()
         if when_s >= self._next_s:
-            return  # it looks before that anyway, and may then say so again
+            return  # it runs earlier anyway and can return the time again
         if self._timer is not None:
             self._timer.cancel()
-        # The loop's clock and ours may differ, but count the same seconds.
+        # The loop's clock and ours may have different origins but the same rate.
         pause_s = max(0.0, when_s - self._clock.elapsed_s())
         self._timer, self._next_s = self._loop.call_later(pause_s, self._time), when_s
 

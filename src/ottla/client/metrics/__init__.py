@@ -1,1 +1,1 @@
-"""Counting: what clients have done, in numbers, by Kafka's names."""
+"""Client metrics with Kafka's names."""

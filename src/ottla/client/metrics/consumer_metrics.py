@@ -1,8 +1,7 @@
-"""What a consumer has done, in numbers, by Kafka's names.
+"""Consumer metrics with Kafka's names.
 
-Invariant: a snapshot does not change, and its totals are never less than those of an earlier one.
-Whoever fetches, commits and beats adds plain numbers to the counts, once for an answer and never
-for a record.
+Invariant: a snapshot is immutable, and its totals never decrease. Counters are updated per
+response, never per record.
 """
 
 from collections.abc import Mapping
@@ -16,59 +15,60 @@ from ottla.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetrics:
-    """A snapshot; names are Kafka's with _ for -. What ends in _total grows from the start on."""
+    """A snapshot; names are Kafka's with _ for -. Names ending in _total count from the start."""
 
     records_consumed_total: int = 0
-    """Records that came, handed out or not; batches count whole, and what nobody sees does not."""
+    """Records received, handed out or not; whole batches count, hidden records do not."""
 
     bytes_consumed_total: int = 0
-    """Bytes of records as they came, compressed or not."""
+    """Bytes of received records, compressed or not."""
 
     fetch_total: int = 0
     """Fetches that were answered or failed."""
 
     fetch_latency_avg: float = NOT_YET
-    """Milliseconds from a fetch to its answer, which the broker may hold for fetch.max.wait.ms."""
+    """Milliseconds from a fetch to its response, which the broker may delay by fetch.max.wait.ms.
+    """
 
     fetch_latency_max: float = NOT_YET
     fetch_size_avg: float = NOT_YET
-    """Bytes of records in an answer."""
+    """Bytes of records per response."""
 
     fetch_size_max: float = NOT_YET
     records_per_request_avg: float = NOT_YET
     fetch_throttle_time_avg: float = NOT_YET
-    """Milliseconds that brokers asked to pause after a fetch."""
+    """Milliseconds of throttling after a fetch."""
 
     fetch_throttle_time_max: float = NOT_YET
     buffered_bytes: int = 0
-    """Bytes that came and are not handed out; Kafka has no such number."""
+    """Bytes received and not handed out; not in Kafka."""
 
     records_lag: Mapping[TopicPartition, int] = field(
         default_factory=lambda: MappingProxyType(dict[TopicPartition, int]())
     )
-    """How far each partition is behind its end, as the last answer told it; absent before that."""
+    """Lag per partition as of the last response; absent before that."""
 
     records_lag_max: float = NOT_YET
     assigned_partitions: int = 0
     commit_total: int = 0
-    """Requests to keep offsets that were answered or failed."""
+    """Commit requests that were answered or failed."""
 
     commit_error_total: int = 0
-    """Those of them that kept not all; Kafka has no such number."""
+    """Commit requests in which a partition failed; not in Kafka."""
 
     commit_latency_avg: float = NOT_YET
-    """Milliseconds from such a request to its answer."""
+    """Milliseconds from a commit request to its response."""
 
     commit_latency_max: float = NOT_YET
     rebalance_total: int = 0
-    """How often the group gave this member partitions, or the same ones again."""
+    """Completed rebalances, also those that kept the assignment."""
 
     rebalance_latency_avg: float = NOT_YET
-    """Milliseconds that such a rebalance took, callbacks and the wait for others included."""
+    """Milliseconds of a rebalance, with callbacks and the wait for other members."""
 
     rebalance_latency_max: float = NOT_YET
     rebalance_latency_last: float = NOT_YET
-    """Of the last one; Kafka has no such number."""
+    """Of the last one; not in Kafka."""
 
     heartbeat_total: int = 0
     """Heartbeats that were answered or failed."""
@@ -78,7 +78,7 @@ class ConsumerMetrics:
 
 
 class FetchCounts:
-    """What the fetcher adds to."""
+    """Counters of the fetcher."""
 
     __slots__ = ("answer_bytes", "answer_records", "latency_ms", "throttle_ms")
 
@@ -90,7 +90,7 @@ class FetchCounts:
 
 
 class GroupCounts:
-    """What memberships and commits add to."""
+    """Counters of memberships and commits."""
 
     __slots__ = ("commit_errors", "commit_ms", "heartbeat_ms", "rebalance_ms")
 
@@ -109,7 +109,7 @@ def consumer_metrics(
     lags: Mapping[TopicPartition, int],
     assigned: int,
 ) -> ConsumerMetrics:
-    """The numbers now, with the state of the partitions."""
+    """Return the metrics now, with the state of the partitions."""
     return ConsumerMetrics(
         records_consumed_total=int(fetches.answer_records.total),
         bytes_consumed_total=int(fetches.answer_bytes.total),

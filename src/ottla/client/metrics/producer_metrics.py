@@ -1,7 +1,7 @@
-"""What a producer has done, in numbers, by Kafka's names.
+"""Producer metrics with Kafka's names.
 
-Invariant: a snapshot does not change, and its totals are never less than those of an earlier one.
-Whoever sends adds plain numbers to the counts, once for a batch and not for a record.
+Invariant: a snapshot is immutable, and its totals never decrease. Counters are updated per batch,
+never per record.
 """
 
 from dataclasses import dataclass
@@ -11,56 +11,56 @@ from ottla.client.metrics.tally import NOT_YET, Tally
 
 @dataclass(frozen=True, slots=True)
 class ProducerMetrics:
-    """A snapshot; names are Kafka's with _ for -. What ends in _total grows from the start on."""
+    """A snapshot; names are Kafka's with _ for -. Names ending in _total count from the start."""
 
     record_send_total: int = 0
-    """Records that brokers acknowledged; with acks=0, those that were written to a connection."""
+    """Acknowledged records; with acks=0, records written to a connection."""
 
     byte_total: int = 0
     """Bytes of these records in their batches, before compression."""
 
     record_error_total: int = 0
-    """Records that were given up."""
+    """Records that failed."""
 
     record_retry_total: int = 0
-    """Records sent again, as often as they were."""
+    """Records sent again, once per retry."""
 
     batch_total: int = 0
-    """Batches that brokers acknowledged; Kafka has no such number."""
+    """Acknowledged batches; not in Kafka."""
 
     batch_split_total: int = 0
-    """Batches that were too large for their topic and were split."""
+    """Batches split because they were too large for their topic."""
 
     request_total: int = 0
     """Produce requests that were answered or failed."""
 
     requests_in_flight: int = 0
-    """Produce requests that wait for their answer now."""
+    """Produce requests that wait for a response now."""
 
     batch_size_avg: float = NOT_YET
     """Bytes of an acknowledged batch before compression."""
 
     records_per_request_avg: float = NOT_YET
     record_queue_time_avg: float = NOT_YET
-    """Milliseconds that a batch waited before it left for the first time."""
+    """Milliseconds that a batch waited before it was first sent."""
 
     record_queue_time_max: float = NOT_YET
     request_latency_avg: float = NOT_YET
-    """Milliseconds from a request to its answer."""
+    """Milliseconds from a request to its response."""
 
     request_latency_max: float = NOT_YET
     buffer_total_bytes: int = 0
     """buffer.memory."""
 
     buffer_available_bytes: int = 0
-    """What is left of it."""
+    """Free bytes of buffer.memory."""
 
     waiting_threads: int = 0
     """Calls that wait for memory."""
 
 
 class ProducerCounts:
-    """What the sender adds to."""
+    """Counters of the sender."""
 
     __slots__ = (
         "batch_bytes",
@@ -86,7 +86,7 @@ class ProducerCounts:
         self.latency_ms = Tally()
 
     def snapshot(self, *, memory: int, memory_left: int, waiting: int) -> ProducerMetrics:
-        """The numbers now, with the state of the outbox."""
+        """Return the metrics now, with the state of the outbox."""
         return ProducerMetrics(
             record_send_total=self.records,
             byte_total=int(self.batch_bytes.total),

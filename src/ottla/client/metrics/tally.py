@@ -1,18 +1,18 @@
-"""A tally: how many things there were, their sum and the largest.
+"""Count, sum and maximum of a series.
 
-Invariant: adding costs the same however many there were; of none there is no average.
+Invariant: adding takes constant time; the average of nothing is NaN.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 NOT_YET: Final = float("nan")
-"""An average or a maximum of nothing, as in Kafka."""
+"""The average or maximum of nothing, as in Kafka."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """A number of things, their sum, the largest and the last."""
+    """Count, sum, maximum and last value."""
 
     count: int = 0
     total: float = 0.0
@@ -20,14 +20,14 @@ class Tally:
     last: float = NOT_YET
 
     def add(self, value: float) -> None:
-        """Count one more."""
+        """Add a value."""
         self.count += 1
         self.total += value
         self.last = value
-        if not self.largest >= value:  # nothing is larger than no number
+        if not self.largest >= value:  # true for NaN as well
             self.largest = value
 
     @property
     def average(self) -> float:
-        """Of all so far."""
+        """The average so far."""
         return self.total / self.count if self.count else NOT_YET

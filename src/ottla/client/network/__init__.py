@@ -1,1 +1,1 @@
-"""Reaching a cluster: its brokers, who leads and who coordinates, connections and logins."""
+"""Connections, metadata, coordinators and authentication of a client."""

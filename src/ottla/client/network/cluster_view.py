@@ -1,9 +1,9 @@
-"""What a client knows of a cluster: its brokers, and who leads which partition.
+"""What a client knows about a cluster: brokers and partition leaders.
 
-Invariant: a view never changes; what is learnt makes a new one. Of a partition the leader with the
-newest epoch is kept, whichever broker told of it and in whatever order: one that lags behind does
-not take a client back to a leader that was deposed. A topic that was made anew, which has another
-id, begins with its own epochs.
+Invariant: a view is immutable; new knowledge makes a new view. Of a partition the leader with the
+newest epoch is kept, whichever broker reported it and in whatever order. A broker that lags behind
+does not take a client back to an old leader. A recreated topic has another id and starts with its
+own epochs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from ottla.protocol.messages.metadata import (
 
 
 class BrokerView(NamedTuple):
-    """A broker, and where it is reached."""
+    """A broker and its address."""
 
     id: BrokerId
     host: str
@@ -33,11 +33,11 @@ class BrokerView(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """A partition, and who has it."""
+    """A partition with its leader and replicas."""
 
     index: PartitionIndex  # pyright: ignore[reportIncompatibleMethodOverride]
     leader: BrokerId
-    """NO_BROKER when it has none."""
+    """NO_BROKER if it has none."""
 
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...] = ()
@@ -47,7 +47,7 @@ class PartitionView(NamedTuple):
 
 
 class TopicView(NamedTuple):
-    """A topic that a broker told of, or why it did not."""
+    """A topic, or the error that a broker returned for it."""
 
     name: str
     id: Uuid
@@ -57,7 +57,7 @@ class TopicView(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """All of it, as far as it was asked for."""
+    """The brokers and topics that are known."""
 
     cluster_id: str | None = None
     controller: BrokerId = NO_BROKER
@@ -66,13 +66,13 @@ class ClusterView(NamedTuple):
     names: Mapping[Uuid, str] = MappingProxyType({})
 
     def leader(self, topic: str, partition: int) -> PartitionView | None:
-        """A partition, if it is known and has a leader that is known too."""
+        """Return a partition if it and its leader are known."""
         known = self.topics.get(topic)
         one = None if known is None else known.partitions.get(partition)
         return one if one is not None and one.leader in self.brokers else None
 
     def told(self, answer: MetadataResponse, *, all_topics: bool = False) -> "ClusterView":
-        """The view with what a broker answered; `all_topics` when it was asked for all."""
+        """Return the view updated with a Metadata response; `all_topics` if all were requested."""
         brokers = {
             BrokerId(one.node_id): BrokerView(BrokerId(one.node_id), one.host, one.port, one.rack)
             for one in answer.brokers
@@ -94,7 +94,7 @@ class ClusterView(NamedTuple):
         epoch: int,
         brokers: Iterable[BrokerView] = (),
     ) -> "ClusterView":
-        """The view with a leader that an answer named (KIP-951), if that is news."""
+        """Return the view updated with a leader from a response (KIP-951), if it is newer."""
         known = self.topics.get(topic)
         one = None if known is None else known.partitions.get(partition)
         if known is None or one is None or epoch <= one.leader_epoch:
@@ -107,7 +107,7 @@ class ClusterView(NamedTuple):
         )
 
     def without(self, topics: Iterable[str]) -> "ClusterView":
-        """The view with some topics forgotten."""
+        """Return the view without some topics."""
         gone = {*topics}
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         return self._replace(topics=kept, names=_names(kept))
@@ -124,7 +124,7 @@ def _topic(name: str, told: MetadataResponseTopic, known: TopicView | None) -> T
     error = ErrorCode.of(told.error_code)
     same = known is not None and known.id == told.topic_id
     if error.retriable and known is not None and (same or told.topic_id == ZERO_UUID):
-        return known._replace(error=error)  # who cannot tell just now does not take it back
+        return known._replace(error=error)  # a temporary error does not discard what is known
     partitions = {
         one.partition_index: _partition(
             one, known.partitions.get(one.partition_index) if known is not None and same else None

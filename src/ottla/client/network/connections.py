@@ -1,9 +1,9 @@
-"""The connections of a client: one to each broker it needs, made when it is needed.
+"""The connections of a client: at most one per broker, opened on demand.
 
-Invariant: to an address there is one connection or one attempt at a time, however many ask for
-it; after a failure the next attempt waits, longer each time. Whoever asks for any broker gets one
-as long as one of those that are known, or one of the seeds, can be reached. Where a login is
-wanted nobody gets a connection before it; one that counts for a while is renewed in time (KIP-368).
+Invariant: an address has one connection or one attempt at a time, however many callers need it.
+After a failure the next attempt waits, longer each time. A caller that needs any broker gets one
+while a known broker or a bootstrap server can be reached. With SASL, no caller gets a connection
+before it is authenticated; a session with a lifetime is re-authenticated in time (KIP-368).
 """
 
 import asyncio
@@ -28,13 +28,13 @@ CLOSED: Final = "the client is closed"
 DOUBLINGS_MAX: Final = 32
 
 SPARE_BYTES_MAX: Final = 24 * 1024 * 1024
-"""Three answers to fetches from six partitions: one comes, one is read, one waits."""
+"""Three fetch responses of six partitions: one arrives, one is read, one waits."""
 
 RENEWED_AFTER: Final = (0.85, 0.1)
-"""A login is renewed after this share of its time, and by chance up to so much later."""
+"""Re-authenticate after this share of the session lifetime, plus up to this much at random."""
 
 RENEWED_S_MIN: Final = 1.1
-"""Kafka takes no second renewal within a second: it tells who tries that no login is taken."""
+"""Kafka refuses a second re-authentication within one second."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class ConnectionConfig(NamedTuple):
     """How a client connects."""
 
     seeds: Sequence[Address]
-    """Whom to ask first, and again when all others are gone."""
+    """The bootstrap servers, used first and again when no other broker can be reached."""
 
     client_id: str
     software: tuple[str, str]
@@ -65,19 +65,19 @@ class ConnectionConfig(NamedTuple):
 
     @property
     def addresses(self) -> str:
-        """The seeds, for people."""
+        """The bootstrap servers, for messages."""
         return ", ".join(f"{one.host}:{one.port}" for one in self.seeds)
 
 
 class _Remote:
-    """What there is of one address."""
+    """The connection of one address."""
 
     def __init__(self, place: Address) -> None:
         self.place = place
         self.channel: Channel | None = None
         self.attempt: asyncio.Task[Channel] | None = None
         self.renewal: asyncio.Task[None] | None = None
-        self.failures = 0  # in a row
+        self.failures = 0  # consecutive
         self.not_before_s = 0.0
 
     @property
@@ -87,7 +87,7 @@ class _Remote:
 
 
 class Connections:
-    """All of them; closed by `close`."""
+    """All connections of a client."""
 
     def __init__(
         self,
@@ -110,16 +110,16 @@ class Connections:
             self.network = TlsNetwork(network, rules.tls)
 
     def open_to(self, broker: BrokerView) -> Channel | None:
-        """The connection to a broker, if there is one now."""
+        """Return the open connection to a broker, if there is one."""
         remote = self._remotes.get(Address(broker.host, broker.port))
         return None if remote is None else remote.open_channel
 
     async def to(self, broker: BrokerView) -> Channel:
-        """A connection to a broker; Disconnected or TimedOut if it cannot be had now."""
+        """Return a connection to a broker; raises Disconnected or TimedOut."""
         return await self._reach(self._remote(Address(broker.host, broker.port)))
 
     async def any(self, brokers: Iterable[BrokerView]) -> Channel:
-        """A connection to one of the brokers that are known or, failing that, to a seed."""
+        """Return a connection to a known broker or else to a bootstrap server."""
         known = [self._remote(Address(one.host, one.port)) for one in brokers]
         open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
         if open_:
@@ -134,20 +134,20 @@ class Connections:
             try:
                 return await self._reach(remote)
             except RequestError as error:
-                # That one of them is down does not matter where another refuses us.
+                # If one broker refuses us and another is down, the refusal is the error to report.
                 if not isinstance(failure, AuthenticationFailed):
                     failure = error
         self._complain(failure)
         raise failure
 
     def _complain(self, failure: RequestError) -> None:
-        """Say once what is wrong: who only waits for records hears of it nowhere else."""
+        """Log the failure once: a consumer that waits for records would not see it otherwise."""
         if failure.retriable and str(failure) != self._complaint and not self._closed:
             self._complaint = str(failure)
             _log.warning("no broker can be asked, which is tried again and again: %s", failure)
 
     def close_idle(self) -> None:
-        """Close what nobody has used for long."""
+        """Close idle connections (connections.max.idle.ms)."""
         now_s = asyncio.get_running_loop().time()
         for remote in self._remotes.values():
             channel = remote.open_channel
@@ -159,7 +159,7 @@ class Connections:
                 channel.close()
 
     async def close(self) -> None:
-        """Close all: what is awaited fails, and nothing is opened any more."""
+        """Close all connections; requests in flight fail and no connection is opened any more."""
         self._closed = True
         remotes = self._remotes.values()
         tasks: list[asyncio.Task[Any]] = []
@@ -176,7 +176,7 @@ class Connections:
         return self._remotes.setdefault(place, _Remote(place))
 
     def _in_turn(self, remotes: Iterable[_Remote]) -> list[_Remote]:
-        """Those that may be tried first, first; among equals by chance."""
+        """Sort by the time of the next allowed attempt; equal ones at random."""
         now_s = self.clock.elapsed_s()
         return sorted(remotes, key=lambda one: (max(one.not_before_s, now_s), self.random()))
 
@@ -189,7 +189,7 @@ class Connections:
             remote.attempt = asyncio.get_running_loop().create_task(self._attempt(remote))
             remote.attempt.add_done_callback(_noted)
         attempt = remote.attempt
-        # Others may wait for the same attempt: who gives up does not end it.
+        # Others may wait for the same attempt, so a cancelled caller does not cancel it.
         await asyncio.wait((attempt,))
         if attempt.cancelled():
             raise Disconnected(CLOSED)
@@ -222,7 +222,7 @@ class Connections:
         return channel
 
     def _ended(self, remote: _Remote) -> None:
-        """A connection is gone: the first pause comes before the next one."""
+        """Start the backoff after a lost connection."""
         if remote.renewal is not None:
             remote.renewal.cancel()
         if remote.attempt is None:
@@ -242,12 +242,12 @@ class Connections:
             remote.renewal = asyncio.get_running_loop().create_task(renewing)
 
     async def _renew(self, channel: Channel, login: "Login", session_s: float) -> None:
-        """Log in anew as often as the broker wants it, while the connection lasts."""
+        """Re-authenticate as often as the broker requires, while the connection lasts."""
         share, later = RENEWED_AFTER
         while session_s > 0:
             after_s = session_s * (share + later * self.random())
             await self.clock.sleep(max(after_s, RENEWED_S_MIN))
-            # An idle connection stays one, and is closed in time.
+            # Re-authentication does not count as use, so an idle connection is still closed.
             used_s = channel.last_used_s
             channel.hold()
             try:
@@ -264,6 +264,6 @@ class Connections:
 
 
 def _noted(attempt: asyncio.Task[Channel]) -> None:
-    """A failure that nobody waited for is known all the same: the next one who asks tries again."""
+    """Retrieve the error of an attempt that nobody waited for; the next caller tries again."""
     if not attempt.cancelled():
         attempt.exception()

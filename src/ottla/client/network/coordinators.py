@@ -1,8 +1,8 @@
-"""Coordinators: which broker looks after a group, or after the transactions of an id.
+"""Finds coordinators of groups and of transactional ids.
 
-Invariant: a coordinator is asked for once and remembered until it is forgotten, which its user does
-when it answers that it is none any more; one that cannot be reached is forgotten here. A look-up
-tries again what passes, and ends with its deadline.
+Invariant: a coordinator is looked up once and remembered until it is forgotten: by its user on
+NOT_COORDINATOR, or here if it cannot be reached. A lookup retries retriable errors until its
+deadline.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from ottla.protocol.messages.find_coordinator import (
 from ottla.transport.channel import Channel
 from ottla.transport.failures import NotSupported, TimedOut
 
-_BATCHED: Final = 4  # the version from which several are asked for at once (KIP-699)
+_BATCHED: Final = 4  # the first version with several keys (KIP-699)
 
 
 class CoordinatorKind(IntEnum):
-    """What a coordinator looks after; the number is the wire's."""
+    """The type of a coordinator key, as on the wire."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -45,7 +45,7 @@ _SINCE: Final = {
 
 
 class Coordinators:
-    """Those that are known."""
+    """The coordinators that are known."""
 
     def __init__(
         self,
@@ -63,15 +63,15 @@ class Coordinators:
         self._known: dict[tuple[CoordinatorKind, str], BrokerView] = {}
 
     def known(self, kind: CoordinatorKind, key: str) -> BrokerView | None:
-        """The coordinator as far as it is remembered."""
+        """Return the remembered coordinator."""
         return self._known.get((kind, key))
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
-        """It is none any more: the next who needs it asks anew."""
+        """Forget a coordinator; the next user looks it up again."""
         self._known.pop((kind, key), None)
 
     async def channel(self, kind: CoordinatorKind, key: str, timeout_s: float) -> Channel:
-        """A connection to the coordinator; RequestError when there is none to be had in time."""
+        """Return a connection to the coordinator; raises RequestError at the deadline."""
         deadline_s = self._clock.elapsed_s() + timeout_s
         failures = 0
         reason: RequestError | None = None
@@ -91,7 +91,7 @@ class Coordinators:
     async def find(
         self, kind: CoordinatorKind, keys: Iterable[str], timeout_s: float
     ) -> Mapping[str, BrokerView | RequestError]:
-        """The coordinator of each key, or why it is not to be had; in as few requests as can be."""
+        """Return the coordinator of each key, or the error, in as few requests as possible."""
         deadline_s = self._clock.elapsed_s() + timeout_s
         found: dict[str, BrokerView | RequestError] = {}
         failures = 0
@@ -124,7 +124,7 @@ class Coordinators:
     async def _told(
         self, kind: CoordinatorKind, keys: list[str], deadline_s: float
     ) -> dict[str, BrokerView | RequestError]:
-        """What one broker says; the same failure for all if none can be asked."""
+        """Return what one broker reports; the same error for all keys if none can be reached."""
         told: dict[str, BrokerView | RequestError] = {}
         try:
             async with asyncio.timeout(max(0.0, deadline_s - self._clock.elapsed_s())):
@@ -181,7 +181,7 @@ class Coordinators:
         raise TimedOut(f"{broker}, the coordinator, was not reached in time")
 
     async def _pause(self, failures: int, deadline_s: float, reason: RequestError) -> None:
-        """Wait before the next try; raises the reason when there is no time for one."""
+        """Wait before the next attempt; raises the reason if there is no time left."""
         pause_s = self._backoff.pause_s(failures)
         if self._clock.elapsed_s() + pause_s >= deadline_s:
             raise reason
@@ -189,7 +189,7 @@ class Coordinators:
 
 
 def _why(before: RequestError | None, now: RequestError) -> RequestError:
-    """The reason of two: that the deadline came is none, if there was one before."""
+    """Return the earlier error instead of a deadline error."""
     return before if before is not None and isinstance(now, TimedOut) else now
 
 

@@ -1,8 +1,7 @@
-"""A login: the client tells a broker who it is, before it asks for anything else.
+"""SASL authentication of a connection.
 
-Invariant: a login ends with a connection that is logged in, with AuthenticationFailed when one of
-the ends does not accept the other, which no second try mends, or with an error that may pass. What
-proves who the client is goes to the broker and nowhere else.
+Invariant: authentication ends with an authenticated connection, with AuthenticationFailed, which is
+not retriable, or with an error that may be retried. Credentials go to the broker and nowhere else.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,14 +27,14 @@ _NO_LOGIN = "this port takes no login: set security.protocol to PLAINTEXT or SSL
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How a client logs in."""
+    """How a client authenticates."""
 
     mechanism: str
     exchange: Callable[[], Awaitable[Exchange]] = field(repr=False)
-    """Begins a new exchange of the mechanism."""
+    """Starts a new exchange of the mechanism."""
 
     async def on(self, channel: Channel, timeout_s: float) -> float:
-        """Log in on a connection; returns for how many seconds that counts, 0 being without end."""
+        """Authenticate a connection; returns the session lifetime in seconds, 0 for unlimited."""
         exchange = await self.exchange()
         await _agree(channel, self.mechanism, timeout_s)
         lifetime_ms = 0
@@ -62,7 +61,7 @@ class Login:
 def login_with_password(
     mechanism: str, credentials: Credentials, nonce: Callable[[], str]
 ) -> Login:
-    """Log in by name and password."""
+    """Authenticate with user name and password."""
 
     async def exchange() -> Exchange:
         if mechanism == "PLAIN":
@@ -73,7 +72,7 @@ def login_with_password(
 
 
 def login_with_token(tokens: Tokens) -> Login:
-    """Log in by OAUTHBEARER."""
+    """Authenticate with OAUTHBEARER."""
 
     async def exchange() -> Exchange:
         token = await tokens.current()
@@ -83,7 +82,7 @@ def login_with_token(tokens: Tokens) -> Login:
 
 
 async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
-    """Tell the broker the mechanism."""
+    """Send SaslHandshake with the mechanism."""
     try:
         version = channel.version(SASL_HANDSHAKE)
         channel.version(SASL_AUTHENTICATE)

@@ -1,10 +1,9 @@
-"""Metadata: who asks the cluster about itself, and when.
+"""Fetches and refreshes cluster metadata.
 
-Invariant: one question at a time is on its way. Whoever needs to know something waits for an
-answer to a question that was asked after the need arose, so that nobody acts on what was already
-wrong; and never longer than its own deadline, nor than until a broker refuses to know us. What is
-known ages, and is asked for anew in time.
-Who only suspects that it is wrong makes no more than one question in each pause between retries.
+Invariant: one Metadata request is in flight at a time. A caller waits for the response to a request
+that was sent after its need arose, so that nobody acts on what was known to be wrong. It waits at
+most until its own deadline or until a broker refuses authentication. Metadata is refreshed when it
+is too old. Callers that only suspect stale metadata cause at most one request per backoff.
 """
 
 import asyncio
@@ -31,9 +30,9 @@ from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOu
 _log: Final = logging.getLogger(__name__)
 
 SWEEP_S: Final = 5.0
-"""So often idle connections and unused topics are looked for."""
+"""Interval at which idle connections and unused topics are looked for."""
 
-# What asking again may mend, though for most requests it is final: a topic that is being made.
+# Final for most requests, but a retry helps if the topic is just being created.
 _PASSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 NO_TOPIC: Final = (
@@ -44,19 +43,19 @@ SPEAKS_KAFKA: Final = "is it a broker, and does this port want TLS? See security
 
 
 class MetadataConfig(NamedTuple):
-    """How fresh metadata are."""
+    """How fresh metadata is."""
 
     backoff: Backoff
     max_age_s: float = 300.0
     max_idle_s: float | None = None
-    """After this a topic that nobody asked for is forgotten; None keeps it."""
+    """A topic unused for this long is forgotten; None keeps it."""
 
     request_timeout_s: float = 30.0
     may_create_topics: bool = True
 
 
 class Metadata:
-    """What is known of the cluster; `run` keeps it so."""
+    """The cluster metadata; `run` keeps it fresh."""
 
     def __init__(
         self,
@@ -66,36 +65,38 @@ class Metadata:
         changed: Callable[[], None],
     ) -> None:
         self.view: ClusterView = NOTHING_KNOWN
-        self.failure: RequestError | None = None  # of the last question
-        self.all_topics = False  # for subscriptions by pattern
+        self.failure: RequestError | None = None  # of the last request
+        self.all_topics = False  # for pattern subscriptions
         self._connections = connections
         self._rules = rules
         self._clock = clock
         self._changed = changed
-        self._used_s: dict[str, float] = {}  # when a topic was last asked for
+        self._used_s: dict[str, float] = {}  # when a topic was last used
         self._asked = asyncio.Event()
-        self._hurried = asyncio.Event()  # somebody waits
-        self._questions = 0  # begun so far
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # for a question, or a later one
+        self._hurried = asyncio.Event()  # a caller waits
+        self._questions = 0  # requests started so far
+        self._waiting: list[
+            tuple[int, asyncio.Future[None]]
+        ] = []  # for this request or a later one
         self._told_s = clock.elapsed_s()
         self._answered = False
         self._is_over = False
 
     def want(self, topic: str) -> TopicView | None:
-        """A topic, if it is known; from now on it is kept up to date."""
+        """Return a topic if it is known; from now on it is kept fresh."""
         self._used_s[topic] = self._clock.elapsed_s()
         return self.view.topics.get(topic)
 
     def forget(self, topic: str) -> None:
-        """Nobody needs a topic any more."""
+        """Stop refreshing a topic."""
         self._used_s.pop(topic, None)
 
     def expire(self) -> None:
-        """What is known is wrong somewhere: ask soon."""
+        """Mark metadata as stale, so that it is refreshed soon."""
         self._asked.set()
 
     def learn(self, topic: str, partition: int, leader: int, epoch: int, *at: BrokerView) -> None:
-        """Take a leader that an answer named, or ask if it names none."""
+        """Take a leader from a response, or refresh if the response names none."""
         before, self.view = self.view, self.view.led_by(topic, partition, leader, epoch, at)
         if self.view is before:
             self.expire()
@@ -103,7 +104,7 @@ class Metadata:
             self._changed()
 
     async def refreshed(self, timeout_s: float) -> ClusterView:
-        """The view after a question that is asked now."""
+        """Return the view after a request that is sent now."""
         if self._is_over:
             raise Disconnected(CLOSED)
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -115,7 +116,7 @@ class Metadata:
             await asyncio.wait((answered,), timeout=timeout_s)
         finally:
             if answered.done():
-                answered.exception()  # is known, even if nobody is there any more to hear it
+                answered.exception()  # retrieved, even if the caller is gone
             else:
                 self._waiting.remove(waiting)
         if not answered.done():
@@ -124,7 +125,7 @@ class Metadata:
         return self.view
 
     async def topic(self, name: str, timeout_s: float) -> TopicView:
-        """A topic with its partitions; the error that keeps it away, if that does not pass."""
+        """Return a topic with its partitions; raises its error if that is not retriable."""
         deadline_s = self._clock.elapsed_s() + timeout_s
         tries = 0
         known = self.want(name)
@@ -143,24 +144,24 @@ class Metadata:
         return known
 
     async def channel(self, broker: BrokerId) -> Channel:
-        """A connection to a broker by its id; BROKER_NOT_AVAILABLE if there is none of it."""
+        """Return a connection to a broker by id; raises BROKER_NOT_AVAILABLE."""
         known = self.view.brokers.get(broker)
         if known is None:
             raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker has the id {broker}")
         return await self._connections.to(known)
 
     async def any_channel(self) -> Channel:
-        """A connection to any broker."""
+        """Return a connection to any broker."""
         return await self._connections.any(self.view.brokers.values())
 
-    # The one who asks.
+    # The refreshing task.
 
     async def run(self) -> None:
-        """Ask when somebody needs to know, and when what is known is old."""
+        """Refresh metadata when a caller needs it and when it is too old."""
         try:
             await self._ask_and_ask()
         finally:
-            # Nobody asks any more, so nobody waits.
+            # No more requests: fail the callers that wait.
             self._is_over = True
             for _, answered in self._waiting:
                 answered.set_exception(Disconnected(CLOSED))
@@ -170,7 +171,7 @@ class Metadata:
         failures = 0
         while True:
             await self._until_due()
-            # A question asked twice in a moment has the same answer twice.
+            # A repeated request would get the same response, so wait for the backoff first.
             if failures:
                 await self._clock.sleep(self._rules.backoff.pause_s(failures))
             elif self._answered:
@@ -184,7 +185,7 @@ class Metadata:
                 failures += 1
                 self.failure = failure
                 if isinstance(failure, AuthenticationFailed):
-                    # Who waits should know, and who needs it later may try it again.
+                    # Waiting callers get the error; later ones may try again.
                     self._told_s = self._clock.elapsed_s()
                     self._tell(failure)
                 else:
@@ -196,7 +197,7 @@ class Metadata:
             self._changed()
 
     def _miss_topics(self, before: ClusterView) -> None:
-        """Say once which topics there are not: who waits for records hears of it nowhere else."""
+        """Log missing topics once: a consumer that waits for records would not see it otherwise."""
         for name in self._used_s:
             known, knew = self.view.topics.get(name), before.topics.get(name)
             is_missed = known is not None and known.error in _PASSING
@@ -204,7 +205,7 @@ class Metadata:
                 _log.warning("there is no topic %s, and it is waited for: %s", name, NO_TOPIC)
 
     async def _until_worth_it(self) -> None:
-        """Wait a pause after the last answer, unless somebody waits for the next."""
+        """Wait for the backoff after the last response, unless a caller waits for the next one."""
         pause_s = self._told_s + self._rules.backoff.pause_s(1) - self._clock.elapsed_s()
         if pause_s > 0 and not self._hurried.is_set():
             with suppress(TimeoutError):
@@ -212,7 +213,7 @@ class Metadata:
                     await self._hurried.wait()
 
     def _tell(self, failure: RequestError | None = None) -> None:
-        """Let those go on whose question was answered, or will not be."""
+        """Wake the callers whose request was answered or failed."""
         waiting, self._waiting = self._waiting, []
         for question, answered in waiting:
             if question > self._questions:
@@ -248,7 +249,7 @@ class Metadata:
         channel = await self.any_channel()
         every = self.all_topics
         if channel.version(METADATA) < 1 and not self._used_s:
-            every = True  # the oldest brokers cannot be asked for no topic
+            every = True  # version 0 cannot request an empty list of topics
         request = MetadataRequest(
             topics=None if every else [MetadataRequestTopic(name=name) for name in self._used_s],
             allow_auto_topic_creation=self._rules.may_create_topics,

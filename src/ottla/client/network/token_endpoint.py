@@ -1,8 +1,8 @@
-"""Tokens of OAUTHBEARER from a provider: the client's credentials for a token (RFC 6749, 7523).
+"""OAUTHBEARER tokens from a token endpoint (RFC 6749, 7523).
 
-Invariant: credentials go to the endpoint that the settings name and nowhere else: over TLS or to
-this machine, and never after a redirect. An answer is bounded in size and time. No error holds a
-credential, a token or what the provider wrote beside its code of an error.
+Invariant: credentials go only to the configured endpoint, over TLS or to this machine, and never
+follow a redirect. A response is bounded in size and time. No error message contains a credential, a
+token or the provider's own error text.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _PIECE: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Where tokens are asked for, and by whom: an id with its secret, or a signed assertion."""
+    """The token endpoint, with a client id and secret or a signed assertion."""
 
     url: str
     client_id: str | None
@@ -46,7 +46,7 @@ class TokenEndpoint:
     """Whether id and secret are URL-encoded before they are joined."""
 
     async def fetch(self) -> Token:
-        """A new token; RequestError when none is to be had."""
+        """Return a new token; raises RequestError."""
         return await asyncio.to_thread(self._ask)
 
     def _ask(self) -> Token:
@@ -70,7 +70,7 @@ class TokenEndpoint:
             request.add_unredirected_header("Authorization", f"Basic {self._basic()}")
         deadline_s = time.monotonic() + self.timeout_s
         try:
-            # Through a proxy https is sealed, and what is for this machine stays on it.
+            # An HTTPS proxy sees only encrypted data; requests to this machine use no proxy.
             proxy = ProxyHandler() if self.url.startswith("https:") else ProxyHandler({})
             opener = build_opener(_NoRedirect, proxy)
             with opener.open(request, timeout=self.timeout_s) as answer:
@@ -107,7 +107,7 @@ class TokenEndpoint:
         return b64encode(":".join(pair).encode()).decode()
 
     def _refused(self, error: HTTPError, deadline_s: float) -> RequestError:
-        """What a provider answers: its code is of a list, its words could be anything."""
+        """Return the error of a provider's response: its code is from a list, its text is unused."""
         code = ""
         try:
             told = json.loads(_bounded(error, deadline_s))["error"]
@@ -127,7 +127,7 @@ class TokenEndpoint:
 
 
 def is_safe(url: str) -> bool:
-    """Whether credentials may be sent there: over TLS, or without leaving the machine."""
+    """Whether credentials may be sent to this URL: TLS, or this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "https":
@@ -142,7 +142,7 @@ class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(
         self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> None:
-        """Nowhere else: the redirect is an error like any other status."""
+        """Do not follow redirects: a redirect is an error like any other status."""
 
 
 def _bounded(answer: Any, deadline_s: float) -> bytes:

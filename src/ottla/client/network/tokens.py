@@ -1,8 +1,8 @@
-"""The tokens of OAUTHBEARER: fetched by the user's function or a provider, used while they last.
+"""OAUTHBEARER tokens: fetched by the user's function or a token endpoint, and refreshed.
 
-Invariant: a token is fetched anew before it runs out, by one fetch at a time however many
-connections log in; and while an old one is still good, a fetch that fails harms nobody. What a
-token is stands in no message, log or repr.
+Invariant: a token is refreshed before it expires, by one fetch at a time however many connections
+authenticate. While the old token is valid, a failed refresh has no effect. No message, log or repr
+contains a token.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOu
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token, until when it is good, and SASL extensions to send with it (KIP-342)."""
+    """A bearer token, its expiry and SASL extensions to send with it (KIP-342)."""
 
     text: str = field(repr=False)
     expires_ms: int | None = None
-    """Milliseconds since 1970; None when nobody knows, so that it is used for one login."""
+    """Milliseconds since 1970; None if unknown: the token is then used for one login."""
 
     extensions: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 TokenFunction: TypeAlias = Callable[[], Awaitable[Token | str]]
-"""Gives a new token. A str is taken for a JWT, whose `exp` says how long it is good."""
+"""Returns a new token. A str is a JWT, whose `exp` claim is the expiry."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshConfig:
-    """When a token is fetched anew: the settings sasl.login.refresh.*."""
+    """When a token is refreshed: the settings sasl.login.refresh.*."""
 
     window: float = 0.8
     jitter: float = 0.05
@@ -45,7 +45,7 @@ class RefreshConfig:
 
 
 def refresh_ms(fetched_ms: int, expires_ms: int, rules: RefreshConfig, random: float) -> float:
-    """When a token should be replaced, as Kafka's clients reckon it."""
+    """Return when to refresh a token, as Kafka's clients compute it."""
     lifetime_ms = max(0, expires_ms - fetched_ms)
     best_ms = fetched_ms + lifetime_ms * (rules.window + rules.jitter * random)
     least_ms, buffer_ms = rules.least_s * 1000, rules.buffer_s * 1000
@@ -55,7 +55,7 @@ def refresh_ms(fetched_ms: int, expires_ms: int, rules: RefreshConfig, random: f
 
 
 def expiry_ms(jwt: str) -> int | None:
-    """Until when a JWT is good by its own word, which is not verified; None if it has none."""
+    """Return the expiry of a JWT from its `exp` claim, not verified; None if it has none."""
     try:
         body = jwt.split(".")[1]
         claims: object = json.loads(urlsafe_b64decode(body + "=" * (-len(body) % 4)))
@@ -68,7 +68,7 @@ def expiry_ms(jwt: str) -> int | None:
 
 
 class Tokens:
-    """The token that counts now."""
+    """The current token."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Tokens:
         self._one_at_a_time = asyncio.Lock()
 
     async def current(self) -> Token:
-        """A token to log in with; RequestError when there is none to be had."""
+        """Return a token to authenticate with; raises RequestError."""
         async with self._one_at_a_time:
             token = self._token
             if token is not None and self._clock.now_ms() < self._refresh_ms:
@@ -107,9 +107,9 @@ class Tokens:
         except TimeoutError as error:
             raise TimedOut(f"the token function took longer than {self._timeout_s:g} s") from error
         except (AuthenticationFailed, Disconnected):
-            raise  # the client's own words, which hold nothing that nobody should see
+            raise  # our own message, which contains no secret
         except Exception as error:
-            # What it says may hold what nobody should see; who looks for it finds the cause.
+            # The message of a user's exception may contain a secret; the cause is chained.
             raise Disconnected(f"the token function failed: {type(error).__name__}") from error
         token = given if isinstance(given, Token) else Token(given, expiry_ms(given))
         now_ms = self._clock.now_ms()
