@@ -1,1 +1,1 @@
-"""Reading partitions: where a consumer is in each, what it fetched, how it asks for more."""
+"""Fetching: positions, fetched batches, and the fetcher that requests more."""

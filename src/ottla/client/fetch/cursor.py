@@ -1,10 +1,10 @@
-"""A consumer's place in one partition: what was handed out, what is here, what is asked for next.
+"""A consumer's position in one partition: handed out, buffered, to be fetched.
 
-Invariant: position <= fetched. What lies between them is in the chunks, in order and without a gap.
-Whoever moves a cursor drops all that was fetched from the old place, and `moves` has grown, so that
-an answer on its way to the old place is known when it comes. Of a record that the application has
-in its hands, `position` is behind it and `done` is before it. The application may take records out
-of a `HandedOut` in another thread than the cursor's: it writes only which one it took last, and a
+Invariant: position <= fetched. The records in between are in the buffered batches, in order and
+without a gap. Moving a cursor drops everything fetched from the old position and increments
+`moves`, so that a response for the old position is recognised when it arrives. For a record that
+the application is processing, `position` is after it and `done` is before it. The application may
+take records from a `HandedOut` in another thread: it writes only which record it took last, and a
 `HandedOut` that is over is not read again.
 """
 
@@ -21,10 +21,10 @@ from ottla.records import Batch
 UNKNOWN: Final = -1
 
 FIRST_OFFSET_BYTES: Final = 1024.0
-"""What an offset takes for all that is known before the first fetch."""
+"""Assumed bytes per offset before the first fetch."""
 
 SLACK_BYTES: Final = 64 << 10
-"""So much more is asked for than is wanted: brokers send whole batches, or cut the last one."""
+"""Requested in addition: brokers send whole batches or cut the last one."""
 
 EARLIEST_MS: Final = -2
 LATEST_MS: Final = -1
@@ -38,12 +38,12 @@ class HandedOut:
     def __init__(self, cursor: "Cursor", left: Iterator[Record[Any, Any]]) -> None:
         self.cursor: Final = cursor
         self.left: Final = left
-        self.record: Record[Any, Any] | None = None  # was taken last
-        self.is_over = False  # no more may be taken, for the cursor went on without it
+        self.record: Record[Any, Any] | None = None  # taken last
+        self.is_over = False  # no more may be taken: the cursor has moved on
 
 
 class Cursor:
-    """Where a consumer is in a partition."""
+    """The position of a consumer in a partition."""
 
     __slots__ = (
         "_position",
@@ -78,29 +78,29 @@ class Cursor:
     def __init__(self, partition: TopicPartition) -> None:
         self.partition: Final = partition
         self._position = UNKNOWN
-        self.started = False  # its first place was looked for, or given
-        self.seek_ms: int | None = None  # the place to look for, as a timestamp of ListOffsets
-        self.fetched = UNKNOWN  # the next offset to ask a broker for
-        self.fetch_end: int | None = None  # brokers are asked for nothing from here on
-        self.offset_bytes = FIRST_OFFSET_BYTES  # what an offset took in the last fetch
-        self.fetched_epoch = UNKNOWN  # of the record before it
-        self.valid_under = UNKNOWN  # the leader's epoch under which that was seen to be so
+        self.started = False  # its first position was looked up or given
+        self.seek_ms: int | None = None  # the position to look up, as a timestamp of ListOffsets
+        self.fetched = UNKNOWN  # the next offset to fetch
+        self.fetch_end: int | None = None  # nothing is fetched from this offset on
+        self.offset_bytes = FIRST_OFFSET_BYTES  # bytes per offset in the last fetch
+        self.fetched_epoch = UNKNOWN  # leader epoch of the record before it
+        self.valid_under = UNKNOWN  # the leader epoch under which the position was validated
         self.moves = 0
         self.is_paused = False
-        self.is_held = False  # the application is being told of it, and may move it yet
-        self.position_epoch = UNKNOWN  # of the record before the position
+        self.is_held = False  # the assignment callback runs and may still move it
+        self.position_epoch = UNKNOWN  # leader epoch of the record before the position
         self.chunks: deque[FetchedBatches] = deque()
         self.buffered_bytes = 0
         self.left: Iterator[Record[Any, Any]] | None = None  # decoded and not handed out
-        self.left_until = UNKNOWN  # the offset behind those
-        self.hand: HandedOut | None = None  # out of which the application takes what is left
-        self.done_before: int | None = None  # what was polled since is in the application's hands
+        self.left_until = UNKNOWN  # the offset after those
+        self.hand: HandedOut | None = None  # from which the application takes the decoded records
+        self.done_before: int | None = None  # records polled since are being processed
         self.high_watermark = UNKNOWN
         self.last_stable_offset = UNKNOWN
         self.log_start = UNKNOWN
-        self.read_from: BrokerId | None = None  # a replica nearby that the leader named
+        self.read_from: BrokerId | None = None  # a preferred read replica named by the leader
         self.read_from_until_s = 0.0
-        self.failure: RequestError | None = None  # to be told when records are asked for
+        self.failure: RequestError | None = None  # raised when records are requested
         self.tries = 0
         self.not_before_s = 0.0
 
@@ -109,18 +109,18 @@ class Cursor:
 
     @property
     def in_hand(self) -> Record[Any, Any] | None:
-        """The record that the application took last, if it has not come back since."""
+        """The record that the application took last and has not finished."""
         return None if self.hand is None else self.hand.record
 
     @property
     def position(self) -> int:
-        """The offset of the record that is handed out next; UNKNOWN before it was found."""
+        """The offset of the next record to hand out; UNKNOWN before it is resolved."""
         record = self.in_hand
         return self._position if record is None else record.offset + 1
 
     @property
     def done(self) -> int:
-        """What is before this the application has done, for it came back for more."""
+        """The offset before which the application has finished, because it asked for more."""
         record = self.in_hand
         if record is not None:
             return record.offset
@@ -128,36 +128,36 @@ class Cursor:
 
     @property
     def is_located(self) -> bool:
-        """Whether there is a place to fetch from."""
+        """Whether there is a position to fetch from."""
         return self._position >= 0 and self.seek_ms is None
 
     @property
     def has_records(self) -> bool:
-        """Whether something that was fetched waits to be handed out."""
+        """Whether fetched records wait to be handed out."""
         return bool(self.chunks) or self.left is not None
 
     @property
     def is_fetched(self) -> bool:
-        """Whether all that is wanted is here, or was."""
+        """Whether everything up to the end is fetched."""
         return self.fetch_end is not None and self.fetched >= self.fetch_end
 
     def bytes_wanted(self, bytes_max: int) -> int:
-        """How much to ask for: no more than what is wanted takes, as far as one can tell."""
+        """Return how many bytes to request: about what the wanted records take."""
         if self.fetch_end is None:
             return bytes_max
         wanted = (self.fetch_end - self.fetched) * self.offset_bytes
         return min(bytes_max, int(wanted) + SLACK_BYTES)
 
     def is_doubtful_under(self, leader_epoch: int) -> bool:
-        """Whether a leader has to say first that it has the records before the place.
+        """Whether the leader must first confirm the records before the position.
 
-        Not where it has written the last of them itself.
+        Not if the leader has written the last of them itself.
         """
         last = self.fetched_epoch
         return last >= 0 and last != leader_epoch and self.valid_under < leader_epoch
 
     def move(self, offset: int, epoch: int = UNKNOWN) -> None:
-        """Go to an offset; what was fetched elsewhere is dropped."""
+        """Seek to an offset and drop what was fetched."""
         self.drop()
         self.started = True
         self.seek_ms = None
@@ -167,12 +167,12 @@ class Cursor:
         self.failure = None
 
     def move_to_time(self, timestamp_ms: int) -> None:
-        """Go to a time, which somebody has to look up."""
+        """Seek to a timestamp, which has to be looked up."""
         self.move(self.position)
         self.seek_ms = timestamp_ms
 
     def drop(self) -> None:
-        """Forget what was fetched and not handed out."""
+        """Drop fetched records that were not handed out."""
         self.came_back()
         self.fetched = self._position
         self.moves += 1
@@ -181,7 +181,7 @@ class Cursor:
         self.left = None
 
     def pause(self) -> None:
-        """Hand nothing out for now; what is here stays."""
+        """Stop handing out; buffered records stay."""
         self.is_paused = True
         if self.hand is not None:
             self.hand.is_over = True
@@ -191,7 +191,7 @@ class Cursor:
         self.is_paused = False
 
     def add(self, chunk: FetchedBatches) -> None:
-        """Take what a fetch from `fetched` brought."""
+        """Add what a fetch from `fetched` returned."""
         self.offset_bytes = chunk.size / max(1, chunk.next_offset - self.fetched)
         self.fetched = chunk.next_offset
         self.fetched_epoch = chunk.leader_epoch
@@ -199,7 +199,7 @@ class Cursor:
         self.buffered_bytes += chunk.size
 
     def next_batch(self) -> Batch | None:
-        """The next batch to hand out; None when no more is here. Passes over what nobody sees."""
+        """Return the next batch to hand out, or None; skips what the application must not see."""
         while self.chunks:
             chunk = self.chunks[0]
             if chunk.batches:
@@ -208,20 +208,20 @@ class Cursor:
         return None
 
     def open_records(self, records: list[Record[Any, Any]], next_offset: int) -> None:
-        """The next batch was decoded up to an offset: its records are handed out from now on."""
+        """Start handing out the decoded records of the next batch."""
         self.left = iter(records)
         self.left_until = next_offset
 
     def open_hand(self) -> HandedOut:
-        """Let the application take what was decoded, one by one."""
+        """Let the application take decoded records one by one."""
         assert self.left is not None
         self.hand = HandedOut(self, self.left)
         return self.hand
 
     def close_records(self) -> bool:
-        """All that was decoded is handed out; tells whether that was the end of a chunk.
+        """Finish the decoded records; returns whether the fetched batches are used up.
 
-        That does not say that it is done: who took it out of a hand says so by `came_back`, before.
+        This does not mark them as done: the taker of a `HandedOut` does so by `came_back`, before.
         """
         assert self.hand is None
         self.left = None
@@ -235,21 +235,21 @@ class Cursor:
         return True
 
     def handed_out(self, next_offset: int, epoch: int) -> None:
-        """Records before an offset were handed out, many at once; they count as in hand."""
+        """Note that records before an offset were handed out; they count as being processed."""
         if self.done_before is None:
             self.done_before = self._position
         self._position = next_offset
         self.position_epoch = epoch
 
     def chunk_handed_out(self) -> None:
-        """The first chunk was handed out whole."""
+        """Note that the first fetched batches were handed out completely."""
         self.left = None
         chunk = self.chunks[0]
         self.handed_out(max(self._position, chunk.next_offset), chunk.leader_epoch)
         self._end_chunk()
 
     def came_back(self) -> None:
-        """The application asks for more: what it had is done."""
+        """Mark handed out records as done: the application asks for more."""
         self.done_before = None
         hand, self.hand = self.hand, None
         if hand is None:

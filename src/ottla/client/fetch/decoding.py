@@ -1,7 +1,7 @@
-"""From a batch to records, with keys and values as the application wants them.
+"""Decodes batches into records with deserialized keys and values.
 
-Invariant: what cannot be read is told with topic, partition and offset, and passed over only when
-the application says so. Records before it in the batch are handed out first.
+Invariant: an error names topic, partition and offset. A record is skipped only if the application
+says so. The records before it in the batch are handed out first.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from ottla.records import Record as Raw
 K = TypeVar("K")
 V = TypeVar("V")
 
-# The constructor of a NamedTuple takes its parts one by one, which is slower by half.
+# The constructor of a NamedTuple takes its fields one by one, which is slower by half.
 _new: Final = cast(
     "Callable[[type[Record[Any, Any]], tuple[object, ...]], Record[Any, Any]]",
     cast("Any", tuple).__new__,
@@ -26,7 +26,7 @@ _new: Final = cast(
 
 
 class Corrupt(RequestError):
-    """A batch of a partition is damaged; who reads may seek behind it, or stop."""
+    """A batch of a partition is corrupt; the application may seek past it or stop."""
 
     def __init__(self, partition: TopicPartition, offset: int, next_offset: int, why: str) -> None:
         super().__init__(
@@ -41,18 +41,18 @@ class Corrupt(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class Decoder(Generic[K, V]):
-    """Makes records; a deserializer that is None leaves bytes as they are."""
+    """Makes records; without a deserializer they have bytes."""
 
     key: Deserializer[K] | None
     value: Deserializer[V] | None
     checks_crc: bool
     bad_record: Callable[[DeserializationFailed], object] | None
-    """Is told of a key or a value that cannot be read; when it returns, the record is skipped."""
+    """Called with a deserialization error; if it returns, the record is skipped."""
 
     def records(
         self, partition: TopicPartition, batch: Batch, from_offset: int
     ) -> tuple[list[Record[K, V]], RequestError | None]:
-        """The records of a batch from an offset on, and what ended them too early."""
+        """Return the records of a batch from an offset on, and the error that ended them early."""
         header = batch.header
         try:
             raw = read(partition, batch, from_offset, checks_crc=self.checks_crc)
@@ -97,7 +97,7 @@ class Decoder(Generic[K, V]):
 def read(
     partition: TopicPartition, batch: Batch, from_offset: int, *, checks_crc: bool
 ) -> list[Raw]:
-    """The records of a batch as they are; Corrupt when it is damaged."""
+    """Return the records of a batch without deserializing; raises Corrupt."""
     header = batch.header
     try:
         if checks_crc and not batch.crc_ok:

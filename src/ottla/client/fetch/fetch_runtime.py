@@ -1,7 +1,7 @@
-"""What a consumer reads with: its connections, metadata, places, fetches, and what it hands out.
+"""The parts of a consumer that fetch: connections, metadata, positions, fetcher, record buffer.
 
-Invariant: the parts are made together and end together; after `close` no task and no connection of
-them is left. What moves a place or learns of a leader wakes the locator and the fetcher.
+Invariant: the parts are created together and closed together; after `close` none of their tasks and
+connections is left. A moved position or a new leader wakes the position resolver and the fetcher.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ V = TypeVar("V")
 
 
 ROUND_S: Final = 30.0
-"""So long leaders are asked for places before it is tried anew."""
+"""Timeout of one round of position lookups before the next round."""
 
 
 class FetchRuntime(Generic[K, V]):
-    """The parts of a consumer that reads."""
+    """The fetching parts of a consumer."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class FetchRuntime(Generic[K, V]):
         | None,
         learnt: Callable[[], None],
     ) -> None:
-        """`learnt` hears of news of the cluster."""
+        """`learnt` is called when the metadata change."""
         self.connections: Final = connections
         self.metadata: Final = metadata(self._learnt)
         patience = RetryPolicy(rules.request_timeout_s, ROUND_S, rules.backoff)
@@ -89,7 +89,7 @@ class FetchRuntime(Generic[K, V]):
         self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
 
     async def close(self) -> None:
-        """End all of it; who waits for records hears of it."""
+        """Close everything; a caller that waits for records gets an error."""
         self.reader.fail(NotRunning("the consumer was closed"))
         self.reader.close(NotRunning("the consumer was closed"))
         await self._locator.close()
@@ -100,17 +100,17 @@ class FetchRuntime(Generic[K, V]):
         await self.connections.close()
 
     def poke(self) -> None:
-        """Something changed: look what is to be found and fetched."""
+        """Wake the position resolver and the fetcher."""
         self._locator.poke()
         self._fetcher.poke()
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read more partitions."""
+        """Fetch from more partitions."""
         self.reader.add(partitions)
         self.poke()
 
     def cursor(self, partition: TopicPartition) -> Cursor:
-        """The place in a partition; RequestError when it is not read here."""
+        """Return the cursor of a partition; raises RequestError if it is not assigned."""
         cursor = self.reader.cursors.get(partition)
         if cursor is None:
             raise RequestError(
@@ -119,7 +119,7 @@ class FetchRuntime(Generic[K, V]):
         return cursor
 
     async def position(self, partition: TopicPartition, timeout_s: float) -> int:
-        """The offset of the record that comes next, found first if need be."""
+        """Return the offset of the next record, looked up first if necessary."""
         cursor = self.cursor(partition)
         try:
             async with asyncio.timeout(timeout_s):
@@ -142,14 +142,14 @@ class FetchRuntime(Generic[K, V]):
     async def offsets(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, FoundOffset | None]:
-        """The first offset from a time on, of each partition; raises the first error."""
+        """Return the first offset at or after a timestamp per partition; raises the first error."""
         found = (await self._offsets.at(times_ms, timeout_s)).or_raise()
         return {where: found[where] for where in times_ms}
 
     def offsets_of(
         self, partitions: Iterable[TopicPartition], *, all_handed_out: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the application is: with all that was handed out, or with what is done."""
+        """Return the consumed offsets: of all that was handed out, or only of what is done."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for one in partitions:
             cursor = self.reader.cursors.get(one)
@@ -159,7 +159,7 @@ class FetchRuntime(Generic[K, V]):
         return offsets
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets lie between the place and the end, as the last answer told it."""
+        """Return the lag of a partition as of the last response."""
         cursor = self.cursor(partition)
         end = cursor.last_stable_offset if self._isolation_level else cursor.high_watermark
         if end == UNKNOWN or not cursor.is_located:
@@ -167,7 +167,7 @@ class FetchRuntime(Generic[K, V]):
         return max(0, end - cursor.position)
 
     def metrics(self, group: GroupCounts) -> ConsumerMetrics:
-        """What was done so far, with what the group was asked."""
+        """Return the metrics, with those of the group."""
         cursors = self.reader.cursors
         return consumer_metrics(
             self._fetcher.counts,
@@ -178,7 +178,7 @@ class FetchRuntime(Generic[K, V]):
         )
 
     def miss(self) -> None:
-        """Tell of partitions that are not there, when they should have come by now."""
+        """Report partitions that should exist by now and do not."""
         now_s = self._clock.elapsed_s()
         for cursor in self._absence.missed(self.reader.cursors, self.metadata.view, now_s):
             self._note_located(cursor)

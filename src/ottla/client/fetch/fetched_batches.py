@@ -1,8 +1,8 @@
-"""What one fetch brought of one partition: batches that a reader may see.
+"""The batches of one partition in one fetch response, without those a reader must not see.
 
-Invariant: batches of the broker's own markers are never in a chunk; under read_committed neither
-are those of transactions that were aborted, whatever stands between them. `next_offset` is behind
-all that was fetched, seen or not, so that a reader moves on over what it does not see.
+Invariant: control batches are excluded; under read_committed so are the batches of aborted
+transactions. `next_offset` is after everything that was fetched, so that a reader moves past what
+it does not see.
 """
 
 from collections import deque
@@ -26,16 +26,16 @@ class FetchedBatches(NamedTuple):
 def fetched_batches(
     data: Buffer, from_offset: int, aborted: Iterable[AbortedTransaction] | None
 ) -> FetchedBatches | None:
-    """The chunk of a fetch; None when no whole batch came. CorruptRecords for what is none.
+    """Return the batches of a fetch; None without a whole batch. Raises CorruptRecords.
 
-    `aborted` are the transactions that a broker named under read_committed, None otherwise.
+    `aborted` are the aborted transactions of a read_committed fetch, otherwise None.
     """
     whole = [*batches(data, lenient=True)]
     if not whole:
         return None
     last = whole[-1].header
     seen = _plain(whole) if aborted is None else _committed(whole, aborted)
-    # The first batch may begin before what was asked for, and may end before it as well.
+    # The first batch may start before the fetch offset, and may also end before it.
     wanted = deque(batch for batch in seen if batch.header.next_offset > from_offset)
     next_offset = max(from_offset, int(last.next_offset))
     return FetchedBatches(wanted, len(data), next_offset, last.leader_epoch)
@@ -46,7 +46,7 @@ def _plain(whole: Iterable[Batch]) -> Iterable[Batch]:
 
 
 def _committed(whole: Iterable[Batch], aborted: Iterable[AbortedTransaction]) -> Iterable[Batch]:
-    """Leave out what belongs to aborted transactions: from its first record to its marker."""
+    """Skip the batches of aborted transactions: from the first record to the abort marker."""
     coming = deque(sorted(aborted, key=lambda one: one.first_offset))
     open_: set[int] = set()
     for batch in whole:

@@ -1,9 +1,9 @@
-"""The fetcher: asks brokers for records before the application does, and no further than it may.
+"""The fetcher: requests records ahead of the application, within its memory limit.
 
-Invariant: to a broker one fetch is on its way. It begins only when none of the partitions that are
-read there has its share already, so that no partition waits behind an empty one's long poll; and
-all that was fetched and not handed out is at most `bytes_max`, and one batch. An answer counts only
-for cursors that have not moved since it was asked for.
+Invariant: one fetch per broker is in flight. It starts only when no partition of the broker has its
+share buffered, so that no partition waits for the long poll of an empty one. Buffered records take
+at most `bytes_max` plus one batch. A response counts only for cursors that have not moved since the
+request.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.records import CorruptRecords
 from ottla.transport.channel import Channel, NotSupported
 
-_WITH_BATCHES: Final = 4  # before this version brokers send records as they were before batches
+_WITH_BATCHES: Final = 4  # older versions send message sets instead of batches
 _SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -60,11 +60,11 @@ class FetchConfig:
     rack: str = ""
     request_timeout_s: float = 30.0
     nearby_s: float = 300.0
-    """So long a replica nearby is read from before the leader is asked again who is near."""
+    """How long a preferred read replica is used before the leader is asked again."""
 
 
 class Flight(NamedTuple):
-    """A fetch without an answer: of which cursors, as they were, and under which leader's epoch."""
+    """A fetch in flight: its cursors, their state and the leader epoch at the time."""
 
     moves: dict[TopicPartition, tuple[Cursor, int, int]]
     bytes_max: int
@@ -84,7 +84,7 @@ class Fetcher:
         arrived: Callable[[Cursor], None],
         strayed: Callable[[Cursor], None],
     ) -> None:
-        """`arrived` hears of records and failures, `strayed` of places that are out of range."""
+        """`arrived` is called for records and errors, `strayed` for offsets out of range."""
         self._cursors = cursors
         self._metadata = metadata
         self._connections = connections
@@ -100,7 +100,7 @@ class Fetcher:
         self.poke: Final = self._lookout.poke
 
     async def close(self) -> None:
-        """Fetch no more; brokers are told that their sessions are over, and not waited for."""
+        """Stop fetching; sessions are closed at the brokers without waiting."""
         await self._lookout.close()
         for broker, session in self._sessions.items():
             known = self._metadata.view.brokers.get(broker)
@@ -109,7 +109,7 @@ class Fetcher:
                 request = self._request(session.ending(), 0, max_wait_ms=0)
                 channel.send(request, self._rules.request_timeout_s).add_done_callback(_unheard)
 
-    # Looking.
+    # Requests.
 
     def _look(self) -> float:
         now_s = self._clock.elapsed_s()
@@ -128,7 +128,7 @@ class Fetcher:
                 self._metadata.expire()
                 continue
             if cursor.is_doubtful_under(leader.leader_epoch):
-                continue  # whether its place is still right is being asked
+                continue  # its position is being validated
             broker = leader.leader
             near = cursor.read_from
             if near is not None and now_s < cursor.read_from_until_s and near in view.brokers:
@@ -216,7 +216,7 @@ class Fetcher:
             if not error.retriable:
                 self._fail(self._cursors.values(), error)
 
-    # What comes back.
+    # Responses.
 
     def _answered(
         self,
@@ -284,7 +284,7 @@ class Fetcher:
         self.counts.answer_records.add(records)
 
     def _take_records(self, cursor: Cursor, told: PartitionData, epoch: int) -> int:
-        """Take what came of a partition; how many records that are."""
+        """Take the records of a partition and return their number."""
         cursor.tries = 0
         cursor.high_watermark = told.high_watermark
         cursor.last_stable_offset = told.last_stable_offset
@@ -308,7 +308,7 @@ class Fetcher:
         else:
             count = sum(batch.header.record_count for batch in chunk.batches)
             cursor.add(chunk)
-            cursor.valid_under = max(cursor.valid_under, epoch)  # they are that leader's own
+            cursor.valid_under = max(cursor.valid_under, epoch)  # written by that leader itself
         self._arrived(cursor)
         return count
 
@@ -326,7 +326,7 @@ class Fetcher:
             cursor.not_before_s = 0.0
             self._metadata.learn(*cursor.partition, leader.leader_id, leader.leader_epoch, *nodes)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # A replica nearby may lag behind, or be ahead with what it deletes: the leader knows.
+            # A follower may lag behind or have deleted more than the leader, so ask the leader.
             if was_near is None:
                 self._strayed(cursor)
         elif code.retriable or code.refresh_metadata:

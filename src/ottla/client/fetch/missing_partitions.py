@@ -1,7 +1,7 @@
-"""MissingPartitions: partitions that an application chose and their topics do not have.
+"""Assigned partitions that do not exist.
 
-Invariant: who chose a partition that is not there hears of it, once in each while that it is away
-without a break; it may come, so it is looked for further.
+Invariant: the application is told of a missing partition once per period in which it is missing.
+The partition may still be created, so the consumer keeps looking for it.
 """
 
 import logging
@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 
 PATIENCE_S: Final = 30.0
-"""So long a partition may be away before that is an error: it may be being made."""
+"""How long a partition may be missing before that is an error: it may be being created."""
 
 NO_TOPIC: Final = "there is no such topic"
 
@@ -22,7 +22,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class MissingPartitions:
-    """Since when partitions are not there."""
+    """Since when partitions are missing."""
 
     def __init__(self) -> None:
         self._since_s: dict[TopicPartition, float] = {}
@@ -30,11 +30,11 @@ class MissingPartitions:
     def missed(
         self, cursors: Mapping[TopicPartition, Cursor], view: ClusterView, now_s: float
     ) -> list[Cursor]:
-        """Those whose partitions are away for too long, each with its failure."""
+        """Return the cursors whose partitions are missing for too long, with the error."""
         away = {
             where: why
             for where in cursors
-            # A topic is waited for, with a warning of who asks for metadata.
+            # A missing topic is waited for; the metadata log a warning.
             if (why := why_absent(where, view)) not in (None, NO_TOPIC)
         }
         for where in self._since_s.keys() - away.keys():
@@ -53,7 +53,7 @@ class MissingPartitions:
 
 
 def why_absent(where: TopicPartition, view: ClusterView) -> str | None:
-    """Why a partition cannot be read, as far as brokers told; None when it is there, or unknown."""
+    """Return why a partition cannot be read, as far as known; None if it exists or is unknown."""
     topic = view.topics.get(where.topic)
     if topic is None:
         return None

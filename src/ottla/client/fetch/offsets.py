@@ -1,7 +1,7 @@
-"""Offsets that leaders know: of a time, of both ends, and of where a leader's epoch ended.
+"""Offsets from partition leaders: of a timestamp, of both ends, and the end of a leader epoch.
 
-Invariant: of what is not there the answer is None, never a number that looks like an offset. Who
-asks waits for partitions and leaders that are not there yet, until the deadline.
+Invariant: a missing offset is None, never a special number. Lookups wait for missing partitions and
+leaders until the deadline.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-_FOR_CLIENTS: Final = 3  # before this version only brokers may ask for the end of an epoch
+_FOR_CLIENTS: Final = 3  # in older versions only brokers may request epoch ends
 
 
 class FoundOffset(NamedTuple):
-    """The first record from a time on, or an end of a partition."""
+    """The first record at or after a timestamp, or an end of a partition."""
 
     offset: int
     timestamp_ms: int
@@ -36,14 +36,14 @@ class FoundOffset(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where the records of a leader's epoch, or of the last one before it, end."""
+    """The end offset of a leader epoch, or of the last one before it."""
 
     leader_epoch: int
     end_offset: int
 
 
 class LeaderOffsets:
-    """Asks the leaders of partitions."""
+    """Requests offsets from partition leaders."""
 
     def __init__(self, metadata: Metadata, asking: Caller, isolation_level: int) -> None:
         self._metadata = metadata
@@ -53,7 +53,7 @@ class LeaderOffsets:
     async def at(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> Results[Partition, FoundOffset | None]:
-        """Which offset times have; None where no record is so new."""
+        """Return the offsets of timestamps; None if no record is that new."""
         question = offsets_at(
             times_ms, _found, isolation_level=self._isolation_level, epoch=self._epoch
         )
@@ -62,7 +62,7 @@ class LeaderOffsets:
     async def ends(
         self, epochs: Mapping[TopicPartition, int]
     ) -> Results[Partition, EpochEnd | None]:
-        """Where leaders' epochs ended; None where no such epoch is known, nor one before it."""
+        """Return the end offsets of leader epochs; None if no such or earlier epoch exists."""
         wanted = by_partition(epochs)
 
         def row(one: Partition) -> OffsetForLeaderPartition:
@@ -93,7 +93,7 @@ class LeaderOffsets:
 
 
 def epoch_of(view: ClusterView, one: Partition) -> int:
-    """The epoch of a partition's leader, as far as it is known."""
+    """Return the known leader epoch of a partition."""
     leader = view.leader(*one)
     return -1 if leader is None else int(leader.leader_epoch)
 

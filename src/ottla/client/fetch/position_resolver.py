@@ -1,9 +1,9 @@
-"""The locator: finds the place from which a partition is read, and sees whether it still is one.
+"""Resolves and validates the positions of cursors.
 
-Invariant: a cursor begins where its group has committed, and without that where `auto.offset.reset`
-says; the application is told when neither says anything. A place is believed under a new leader
-only after that leader said that the records before it are the same; when they are not, records are
-lost and the application is told, unless it said where to go on in such a case.
+Invariant: a cursor starts at the committed offset of its group, or else where `auto.offset.reset`
+says; if that is none, the application gets an error. Under a new leader a position is used only
+after the leader has confirmed the records before it. If they differ, records were lost by
+truncation, and the application gets an error unless `auto.offset.reset` says where to continue.
 """
 
 import logging
@@ -27,14 +27,14 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Committed(NamedTuple):
-    """How far a group has read a partition."""
+    """The committed offset of a partition."""
 
     offset: int
     leader_epoch: int = UNKNOWN
 
 
 class NoPosition(RequestError):
-    """There is no offset to begin at, or it is gone, and `auto.offset.reset` is none."""
+    """There is no offset to start at, or it is out of range, and `auto.offset.reset` is none."""
 
     def __init__(self, partition: TopicPartition, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}: {message}")
@@ -42,12 +42,12 @@ class NoPosition(RequestError):
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """How to fix it."""
         return "Seek to an offset, or set auto.offset.reset to earliest or latest."
 
 
 class Truncated(RequestError):
-    """A new leader lacks records that were read: they were lost when it was elected."""
+    """A new leader lacks records that were consumed: an unclean election lost them."""
 
     def __init__(self, partition: TopicPartition, position: int, end_offset: int | None) -> None:
         end = "at an offset it does not know" if end_offset is None else f"from {end_offset} on"
@@ -61,12 +61,12 @@ class Truncated(RequestError):
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """How to fix it."""
         return "Records that were read have been lost by the cluster. Seek to where to go on."
 
 
 class PositionResolver:
-    """Gives cursors their places."""
+    """Sets the positions of cursors."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class PositionResolver:
         | None,
         located: Callable[[Cursor], None],
     ) -> None:
-        """`reset_ms` is where to begin, as a timestamp; `located` hears of places and failures."""
+        """`reset_ms` is where to start (a timestamp); `located` gets positions and errors."""
         self._cursors = cursors
         self._metadata = metadata
         self._offsets = offsets
@@ -97,13 +97,13 @@ class PositionResolver:
         self.poke: Final = self._lookout.poke
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop resolving."""
         await self._lookout.close()
 
     def stray(self, cursor: Cursor) -> None:
-        """A cursor's place is out of range: begin anew, or tell."""
+        """Reset a cursor whose offset is out of range, or report it."""
         if cursor.position < cursor.fetched:
-            cursor.drop()  # what was fetched is older than what was refused
+            cursor.drop()  # it was fetched before the refused request
         where = cursor.position
         self._reset(cursor, NoPosition(cursor.partition, f"the offset {where} is out of range"))
         self.poke()
@@ -142,7 +142,7 @@ class PositionResolver:
             await self._verify(doubtful)
 
     async def _begin(self, cursors: list[Cursor]) -> None:
-        """Where the group is, or where the settings say."""
+        """Start at the committed offsets or where the settings say."""
         moves = {cursor.partition: cursor.moves for cursor in cursors}
         found: Mapping[TopicPartition, Committed | RequestError | None] = {}
         if self._committed is not None:
@@ -161,7 +161,7 @@ class PositionResolver:
                 self._reset(cursor, NoPosition(cursor.partition, why))
 
     async def _find(self, cursors: list[Cursor]) -> None:
-        """Look times up."""
+        """Look up timestamps."""
         moves = {cursor.partition: cursor.moves for cursor in cursors}
         times = {one.partition: one.seek_ms for one in cursors if one.seek_ms is not None}
         view = self._metadata.view
@@ -173,15 +173,15 @@ class PositionResolver:
             if isinstance(place, RequestError):
                 self._failed(cursor, place)
             elif place is None:
-                cursor.seek_ms = LATEST_MS  # nothing is so new: at the end
+                cursor.seek_ms = LATEST_MS  # no record is that new: start at the end
             else:
                 cursor.move(place.offset, place.leader_epoch)
-                cursor.valid_under = epoch_of(view, cursor.partition)  # its leader's own word
+                cursor.valid_under = epoch_of(view, cursor.partition)  # confirmed by its leader
                 cursor.tries = 0
                 self._located(cursor)
 
     async def _verify(self, cursors: list[Cursor]) -> None:
-        """See whether the records before a place are still the ones that were read."""
+        """Validate that the records before a position are still the same."""
         moves = {cursor.partition: cursor.moves for cursor in cursors}
         view = self._metadata.view
         asked = {
@@ -208,9 +208,9 @@ class PositionResolver:
             self._located(cursor)
 
     def _cut(self, cursor: Cursor, end_offset: int | None, under: int) -> None:
-        """Of what was fetched some is gone; of what was handed out perhaps too."""
+        """Handle truncation: of fetched records, and perhaps of consumed ones."""
         if end_offset is not None and cursor.position <= end_offset:
-            cursor.drop()  # nobody has seen what is gone
+            cursor.drop()  # the application has not seen the lost records
             cursor.fetched_epoch, cursor.valid_under = UNKNOWN, under
             return
         lost = Truncated(cursor.partition, cursor.position, end_offset)
@@ -221,7 +221,7 @@ class PositionResolver:
             self._reset(cursor, lost)
 
     def _reset(self, cursor: Cursor, why: RequestError) -> None:
-        """Begin where the settings say; if they say nothing, the application is told."""
+        """Reset to where the settings say, or report the error."""
         if self._reset_ms is None:
             cursor.failure = why
             self._located(cursor)
@@ -242,6 +242,6 @@ class PositionResolver:
             self._located(cursor)
 
     def _is_same(self, cursor: Cursor, moves: Mapping[TopicPartition, int]) -> bool:
-        """Whether a cursor is still where it was when its place was asked for."""
+        """Whether a cursor has not moved since its lookup."""
         where = cursor.partition
         return self._cursors.get(where) is cursor and cursor.moves == moves[where]

@@ -1,10 +1,10 @@
-"""The reader: hands out what was fetched, partition after partition, in the order of each.
+"""The record buffer: hands out fetched records, partition by partition, in order.
 
-Invariant: a record is handed out once, unless the application seeks; none is passed over.
-Partitions take turns, a chunk each: a full one does not starve the others. Asking for more says
-that what was handed out before is done: `done` of a cursor never includes what the application may
-still be working on. One asks at a time. What did not arrive can be taken back until somebody asks
-again; it counts as never handed out.
+Invariant: a record is handed out once unless the application seeks, and none is skipped. Partitions
+take turns, one fetch response each, so that a full one does not starve the others. Asking for more
+marks what was handed out before as done; `done` never includes records that the application may
+still be processing. One caller at a time. Records that did not arrive can be taken back until the
+next call; they count as never handed out.
 """
 
 import asyncio
@@ -26,66 +26,68 @@ T = TypeVar("T")
 
 
 class RecordBuffer(Generic[K, V]):
-    """Hands out records of cursors."""
+    """Hands out the records of cursors."""
 
     def __init__(self, decoder: Decoder[K, V], drained: Callable[[], None]) -> None:
-        """`drained` hears when there is room for more."""
+        """`drained` is called when there is room for more records."""
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
-        self.asks = 0  # so often the application came for more
-        self.failure: RequestError | None = None  # of all; told to who asks
-        self._is_lasting = False  # that failure: who asks again is told again
-        self._over: RequestError | None = None  # why it hands out nothing more
+        self.asks = 0  # how often the application asked for more
+        self.failure: RequestError | None = None  # of the whole consumer; raised to the caller
+        self._is_lasting = False  # whether the failure is raised again on every call
+        self._over: RequestError | None = None  # why nothing is handed out any more
         self._decoder = decoder
         self._drained = drained
         self._ready: dict[TopicPartition, Cursor] = {}  # in turn
         self._handed: list[Cursor] = []
-        self._before: list[tuple[Cursor, int, int, int]] = []  # where those were, and since when
+        self._before: list[
+            tuple[Cursor, int, int, int]
+        ] = []  # the positions before the last call, and the number of moves
         self._arrival: asyncio.Future[None] | None = None
-        self.is_asked = False  # somebody waits for records
-        self._owes_turn = False  # to the event loop: who never waits for it never hears from it
+        self.is_asked = False  # a caller waits for records
+        self._owes_turn = False  # to the event loop: a caller that never waits would block it
         self._comers: list[asyncio.Future[None]] = []
 
-    # What others tell.
+    # Events.
 
     def arrived(self, cursor: Cursor) -> None:
-        """A cursor has records, or failed."""
+        """Note that a cursor has records or failed."""
         self._ready[cursor.partition] = cursor
         self.wake()
 
     def fail(self, failure: RequestError, *, lasting: bool = False) -> None:
-        """Tell the application of a failure: once, or whenever it asks until `recover`."""
+        """Raise a failure to the application: once, or on every call until `recover`."""
         self.failure, self._is_lasting = failure, lasting
         self.wake()
 
     def recover(self) -> None:
-        """What failed begins anew."""
+        """Clear the failure."""
         self.failure = None
 
     def close(self, reason: RequestError) -> None:
-        """Hand out nothing more: who waits, and who asks later, hears why."""
+        """Stop handing out; waiting and later callers get the reason."""
         self._over = reason
         self.remove([*self.cursors])
         self.wake()
 
     def wake(self) -> None:
-        """Let who waits look again."""
+        """Let a waiting caller look again."""
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
     def add(self, partitions: Iterable[TopicPartition], *, hold: bool = False) -> None:
-        """Read more partitions; nothing of those on hold is handed out until `release`."""
+        """Add partitions; those on hold are handed out after `release`."""
         for one in partitions:
             self.cursors.setdefault(one, Cursor(one)).is_held = hold
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out what was on hold."""
+        """Hand out partitions that were on hold."""
         for one in partitions:
             if (cursor := self.cursors.get(one)) is not None:
                 cursor.is_held = False
         self.wake()
 
     def remove(self, partitions: Collection[TopicPartition]) -> None:
-        """Read some no more: what is here of them is dropped."""
+        """Remove partitions and drop their records."""
         for one in partitions:
             cursor = self.cursors.pop(one, None)
             self._ready.pop(one, None)
@@ -100,11 +102,11 @@ class RecordBuffer(Generic[K, V]):
 
     @property
     def in_hand(self) -> Record[K, V] | None:
-        """The record that was handed out last, when they are handed out one by one."""
+        """The record that was handed out last, when iterating."""
         return self._handed[-1].in_hand if self._handed else None
 
     def is_busy_with(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether the application has records of these in its hands, as far as one can tell."""
+        """Whether the application is processing records of these partitions, as far as known."""
         return not self.is_asked and any(one.partition in partitions for one in self._handed)
 
     async def came_back(self) -> None:
@@ -114,16 +116,16 @@ class RecordBuffer(Generic[K, V]):
         await came
 
     def let_go(self, *, is_done: bool) -> None:
-        """The application asks for no more for now; `is_done`: what it had is done."""
+        """End the iteration; `is_done` marks what was handed out as done."""
         if is_done:
             self._settle()
         else:
             self._tell_comers()
 
-    # What the application asks for.
+    # Calls of the application.
 
     async def records(self) -> AsyncIterator[Record[K, V]]:
-        """One record after the other, without an end."""
+        """Iterate over records without end."""
         while True:
             hand = self._hand(self._open_at_once() or await self._next(None))
             for record in hand.left:
@@ -136,7 +138,7 @@ class RecordBuffer(Generic[K, V]):
                 self._close(hand.cursor)
 
     async def hand(self, before: HandedOut | None) -> HandedOut:
-        """A hand to take records out of, in any thread; `before` is the one that was used up."""
+        """Return records to take in any thread; `before` is the object that was used up."""
         if before is not None and not before.is_over:
             before.cursor.came_back()
             self._close(before.cursor)
@@ -145,11 +147,11 @@ class RecordBuffer(Generic[K, V]):
     async def take(
         self, records_max: int, timeout_s: float, *, one_partition: bool = False
     ) -> list[Record[K, V]]:
-        """At most so many records that are here, or come in time; none otherwise."""
+        """Return up to `records_max` records that are buffered or arrive in time."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while (cursor := await self._next(max(0.0, deadline_s - loop.time()))) is not None:
-            # Of what a loop over records left there may be nothing but the end.
+            # After an iteration only the end of the decoded records may be left.
             if taken := self._taken_from(cursor, records_max, one_partition=one_partition):
                 return taken
         return []
@@ -181,10 +183,10 @@ class RecordBuffer(Generic[K, V]):
         *,
         empty_too: bool = False,
     ) -> T | None:
-        """What is made of the columns of a chunk; None when nothing comes in time.
+        """Return what `make` makes of the columns of a fetch response; None after the timeout.
 
-        `make` also tells which record ended it too early. What is before that is handed out first.
-        It sees chunks without a record, of what only moves the place, when `empty_too`.
+        `make` also returns the record that ended it early; what is before it is handed out first.
+        With `empty_too`, it also gets responses without records, which only move the position.
         """
         while True:
             cursor = await self._next(timeout_s, as_columns=True, empty_too=empty_too)
@@ -204,20 +206,20 @@ class RecordBuffer(Generic[K, V]):
                 return made
 
     def take_back(self) -> None:
-        """What was handed out last, many at once, did not arrive: the next who asks has it."""
+        """Take back the last result, which did not arrive; the next caller gets it."""
         for cursor, moves, position, epoch in self._before:
-            # Of several runs of one cursor the first counts: it has moved at the others.
+            # Of several runs of one cursor the first one counts: it has moved at the others.
             if self.cursors.get(cursor.partition) is cursor and cursor.moves == moves:
                 cursor.move(position, epoch)
         self._before.clear()
         self._drained()
 
-    # How it comes about.
+    # Implementation.
 
     async def _next(
         self, timeout_s: float | None, *, as_columns: bool = False, empty_too: bool = False
     ) -> Cursor | None:
-        """The cursor whose turn it is, with something to hand out; None when it takes too long."""
+        """Return the next cursor with records; None after the timeout."""
         if self.is_asked:
             raise RuntimeError("a consumer serves one task at a time, and another one waits")
         self.is_asked = True
@@ -239,24 +241,24 @@ class RecordBuffer(Generic[K, V]):
             self._arrival = None
 
     def _hand_out(self, cursor: Cursor) -> None:
-        """Many records of a cursor are about to be in the application's hands."""
+        """Note that many records of a cursor are about to be handed out."""
         self._handed.append(cursor)
         self._before.append((cursor, cursor.moves, cursor.position, cursor.position_epoch))
 
     def _hand(self, cursor: Cursor | None) -> HandedOut:
-        assert cursor is not None  # there is no timeout that would have ended the wait
+        assert cursor is not None  # without a timeout the wait cannot end otherwise
         self._handed.append(cursor)
         return cursor.open_hand()
 
     def _open_at_once(self) -> Cursor | None:
-        """The cursor whose turn it is, if that needs no wait."""
+        """Return the next cursor if that needs no wait."""
         if self._owes_turn or self.is_asked:
             return None
         self._settle()
         return self._open_next()
 
     def _settle(self) -> None:
-        """The application came back: what it had is done."""
+        """Mark what was handed out as done: the application asks for more."""
         self.asks += 1
         for cursor in self._handed:
             cursor.came_back()
@@ -273,7 +275,7 @@ class RecordBuffer(Generic[K, V]):
     def _open_next(
         self, *, as_columns: bool = False, empty_too: bool = False, quiet: bool = False
     ) -> Cursor | None:
-        """The next cursor with records; failures are raised, or left for later when quiet."""
+        """Return the next cursor with records; raises failures unless quiet."""
         if self._over is not None and not quiet:
             raise self._over
         if self.failure is not None and not quiet:
@@ -303,7 +305,7 @@ class RecordBuffer(Generic[K, V]):
         return None
 
     def _has_more(self, cursor: Cursor, *, as_columns: bool) -> bool:
-        """Whether a cursor has something to hand out, which is then open."""
+        """Whether a cursor has records to hand out; opens them."""
         if cursor.left is not None:
             return True
         while (batch := cursor.next_batch()) is not None:
@@ -324,14 +326,14 @@ class RecordBuffer(Generic[K, V]):
             self._turn(cursor)
 
     def _turn(self, cursor: Cursor) -> None:
-        """A chunk is handed out: it is the others' turn, and there is room for another."""
+        """Move a cursor to the end of the queue; there is room for more records."""
         if self._ready.pop(cursor.partition, None) is not None:
             self._ready[cursor.partition] = cursor
         self._owes_turn = True
         self._drained()
 
     def _columns(self, cursor: Cursor) -> tuple[Columns, int | None]:
-        """The first chunk of a cursor, or what comes before its first damaged batch and where."""
+        """Return the columns of the first response, up to its first corrupt batch."""
         batches = [*cursor.chunks[0].batches]
         try:
             return self._decode(batches, cursor.position), None
@@ -354,7 +356,7 @@ class RecordBuffer(Generic[K, V]):
 
 
 def _hand_out_chunk(cursor: Cursor, until: int | None) -> None:
-    """The first chunk is handed out up to an offset, or whole."""
+    """Note that the first response was handed out, up to an offset or completely."""
     if until is None:
         cursor.chunk_handed_out()
         return
@@ -370,7 +372,7 @@ def _hand_out_chunk(cursor: Cursor, until: int | None) -> None:
 
 
 def _until(batch: Batch, error: RequestError | None) -> int:
-    """Where what was decoded of a batch ends."""
+    """Return the offset at which the decoded part of a batch ends."""
     if isinstance(error, DeserializationFailed):
         return error.offset
     return int(batch.header.next_offset)

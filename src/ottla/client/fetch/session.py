@@ -1,7 +1,7 @@
-"""A fetch session: a broker remembers what a consumer asks for, and is told only what changes.
+"""The client side of an incremental fetch session (KIP-227).
 
-Invariant: after every answer the broker's picture of the session and ours are the same. A request
-whose answer did not come, or that the broker refused, begins the session anew with all partitions.
+Invariant: after every response the broker's session and ours are equal. A request without a
+response, or one that the broker refused, starts a new session with all partitions.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ IDS_SINCE: Final = 13
 
 
 class FetchPosition(NamedTuple):
-    """What is asked of one partition."""
+    """The fetch parameters of one partition."""
 
     topic_id: Uuid
     offset: int
@@ -28,7 +28,7 @@ class FetchPosition(NamedTuple):
 
 
 class FetchSessionRequest(NamedTuple):
-    """The part of a request that the session decides."""
+    """The part of a Fetch request that the session determines."""
 
     session_id: int
     epoch: int
@@ -39,7 +39,7 @@ class FetchSessionRequest(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one broker knows of our wishes."""
+    """The session with one broker."""
 
     _id: int = NO_SESSION
     _epoch: int = FIRST_EPOCH
@@ -52,7 +52,7 @@ class FetchSession:
     def ask(
         self, wanted: Mapping[TopicPartition, FetchPosition], version: int
     ) -> FetchSessionRequest:
-        """What to say for all that is wanted to be fetched."""
+        """Return the session part of a request for these partitions."""
         by_id = version >= IDS_SINCE and all(one.topic_id != ZERO_UUID for one in wanted.values())
         if by_id is not self._by_id:
             self.begin_anew()
@@ -71,29 +71,29 @@ class FetchSession:
         return FetchSessionRequest(self._id, self._epoch, _topics(changed), _forgotten(gone), by_id)
 
     def name(self, topic: str, topic_id: Uuid) -> str | None:
-        """The name of a topic in an answer."""
+        """Return the name of a topic in a response."""
         return self._names.get(topic_id) if self._by_id else topic
 
     def answered(self, session_id: int) -> None:
-        """The broker did what was asked, and calls the session so."""
+        """Note a successful response with this session id."""
         if session_id == NO_SESSION:
-            self.begin_anew()  # it has no room for sessions: everything is told every time
+            self.begin_anew()  # the broker has no slot for a session: every request is a full fetch
             return
         self._id = session_id
         self._epoch = 1 if self._epoch >= EPOCH_MAX else self._epoch + 1
 
     def begin_anew(self) -> None:
-        """The broker and we may not agree any more."""
+        """Start a new session with the next request."""
         self._id, self._epoch = NO_SESSION, FIRST_EPOCH
         self._told = {}
 
     @property
     def is_kept(self) -> bool:
-        """Whether the broker keeps a session for us."""
+        """Whether the broker keeps a session for this client."""
         return self._id != NO_SESSION
 
     def ending(self) -> FetchSessionRequest:
-        """What to say when nothing will be fetched any more."""
+        """Return the request that closes the session."""
         return FetchSessionRequest(self._id, CLOSING_EPOCH, [], [], self._by_id)
 
 

@@ -1,1 +1,1 @@
-"""Being a member of a group: joining, staying, sharing partitions, and keeping offsets."""
+"""Group membership: joining, heartbeats, assignment and committed offsets."""

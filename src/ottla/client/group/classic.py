@@ -1,9 +1,9 @@
-"""Membership of a classic group: join, sync, heartbeats, and join again.
+"""Membership of a classic group: JoinGroup, SyncGroup, Heartbeat.
 
-Invariant: who joins an eager group has given up everything before; who joins a cooperative one
-gives up, after the group is divided, what went to others, and joins once more to let them have it.
-A member that the coordinator does not know any more has lost what it owned, and its owner hears of
-that before anything else.
+Invariant: with the eager protocol a member revokes everything before it joins. With the cooperative
+protocol it revokes, after the assignment, what went to others, and joins again. A member that the
+coordinator does not know any more has lost its partitions, and its owner is told before anything
+else.
 """
 
 import asyncio
@@ -50,19 +50,19 @@ TOPICS_CHANGED: Final = "topics or their partitions changed"
 SUBSCRIPTION_CHANGED: Final = "the subscription changed"
 GIVEN_UP: Final = "partitions were given up for other members"
 
-_AT_ONCE_MAX: Final = 2  # so many failures in a row need no pause
+_AT_ONCE_MAX: Final = 2  # this many consecutive failures need no backoff
 
 
 class Phase(Enum):
-    """How far a member is in its generation."""
+    """The progress of a member in its generation."""
 
-    RESTING = auto()  # with an assignment, or before the first
-    JOINING = auto()  # a JoinGroup is on its way, which is as good as a heartbeat
+    RESTING = auto()  # with an assignment, or before the first one
+    JOINING = auto()  # a JoinGroup is in flight, which keeps the session alive
     SYNCING = auto()
 
 
 class ClassicMembership(MemberTasks):
-    """One consumer's; `run` is its life."""
+    """The membership of one consumer; `run` is its task."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ClassicMembership(MemberTasks):
         clock: Clock,
         assignors: Sequence[Assignor] = (),
     ) -> None:
-        """`assignors` are those of the application, in place of the rules' names."""
+        """`assignors` of the application replace those named in the config."""
         pulse = HeartbeatTimer(
             rules.heartbeat_interval_s,
             rules.session_timeout_s,
@@ -86,20 +86,22 @@ class ClassicMembership(MemberTasks):
         self._assignors = {each.name: each for each in chosen}
         self._protocol = rebalance_protocol(chosen)
         self._phase = Phase.RESTING
-        self._why: str | None = FIRST_TIME  # to join, None at rest
-        self._topics: frozenset[str] = frozenset()  # as they were told when joining
-        self._naming: asyncio.Future[Message] | None = None  # what tells it its id
-        self._divided: Mapping[str, TopicLayout] | None = None  # what it divided, as the leader
+        self._why: str | None = FIRST_TIME  # the reason to join; None when stable
+        self._topics: frozenset[str] = frozenset()  # the subscription in the last JoinGroup
+        self._naming: asyncio.Future[Message] | None = (
+            None  # the JoinGroup whose response has the member id
+        )
+        self._divided: Mapping[str, TopicLayout] | None = None  # what it assigned as the leader
         self._group_topics: frozenset[str] = frozenset()
 
     @property
     def is_member(self) -> bool:
-        """Whether it has joined, and is not joining anew."""
+        """Whether it has joined and is not rejoining."""
         return self._identity.is_member and self._phase is Phase.RESTING and self._why is None
 
     @property
     def waiting_for(self) -> str | None:
-        """What it waits for before it is a member at rest."""
+        """What it waits for before it is stable."""
         if self._is_late:
             return f"a poll: {POLLED_LATE}"
         if self._phase is Phase.JOINING:
@@ -109,13 +111,13 @@ class ClassicMembership(MemberTasks):
         return None if self._why is None else f"joining the group: {self._why}"
 
     def rejoin(self, why: str) -> None:
-        """The subscription changed."""
+        """Rejoin: the subscription changed."""
         if self._why is None:
             self._why = why
             self._look()
 
     def metadata_changed(self) -> None:
-        """Join again where the group must know."""
+        """Rejoin if the metadata change affects the assignment."""
         if not self.is_member:
             return
         if self._owner.topics() != self._topics:
@@ -124,7 +126,7 @@ class ClassicMembership(MemberTasks):
             self.rejoin(TOPICS_CHANGED)
 
     def fenced(self, member: GroupMember, error: ErrorCode) -> None:
-        """A commit was told so."""
+        """Handle a commit that failed because the member was fenced."""
         if member == self._identity and self._phase is Phase.RESTING:
             try:
                 self._react(RequestError(error))
@@ -153,7 +155,7 @@ class ClassicMembership(MemberTasks):
                 await self._clock.sleep(self._rules.backoff.pause_s(failures))
 
     async def _rebalance(self, why: str) -> ErrorAction | None:
-        """Take part in a generation; what to do if that did not come about."""
+        """Take part in a rebalance; returns what to do if it failed."""
         began_s = self._clock.elapsed_s()
         await self._prepare(why)
         if self._is_late or self._final is not None:
@@ -173,7 +175,7 @@ class ClassicMembership(MemberTasks):
         return None
 
     async def _prepare(self, why: str) -> None:
-        """Give up what has to be given up before joining."""
+        """Revoke what has to be revoked before joining."""
         holdings = self._holdings
         if self._identity.is_member and self._pulse.is_lost(self._clock.elapsed_s()):
             self._session_lost()
@@ -185,14 +187,14 @@ class ClassicMembership(MemberTasks):
             topics = self._owner.topics()
             await holdings.revoke({one for one in holdings.owned if one.topic not in topics}, why)
         if not self._identity.is_member:
-            await holdings.lose(why)  # the rest, when that took too long
+            await holdings.lose(why)  # what is left, because revoking took too long
 
     async def _join(self, why: str) -> tuple[JoinGroupResponse, frozenset[str]]:
-        """Wait for all members to join; the new identity counts at once."""
+        """Wait until all members have joined; the new identity is used at once."""
         rules = self._rules
         channel = await self._coordinator.patient_channel(rules.request_timeout_s)
         self._phase = Phase.JOINING
-        self._why = None  # whatever it was, this join is the answer
+        self._why = None  # this join serves every reason so far
         topics, owned = self._owner.topics(), self._holdings.owned
         while True:
             assignors = self._assignors.values()
@@ -213,7 +215,7 @@ class ClassicMembership(MemberTasks):
         return answer, topics
 
     async def _answer(self, joining: "asyncio.Future[Message]") -> JoinGroupResponse:
-        """The answer to a join; who leaves before it comes finds it where `_learn_id` looks."""
+        """Return the response of a join; a member that leaves earlier finds it in `_learn_id`."""
         if not self._identity.member_id:
             self._naming = joining
             joining.add_done_callback(_heard)
@@ -224,7 +226,7 @@ class ClassicMembership(MemberTasks):
         return answer
 
     async def _sync(self, joined: JoinGroupResponse) -> tuple[TopicPartition, ...]:
-        """Get an assignment; as the leader, make those of all."""
+        """Get the assignment; the leader computes all assignments."""
         rules, member = self._rules, self._identity
         self._divided = None
         assignments: list[SyncGroupRequestAssignment] = []
@@ -235,13 +237,13 @@ class ClassicMembership(MemberTasks):
         answer = await channel.ask(request, SyncGroupResponse, rules.join_timeout_s)
         if answer.error_code:
             error = RequestError(ErrorCode.of(answer.error_code))
-            # What a heartbeat found out about meanwhile needs no second reaction.
+            # A heartbeat has already handled this loss.
             lost = error_action(error.code) in LOSSES and self._identity is not member
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS) if lost else error
         return read_assignment(answer.assignment)
 
     async def _lead(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """Divide the partitions; after a static leader came back, what was divided stays."""
+        """Compute the assignment; after a static leader returned, the assignment stays."""
         members = subscriptions(joined.members)
         self._group_topics = topics_of(members)
         known = [self._metadata.want(topic) for topic in self._group_topics]
@@ -255,7 +257,7 @@ class ClassicMembership(MemberTasks):
         return divide(assignor, self._protocol, topics, members)
 
     def _snapshot(self) -> dict[str, TopicLayout]:
-        """What is divided; racks count where the leader has one, as with Java."""
+        """Return the topics to assign; racks count if the leader has one, as in Java."""
         return layouts(
             self._metadata.view, self._group_topics, with_racks=self._rules.rack is not None
         )
@@ -276,7 +278,7 @@ class ClassicMembership(MemberTasks):
         topics: frozenset[str],
         why: str,
     ) -> None:
-        """Take what was assigned, and give up what was not."""
+        """Assign what is new and revoke what went to others."""
         self._topics = topics
         self._assignor(joined).on_assignment(partitions, joined.generation_id)
         subscribed = self._owner.topics()
@@ -291,7 +293,7 @@ class ClassicMembership(MemberTasks):
         if self._identity.generation == joined.generation_id:
             await holdings.assign(assigned - holdings.owned, why)
 
-    # Staying, and leaving.
+    # Heartbeats and leaving.
 
     def _is_beating(self) -> bool:
         return self._identity.is_member and self._phase is not Phase.JOINING
@@ -307,7 +309,7 @@ class ClassicMembership(MemberTasks):
         except RequestError as failure:
             error = failure.code
         if self._identity is not member or self._phase is Phase.JOINING:
-            return  # it has joined since, and knows better
+            return  # it has joined since
         told_s = self._clock.elapsed_s()
         if not error or error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._pulse.heard(told_s, now_s)
@@ -316,11 +318,11 @@ class ClassicMembership(MemberTasks):
         if error:
             self._told(error)
         if self._divided is not None and len(self._divided) < len(self._group_topics):
-            self._metadata.expire()  # a topic that was missing may be there now
+            self._metadata.expire()  # a missing topic may exist now
         self.metadata_changed()
 
     def _told(self, error: ErrorCode) -> None:
-        """A heartbeat was answered with an error."""
+        """Handle an error in a heartbeat response."""
         done = self._react(RequestError(error))
         if done in LOSSES:
             self.rejoin(error.text)
@@ -329,7 +331,7 @@ class ClassicMembership(MemberTasks):
         self._look()
 
     def _react(self, error: RequestError) -> ErrorAction:
-        """Do what an error asks for; raise it if it is final."""
+        """Handle an error; raises it if it is final."""
         done = error_action(error.code)
         if done is ErrorAction.FINAL:
             raise error
@@ -342,7 +344,7 @@ class ClassicMembership(MemberTasks):
         return done
 
     def _session_lost(self) -> None:
-        """Be the same member, if the coordinator knows it still, but own nothing."""
+        """Stay the same member if the coordinator still knows it, but own nothing."""
         self._coordinator.forget()
         self._identity = self._identity._replace(generation=NO_GENERATION)
         self.rejoin(SESSION_LOST)
@@ -351,9 +353,9 @@ class ClassicMembership(MemberTasks):
         self.rejoin(POLLED_LATE)
 
     async def _learn_id(self, timeout_s: float) -> None:
-        """Without the id that it was given, nobody could say that it does not come with it.
+        """Wait for the member id, without which it cannot leave.
 
-        The group would wait for it in every rebalance, until its session is over.
+        Otherwise the group would wait for this member in every rebalance until its session expires.
         """
         naming = self._naming
         if naming is None or self._identity.member_id or self._identity.instance_id is not None:
@@ -375,6 +377,6 @@ class ClassicMembership(MemberTasks):
 
 
 def _heard(joining: "asyncio.Future[Message]") -> None:
-    """Nobody may be left who waits for it."""
+    """Retrieve the result: the caller may be gone."""
     if not joining.cancelled():
         joining.exception()

@@ -1,9 +1,9 @@
-"""Commits: how far a group has read, kept at its coordinator, and asked for.
+"""Commits and fetches the offsets of a group.
 
-Invariant: what passes is tried again until the deadline, what does not is told for every partition
-that it befell. An offset is kept by who owns its partition: after a rebalance a commit is tried
-again as the new generation only where the partition was ours all the time, because the one who had
-it in between may be further. Commits go one after the other, in the order of their calls.
+Invariant: retriable errors are retried until the deadline; other errors are reported per partition.
+After a rebalance a commit is retried in the new generation only if the partition was owned all the
+time, because another member may have progressed further in between. Commits are sent one after the
+other, in the order of their calls.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _ELSEWHERE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-# The group goes on as another generation, and the same commit may be right in that one.
+# The group has a new generation, in which the same commit may be valid.
 _SUPERSEDED: Final = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -48,7 +48,7 @@ _SUPERSEDED: Final = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
-# The group does not count on this member any more.
+# The member is not part of the group any more.
 _EXPELLED: Final = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -73,7 +73,7 @@ class Verdict(Enum):
 
 
 class CommitFailed(RequestError):
-    """Offsets that were not kept; the code is the first one's, `errors` has all."""
+    """Offsets that were not committed; the code is that of the first, `errors` has all."""
 
     def __init__(self, errors: Mapping[TopicPartition, RequestError]) -> None:
         (where, first), *others = errors.items()
@@ -84,10 +84,10 @@ class CommitFailed(RequestError):
 
 
 def verdict(error: ErrorCode, *, has_moved_on: bool, is_ours: bool) -> Verdict:
-    """What becomes of an offset after an answer.
+    """Return what to do about an offset after a response.
 
-    `has_moved_on`: the member's generation is another than the one that was sent; `is_ours`: the
-    partition was owned from before the commit until now.
+    `has_moved_on`: the member's generation has changed since the request; `is_ours`: the partition
+    was owned from before the commit until now.
     """
     if not error:
         return Verdict.KEPT
@@ -98,7 +98,7 @@ def verdict(error: ErrorCode, *, has_moved_on: bool, is_ours: bool) -> Verdict:
 
 
 class Commits:
-    """The offsets of one group; `membership` tells by whom, None when partitions are chosen."""
+    """The offsets of one group; `membership` returns None for manually assigned partitions."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class Commits:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
     ) -> None:
-        """Keep offsets; CommitFailed with what could not be kept, and why.
+        """Commit offsets; raises CommitFailed with the partitions that failed.
 
-        One commit at a time, in the order in which they were asked for: an older one that is tried
-        again would otherwise take back what a newer one has kept.
+        One commit at a time, in call order: otherwise a retried older commit could overwrite a
+        newer one.
         """
         deadline_s = self._clock.elapsed_s() + timeout_s
-        # Whose a partition was when this was asked for counts, and not after the wait.
+        # Ownership counts as of the call, not after the wait.
         membership = self._membership()
         since = {one: membership.held(one) for one in offsets} if membership is not None else {}
         try:
@@ -161,7 +161,7 @@ class Commits:
                     continue
                 if decided is Verdict.FAILED:
                     failed[where] = error
-                # That the deadline came while it was tried again is not why it failed.
+                # A deadline that is reached during a retry is not the reason for the failure.
                 elif where not in hindered or not (is_late and isinstance(error, TimedOut)):
                     hindered[where] = error
             tries += 1
@@ -174,7 +174,7 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has kept of each partition; None: nothing."""
+        """Return the committed offset of each partition; None if there is none."""
         deadline_s = self._clock.elapsed_s() + timeout_s
         left = {*partitions}
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
@@ -208,7 +208,7 @@ class Commits:
         offsets: Mapping[TopicPartition, object],
         failed: Mapping[TopicPartition, RequestError],
     ) -> GroupMember:
-        """Who commits; CommitFailed with what has failed before when that is nobody any more."""
+        """Return the committing member; raises CommitFailed if there is none."""
         membership = self._membership()
         if membership is None:
             return GroupMember(self._rules.group_id)
@@ -241,7 +241,7 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         deadline_s: float,
     ) -> dict[TopicPartition, RequestError | None]:
-        """Commit once; of each partition why it is not kept, if it is not."""
+        """Commit once; returns the errors by partition."""
         left_s = max(0.0, deadline_s - self._clock.elapsed_s())
         wait_s = self._rules.request_timeout_s
         ids = self._ids(offsets)
@@ -271,7 +271,7 @@ class Commits:
     ) -> tuple[
         Mapping[TopicPartition, OffsetAndMetadata | None], Mapping[TopicPartition, RequestError]
     ]:
-        """Ask once: what is known, and what keeps the rest from being known."""
+        """Fetch once; returns the offsets and the errors of the rest."""
         left_s = max(0.0, deadline_s - self._clock.elapsed_s())
         wait_s = self._rules.request_timeout_s
         partitions = [*partitions]
@@ -281,8 +281,8 @@ class Commits:
         try:
             channel = await self._coordinator.channel(left_s)
             version = version_for(channel.version(OFFSET_FETCH), ids, ids)
-            # Whoever reads, and however: a transaction that is being ended may bring offsets, and
-            # what is before those is done (KIP-447). Brokers that are older cannot tell.
+            # Whoever reads: a transaction in progress may commit offsets, so wait until it ends
+            # (KIP-447). Older brokers do not support it.
             stable = version >= STABLE_SINCE
             request = fetch_request([member], partitions, ids, is_stable=stable, version=version)
             answer = await ask(channel, request, OffsetFetchResponse, left_s, wait_s, version)
@@ -300,7 +300,7 @@ class Commits:
         return told.committed, {one: RequestError(code) for one, code in told.errors.items()}
 
     def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, Uuid]:
-        """The ids of topics; absent are those that are not known."""
+        """Return the known topic ids."""
         topics = self._metadata.view.topics
         return {
             one.topic: topics[one.topic].id if one.topic in topics else ZERO_UUID
@@ -308,7 +308,7 @@ class Commits:
         }
 
     def _note(self, codes: Iterable[ErrorCode]) -> None:
-        """Look for the coordinator, or ask for metadata, where an answer says that it is time."""
+        """Look up the coordinator or refresh metadata if the error codes ask for it."""
         codes = {*codes}
         if codes & _ELSEWHERE:
             self._coordinator.forget()
@@ -316,7 +316,7 @@ class Commits:
             self._metadata.expire()
 
     async def _pause(self, tries: int, deadline_s: float) -> bool:
-        """Wait before the next try; False when there is no time for one."""
+        """Wait before the next attempt; returns False if there is no time left."""
         pause_s = self._rules.backoff.pause_s(tries)
         if self._clock.elapsed_s() + pause_s >= deadline_s:
             return False
@@ -329,7 +329,7 @@ def _code(error: RequestError | None) -> ErrorCode:
 
 
 def _late(last: RequestError, timeout_s: float) -> RequestError:
-    """What to tell when there was no time left: why it was not done before."""
+    """Return the error at the deadline: the last error before it."""
     late = RequestError(last.code, f"not in {timeout_s:g} s: {last.message or last.code.text}")
     late.__cause__ = last
     return late

@@ -1,6 +1,6 @@
-"""How a consumer is a member of a group.
+"""The group settings of a consumer.
 
-Invariant: the rules do not change while a consumer runs.
+Invariant: the config does not change while a consumer runs.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ottla.client.group.interfaces import GroupMember
 from ottla.client.lifecycle.backoff import Backoff
 
 JOIN_GRACE_S: Final = 5.0
-"""The coordinator gives up on others after the rebalance timeout; its answer comes a bit later."""
+"""The coordinator waits for others until the rebalance timeout; its response comes a bit later."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What the settings say about the group."""
+    """The group settings."""
 
     group_id: str
     instance_id: str | None
@@ -24,7 +24,7 @@ class GroupConfig:
     session_timeout_s: float
     heartbeat_interval_s: float
     poll_interval_s: float
-    """A member that takes longer to give up partitions is given up, too."""
+    """A member that takes longer to revoke partitions is removed."""
 
     request_timeout_s: float
     backoff: Backoff
@@ -32,14 +32,14 @@ class GroupConfig:
     """Of a classic group, by their short names."""
 
     remote_assignor: str | None = None
-    """The broker's, of a group of KIP-848."""
+    """The server-side assignor of a consumer group (KIP-848)."""
 
     @property
     def join_timeout_s(self) -> float:
-        """How long the answer to JoinGroup may take: it waits for the slowest member."""
+        """How long a JoinGroup response may take: it waits for the slowest member."""
         return max(self.request_timeout_s, self.poll_interval_s + JOIN_GRACE_S)
 
     @property
     def nobody(self) -> GroupMember:
-        """Who has not joined yet."""
+        """The identity before the first join."""
         return GroupMember(self.group_id, instance_id=self.instance_id, is_modern=self.is_modern)

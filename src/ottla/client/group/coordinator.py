@@ -1,8 +1,8 @@
 """The coordinator of one group, and a member's two connections to it.
 
-Invariant: an answer that may take minutes holds up nothing else. A broker answers in order, so what
-waits for the other members has a connection of its own; heartbeats, commits and leaving have
-another, and none of them waits behind records that are fetched.
+Invariant: a response that may take minutes delays nothing else. Brokers respond in order, so
+JoinGroup and SyncGroup have a connection of their own. Heartbeats, commits and LeaveGroup have
+another one, and neither waits behind fetched records.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Message)
 
 
 class GroupCoordinator:
-    """Found when it is needed; closed by `close`."""
+    """Looks the coordinator up on demand."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class GroupCoordinator:
         )
 
     async def channel(self, timeout_s: float) -> Channel:
-        """Where answers come soon; RequestError when it is not to be had in time."""
+        """Return the connection for quick responses; raises RequestError at the deadline."""
         return await self._coordinators.channel(CoordinatorKind.GROUP, self.group_id, timeout_s)
 
     async def patient_channel(self, timeout_s: float) -> Channel:
-        """Where an answer may wait for others; RequestError when it is not to be had in time."""
+        """Return the connection for responses that wait for other members; raises RequestError."""
         deadline_s = self._clock.elapsed_s() + timeout_s
         found = await self._coordinators.find(CoordinatorKind.GROUP, (self.group_id,), timeout_s)
         broker = found[self.group_id]
@@ -63,7 +63,7 @@ class GroupCoordinator:
         raise TimedOut(f"{broker}, the coordinator of {self.group_id}, was not reached in time")
 
     def forget(self) -> None:
-        """It is the coordinator no more, or not to be reached: look it up anew."""
+        """Forget the coordinator, so that it is looked up again."""
         self._coordinators.forget(CoordinatorKind.GROUP, self.group_id)
 
     async def close(self) -> None:
@@ -80,7 +80,7 @@ async def ask(
     request_timeout_s: float,
     version: int | None = None,
 ) -> M:
-    """Ask, and wait no longer than `timeout_s`: who is in a hurry ends no connection."""
+    """Send a request and wait up to `timeout_s`; a short timeout does not close the connection."""
     try:
         async with asyncio.timeout(max(0.0, timeout_s)):
             return await channel.ask(request, answer, request_timeout_s, version=version)

@@ -1,6 +1,6 @@
-"""How a consumer enters a group: in the protocol that its settings name.
+"""Creates the membership for the configured group protocol.
 
-Invariant: what comes back is a Membership, and whoever uses it need not know which.
+Callers use the Membership interface and do not need to know the protocol.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ def membership_of(
     random: Callable[[], float],
     assignors: Sequence[Assignor] = (),
 ) -> Membership:
-    """The membership of one consumer; `assignors` of its own are for a classic group."""
+    """Return the membership of a consumer; own `assignors` require a classic group."""
     if rules.is_modern:
         return Kip848Membership(owner, metadata, coordinator, rules, clock, random)
     return ClassicMembership(owner, metadata, coordinator, rules, clock, assignors)

@@ -13,14 +13,14 @@ from ottla.errors import ErrorCode
 
 
 class ErrorAction(Enum):
-    """What to do before the group is joined again."""
+    """What to do before rejoining the group."""
 
-    FINAL = auto()  # tell the application
-    AGAIN = auto()  # the same, after a pause
-    ELSEWHERE = auto()  # the same, after the coordinator was looked up anew
-    REJOIN = auto()  # join at once, with what is owned
-    REGENERATE = auto()  # what is owned is lost; join at once, as the same member
-    RENEW = auto()  # what is owned is lost; join at once, as a new member
+    FINAL = auto()  # raise it to the application
+    AGAIN = auto()  # retry after a backoff
+    ELSEWHERE = auto()  # retry after a new coordinator lookup
+    REJOIN = auto()  # rejoin at once with what is owned
+    REGENERATE = auto()  # partitions are lost; rejoin at once as the same member
+    RENEW = auto()  # partitions are lost; rejoin at once as a new member
 
 
 LOSSES: Final = frozenset({ErrorAction.REGENERATE, ErrorAction.RENEW})
@@ -40,7 +40,7 @@ _REACTIONS: Final[Mapping[ErrorCode, ErrorAction]] = MappingProxyType(
 
 
 def error_action(error: ErrorCode) -> ErrorAction:
-    """What to do about an error."""
+    """Return the action for an error."""
     listed = _REACTIONS.get(error)
     if listed is not None:
         return listed

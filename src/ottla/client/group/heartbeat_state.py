@@ -1,7 +1,7 @@
-"""What a member of a group of KIP-848 states about itself in its heartbeats.
+"""The state that a KIP-848 member reports in its heartbeats.
 
-Invariant: a heartbeat has a field exactly if the coordinator does not know it already. Joining, and
-after a failure, everything is told.
+Invariant: a heartbeat contains a field exactly if the coordinator does not know it yet. When
+joining and after a failure it contains everything.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
 )
 
 Wanted: TypeAlias = Mapping[Uuid, frozenset[int]]
-"""Partitions by the ids of their topics."""
+"""Partitions by topic id."""
 
 _JOINING = 0
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatState:
-    """All that changes while somebody is a member."""
+    """Everything that changes during a membership."""
 
     topics: frozenset[str]
     pattern: str | None
@@ -33,7 +33,7 @@ class HeartbeatState:
 
 
 def by_topic(owned: Mapping[TopicPartition, Uuid]) -> Wanted:
-    """Partitions by the ids of their topics."""
+    """Group partitions by topic id."""
     indexes: dict[Uuid, set[int]] = {}
     for one, topic in owned.items():
         indexes.setdefault(topic, set()).add(one.partition)
@@ -43,7 +43,7 @@ def by_topic(owned: Mapping[TopicPartition, Uuid]) -> Wanted:
 def heartbeat_request(
     rules: GroupConfig, member: GroupMember, now: HeartbeatState, known: HeartbeatState | None
 ) -> ConsumerGroupHeartbeatRequest:
-    """The heartbeat of a member that states `now` to a coordinator that knows `known`."""
+    """Build the heartbeat for state `now` when the coordinator knows `known`."""
     is_new = known is None or member.generation == _JOINING
     request = ConsumerGroupHeartbeatRequest(
         group_id=member.group_id,
@@ -57,7 +57,7 @@ def heartbeat_request(
     if known is None or is_new or now.topics != known.topics:
         request.subscribed_topic_names = sorted(now.topics)
     if known is None or is_new or now.pattern != known.pattern:
-        # No pattern is how one begins; to take one back takes an empty one.
+        # Without a pattern before, null means none; to remove a pattern, an empty one is sent.
         had_one = known is not None and known.pattern is not None
         request.subscribed_topic_regex = "" if now.pattern is None and had_one else now.pattern
     if is_new:

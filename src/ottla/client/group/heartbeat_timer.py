@@ -1,8 +1,7 @@
-"""The pulse of a member: when a heartbeat is due, and when it has been silent for too long.
+"""Timers of a member: heartbeats, session and poll interval.
 
-Invariant: all is counted in seconds that somebody else tells. A session is lost when nothing was
-heard from the coordinator for its whole timeout, because then it has heard nothing either; a poll
-is late when the application let its interval pass.
+Invariant: the time is an argument. A session is lost if nothing was received from the coordinator
+for the whole session timeout. A poll is late if the application exceeds max.poll.interval.ms.
 """
 
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from math import inf
 
 @dataclass(slots=True)
 class HeartbeatTimer:
-    """Moments, and how far apart they may be."""
+    """Deadlines and intervals."""
 
     interval_s: float
     session_s: float
@@ -21,25 +20,25 @@ class HeartbeatTimer:
     _due_s: float = inf
 
     def begin(self, now_s: float) -> None:
-        """The coordinator knows the member from now on."""
+        """Start the session."""
         self._heard_s = now_s
         self._due_s = now_s + self.interval_s
 
     def heard(self, now_s: float, asked_s: float) -> None:
-        """A heartbeat was answered: its session lasts from when the coordinator can have got it."""
+        """Note a heartbeat response: the session lasts from the time of the request."""
         self._heard_s = max(self._heard_s, asked_s)
         self._due_s = now_s + self.interval_s
 
     def failed(self, now_s: float, pause_s: float) -> None:
-        """A heartbeat was not answered: the next comes after a pause."""
+        """Note a failed heartbeat: the next one follows after a backoff."""
         self._due_s = now_s + min(pause_s, self.interval_s)
 
     def hurry(self) -> None:
-        """There is something to say: a heartbeat is due."""
+        """Make a heartbeat due now: there is something to report."""
         self._due_s = -inf
 
     def is_lost(self, now_s: float) -> bool:
-        """Whether the session is over."""
+        """Whether the session has expired."""
         return now_s - self._heard_s >= self.session_s
 
     def is_late(self, now_s: float) -> bool:
@@ -47,9 +46,9 @@ class HeartbeatTimer:
         return now_s - self.polled_s >= self.poll_interval_s
 
     def end_s(self) -> float:
-        """The moment at which a session or a poll would be too late."""
+        """The time at which the session expires or the poll is late."""
         return min(self._heard_s + self.session_s, self.polled_s + self.poll_interval_s)
 
     def next_s(self) -> float:
-        """The moment at which there is something to do."""
+        """The time of the next event."""
         return min(self._due_s, self.end_s())

@@ -1,8 +1,8 @@
-"""What a consumer and its membership of a group ask of each other.
+"""The interfaces between a consumer and its group membership.
 
-Invariant: the consumer has the partitions, the membership decides which. A partition is revoked or
-lost before another member may have it, and is assigned once until then. All that is asked of the
-owner comes from one task, one thing after the other.
+Invariant: the consumer owns partitions, the membership decides which. A partition is revoked or
+lost before another member may own it, and is assigned once until then. All calls to the owner come
+from one task, one after the other.
 """
 
 from typing import Final, NamedTuple, Protocol
@@ -14,7 +14,7 @@ NO_GENERATION: Final = -1
 
 
 class Rebalance(NamedTuple):
-    """Why partitions come and go."""
+    """The reason of a rebalance."""
 
     reason: str
 
@@ -23,20 +23,20 @@ class Rebalance(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """Who somebody is to the coordinator of a group."""
+    """The identity of a member at its coordinator."""
 
     group_id: str
     generation: int = NO_GENERATION
-    """Or the member's epoch, under group.protocol=consumer; NO_GENERATION: no member at present."""
+    """The generation, or the member epoch under KIP-848; NO_GENERATION when not a member."""
 
     member_id: str = ""
     instance_id: str | None = None
     is_modern: bool = False
-    """Whether the group has the protocol of KIP-848."""
+    """Whether the group uses the KIP-848 protocol."""
 
     @property
     def is_member(self) -> bool:
-        """Whether the group counts on it, as far as is known."""
+        """Whether it is a member, as far as known."""
         return self.generation != NO_GENERATION
 
 
@@ -44,11 +44,11 @@ class GroupOwner(Protocol):
     """What a consumer offers to its membership."""
 
     def topics(self) -> frozenset[str]:
-        """What is subscribed to now; the consumer resolves its own patterns."""
+        """The current subscription; the consumer resolves its own patterns."""
         ...
 
     def pattern(self) -> str | None:
-        """A pattern that the broker resolves (RE2), under group.protocol=consumer alone."""
+        """A pattern that the broker resolves (RE2), only under group.protocol=consumer."""
         ...
 
     def owned(self) -> frozenset[TopicPartition]:
@@ -56,66 +56,66 @@ class GroupOwner(Protocol):
         ...
 
     async def revoke(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Give partitions up, and return when that is done; they are ours until then: commit."""
+        """Revoke partitions; until it returns they are owned and can be committed."""
         ...
 
     async def lose(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Drop partitions that may be another's already: commit nothing."""
+        """Drop partitions that another member may own already; nothing may be committed."""
         ...
 
     async def assign(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Take partitions in addition to those that are owned; none tells that all stays."""
+        """Assign additional partitions; none means that nothing changes."""
         ...
 
 
 class Membership(Protocol):
-    """What a consumer asks of its membership."""
+    """What a consumer uses of its membership."""
 
     @property
     def identity(self) -> GroupMember:
-        """Who the consumer is now, for commits and transactions."""
+        """The current identity, for commits and transactions."""
         ...
 
     @property
     def is_member(self) -> bool:
-        """Whether it has joined, and is not joining anew."""
+        """Whether it has joined and is not rejoining."""
         ...
 
     @property
     def waiting_for(self) -> str | None:
-        """What it waits for before it is a member at rest, for errors and metrics."""
+        """What it waits for before it is stable, for errors and metrics."""
         ...
 
     async def run(self) -> None:
-        """Join, share, stay, and join again; returns after `leave`, raises what is final."""
+        """Join, keep the session alive and rejoin; returns after `leave`, raises final errors."""
         ...
 
     def rejoin(self, why: str) -> None:
-        """The subscription changed."""
+        """Rejoin: the subscription changed."""
         ...
 
     def metadata_changed(self) -> None:
-        """Something was learnt of the cluster: look whether the group must know."""
+        """Check whether a metadata change affects the group."""
         ...
 
     def polled(self) -> None:
-        """The application asks for records, or waits for them still.
+        """Note that the application polls, or still waits in a poll.
 
-        To be called at every poll and, while one waits, more often than max.poll.interval.ms.
+        Call it on every poll and, while one waits, more often than max.poll.interval.ms.
         """
         ...
 
     async def leave(self, timeout_s: float) -> None:
-        """End `run` and tell the coordinator; a static member is expected back and stays.
+        """End `run` and leave the group; a static member stays, as it is expected to return.
 
-        What is owned is the consumer's to give up before. Failures are no matter: the session ends.
+        The consumer revokes its partitions before. Errors are ignored: the session expires anyway.
         """
         ...
 
     def held(self, partition: TopicPartition) -> int | None:
-        """Since which assignment a partition is owned without a break; None: it is not."""
+        """Return the assignment since which a partition is owned; None if it is not."""
         ...
 
     def fenced(self, member: GroupMember, error: ErrorCode) -> None:
-        """Somebody was told that he is no member any more, when he spoke as this one."""
+        """Note that a request of this identity was fenced."""
         ...

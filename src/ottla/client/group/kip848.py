@@ -1,9 +1,8 @@
-"""Membership of a group of KIP-848: the broker divides, a member does what its heartbeats say.
+"""Membership of a consumer group (KIP-848): the coordinator assigns through heartbeats.
 
-Invariant: a heartbeat says what changed since the coordinator last answered, and everything after a
-failure. What the coordinator wants a member to have is worked on one step at a time: first what has
-to go is given up, then what is new is taken, then the coordinator hears of both. A member that was
-fenced has lost all it owned before it joins again.
+Invariant: a heartbeat reports what changed since the last response, and everything after a failure.
+The target assignment is reconciled in steps: revoke what has to go, assign what is new, report
+both. A fenced member has lost all partitions before it joins again.
 """
 
 from collections.abc import Callable
@@ -30,17 +29,17 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
 from ottla.transport.channel import Channel, NotSupported
 
 LEAVING: Final = -1
-LEAVING_FOR_A_WHILE: Final = -2  # a static member's
+LEAVING_FOR_A_WHILE: Final = -2  # of a static member
 
 REASSIGNED: Final = "the coordinator assigned partitions anew"
 CLASSIC: Final = "group.protocol=classic works with every broker"
 
-_FIRST_INTERVAL_S: Final = 5.0  # until the coordinator tells its own
-_OWN_IDS_SINCE: Final = 1  # the version from which members choose their ids, and can send patterns
+_FIRST_INTERVAL_S: Final = 5.0  # until the coordinator sends its own
+_OWN_IDS_SINCE: Final = 1  # the first version with client-generated member ids and patterns
 
 
 class Kip848Membership(MemberTasks):
-    """One consumer's; `run` is its life."""
+    """The membership of one consumer; `run` is its task."""
 
     def __init__(
         self,
@@ -51,31 +50,29 @@ class Kip848Membership(MemberTasks):
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
-        # The session is the coordinator's secret: it tells when it is over.
+        # Only the coordinator knows the session timeout and reports its end.
         pulse = HeartbeatTimer(_FIRST_INTERVAL_S, inf, rules.poll_interval_s, clock.elapsed_s())
         super().__init__(owner, coordinator, rules, clock, pulse)
         self._names = TopicNames(metadata, clock, rules.backoff, rules.request_timeout_s)
         raw = bytes(int(random() * 256) for _ in range(16))
         self._member_id = str(Uuid(raw))
-        self._sent: HeartbeatState | None = (
-            None  # what the coordinator knows; None: nothing for sure
-        )
-        self._wanted: Wanted | None = None  # what it wants; None while there is no word
+        self._sent: HeartbeatState | None = None  # what the coordinator knows; None if uncertain
+        self._wanted: Wanted | None = None  # the target assignment; None while unknown
         self._owned: dict[TopicPartition, Uuid] = {}
-        self._is_assigned = False  # the owner has heard what it has, be it nothing
-        self._lost: str | None = None  # why all is lost, until the owner knows
+        self._is_assigned = False  # the owner knows its assignment, also an empty one
+        self._lost: str | None = None  # why everything is lost, until the owner knows
         self._why = REASSIGNED
         self._failures = 0
         self._pulse.hurry()
 
     @property
     def is_member(self) -> bool:
-        """Whether it has joined, and owns what the coordinator wants it to."""
+        """Whether it has joined and owns its target assignment."""
         return self._is_assigned and self._lost is None and not self._has_work()
 
     @property
     def waiting_for(self) -> str | None:
-        """What it waits for before it is a member at rest."""
+        """What it waits for before it is stable."""
         if self._is_late:
             return f"a poll: {POLLED_LATE}"
         if not self._identity.is_member:
@@ -83,19 +80,19 @@ class Kip848Membership(MemberTasks):
         return "partitions to be given up and taken" if self._has_work() else None
 
     def rejoin(self, why: str) -> None:
-        """The subscription changed: the next heartbeat tells, at once."""
+        """Report the changed subscription with a heartbeat at once."""
         self._why = why
         self._pulse.hurry()
         self._look()
 
     def metadata_changed(self) -> None:
-        """Look again whether topics have names; new ones of a subscription are told."""
+        """Check again whether topic ids have names; report new topics of a pattern."""
         if self._sent is not None and self._sent != self._statement():
             self._pulse.hurry()
         self._look()
 
     def fenced(self, member: GroupMember, error: ErrorCode) -> None:
-        """A commit was told so."""
+        """Handle a commit that failed because the member was fenced."""
         if member != self._identity:
             return
         if error_action(error) in LOSSES:
@@ -104,7 +101,7 @@ class Kip848Membership(MemberTasks):
             self._final = RequestError(error)
         self._look()
 
-    # What is owned.
+    # Assignment.
 
     def _has_work(self) -> bool:
         if self._wanted is None:
@@ -126,7 +123,7 @@ class Kip848Membership(MemberTasks):
                 await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """Come to own what is wanted, as far as the topics can be named."""
+        """Reconcile with the target assignment, as far as topic ids have names."""
         wanted, holdings, member_id = self._wanted, self._holdings, self._identity.member_id
         assert wanted is not None
         began_s = self._clock.elapsed_s()
@@ -143,7 +140,7 @@ class Kip848Membership(MemberTasks):
         gone = {one for one, topic in self._owned.items() if target.get(one) != topic}
         await holdings.revoke(gone, why)
         if self._lost is not None or self._identity.member_id != member_id:
-            return  # what is left goes, too
+            return  # the rest is lost as well
         added = target.keys() - holdings.owned
         if added or gone or not self._is_assigned:
             await holdings.assign(added, why)
@@ -154,7 +151,7 @@ class Kip848Membership(MemberTasks):
         if names.keys() < wanted.keys():
             await self._clock.sleep(self._rules.backoff.longest_s)
 
-    # What is told.
+    # Heartbeats.
 
     def _is_beating(self) -> bool:
         return self._lost is None and not self._is_late
@@ -175,7 +172,7 @@ class Kip848Membership(MemberTasks):
         try:
             channel = await self._coordinator.channel(left_s)
             request = self._request(channel, statement)
-            if not member.is_member:  # who leaves before the answer comes leaves by this name
+            if not member.is_member:  # a member that leaves before the response uses this id
                 member = self._identity = member._replace(member_id=request.member_id)
             answer = await ask(
                 channel, request, ConsumerGroupHeartbeatResponse, left_s, rules.request_timeout_s
@@ -190,7 +187,7 @@ class Kip848Membership(MemberTasks):
         self._pulse.interval_s = answer.heartbeat_interval_ms / 1000
         self._pulse.heard(told_s, now_s)
         if self._identity is not member or self._lost is not None:
-            return  # a commit was told that it is over
+            return  # a commit has reported the loss
         self._sent = statement
         self._identity = rules.nobody._replace(
             generation=answer.member_epoch, member_id=answer.member_id or request.member_id
@@ -219,8 +216,8 @@ class Kip848Membership(MemberTasks):
         return heartbeat_request(self._rules, member, statement, self._sent)
 
     def _told(self, member: GroupMember, error: RequestError) -> None:
-        """A heartbeat was not answered as hoped."""
-        self._sent = None  # what the coordinator knows is not sure any more
+        """Handle a failed heartbeat."""
+        self._sent = None  # uncertain what the coordinator knows
         if self._identity is not member:
             return
         self._failures += 1
@@ -238,7 +235,7 @@ class Kip848Membership(MemberTasks):
         self._look()
 
     def _expelled(self, why: str) -> None:
-        """The coordinator does not count on the member: all is lost, and it joins anew."""
+        """Lose everything and join again: the coordinator removed the member."""
         self._identity = self._identity._replace(generation=NO_GENERATION)
         self._sent = None
         self._wanted = None
@@ -251,7 +248,7 @@ class Kip848Membership(MemberTasks):
         self._expelled(POLLED_LATE)
 
     async def _learn_id(self, timeout_s: float) -> None:
-        """It has chosen its id."""
+        """Return at once: the member has chosen its id itself."""
 
     async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
         if not member.member_id:

@@ -1,8 +1,8 @@
-"""What the leader of a classic group does: it divides the partitions among the members.
+"""The leader of a classic group: computes the assignment.
 
-Invariant: the leader divides what it knows of all topics that any member subscribed to, and
-remembers that; when it changes, the group has to be divided anew. A cooperative assignment gives
-nobody what another member has still.
+Invariant: the leader assigns the partitions of all topics that any member subscribed to, and
+remembers them; when they change, the group rebalances. A cooperative assignment gives no member
+what another one still owns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,21 +18,21 @@ from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
 
 
 def subscriptions(members: Sequence[JoinGroupResponseMember]) -> dict[str, Subscription]:
-    """What each member told, in the order of JoinGroup's answer."""
+    """Return the subscription of each member, in the order of the JoinGroup response."""
     return {
         one.member_id: read_subscription(one.metadata, one.group_instance_id) for one in members
     }
 
 
 def topics_of(members: Mapping[str, Subscription]) -> frozenset[str]:
-    """All topics that somebody subscribed to."""
+    """Return all subscribed topics."""
     return frozenset(topic for one in members.values() for topic in one.topics)
 
 
 def layouts(
     view: ClusterView, topics: Iterable[str], *, with_racks: bool
 ) -> dict[str, TopicLayout]:
-    """How many partitions the topics have that exist, and on which racks."""
+    """Return the partition counts and racks of the existing topics."""
     known = ((topic, view.topics.get(topic)) for topic in topics)
     return {
         topic: TopicLayout(len(found.partitions), _racks(view, found) if with_racks else ())
@@ -59,7 +59,7 @@ def divide(
     topics: Mapping[str, TopicLayout],
     members: Mapping[str, Subscription],
 ) -> list[SyncGroupRequestAssignment]:
-    """What each member gets, as SyncGroup has it."""
+    """Return the assignment of each member for SyncGroup."""
     assignment = assignor.assign(topics, members)
     if protocol is RebalanceProtocol.COOPERATIVE:
         _check(assignor, assignment, members)
@@ -72,7 +72,7 @@ def divide(
 
 
 def _check(assignor: Assignor, assignment: Assignment, members: Mapping[str, Subscription]) -> None:
-    """Refuse what would let two members have a partition at once; ours never do."""
+    """Refuse an assignment that gives a partition to two members; built-in assignors never do."""
     kept = {
         partition: member
         for member, one in members.items()

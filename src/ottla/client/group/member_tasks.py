@@ -1,8 +1,8 @@
-"""MemberTasks: what memberships of both protocols share, which is to live and to be heard of.
+"""The two tasks of a member, for both group protocols.
 
-Invariant: a presence has two tasks while it runs. One lives: it alone talks to the owner, for as
-long as that takes. The other beats: it tells the coordinator meanwhile, and notices what has become
-of the session and of the application. When one of them ends, both do.
+Invariant: the lifecycle task alone calls the owner, for as long as that takes. The heartbeat task
+meanwhile sends heartbeats, and watches the session and the poll interval. When one of them ends,
+both do.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from ottla.ids import TopicPartition
 
 POLLED_LATE: Final = "no poll within max.poll.interval.ms"
 
-_LOOKS: Final = 20  # in an interval of heartbeats
+_LOOKS: Final = 20  # checks per heartbeat interval
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 class MemberTasks(ABC):
-    """A member, in whichever protocol."""
+    """A member of either protocol."""
 
     def __init__(
         self,
@@ -46,30 +46,30 @@ class MemberTasks(ABC):
         self._clock = clock
         self._pulse = pulse
         self._identity = rules.nobody
-        self._is_late = False  # the application did not poll in time, and has not since
+        self._is_late = False  # the application has exceeded max.poll.interval.ms
         self._final: RequestError | None = None
-        self._lively = asyncio.Event()  # set when the one that lives has to look
-        self._audible = asyncio.Event()  # set when the one that beats has to look
+        self._lively = asyncio.Event()  # wakes the lifecycle task
+        self._audible = asyncio.Event()  # wakes the heartbeat task
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     @property
     def identity(self) -> GroupMember:
-        """Who the consumer is now, for commits and transactions."""
+        """The current identity, for commits and transactions."""
         return self._identity
 
     def held(self, partition: TopicPartition) -> int | None:
-        """Since which assignment a partition is owned without a break; None: it is not."""
+        """Return the assignment since which a partition is owned; None if it is not."""
         return self._holdings.held(partition)
 
     def polled(self) -> None:
-        """The application asks for records, or waits for them still."""
+        """Note that the application polls, or still waits in a poll."""
         self._pulse.polled_s = self._clock.elapsed_s()
         if self._is_late:
             self._is_late = False
             self._look()
 
     async def run(self) -> None:
-        """Join, share, stay, and join again; returns after `leave`, raises what is final."""
+        """Join, keep the session alive and rejoin; returns after `leave`, raises final errors."""
         self.polled()
         loop = asyncio.get_running_loop()
         self._tasks = tasks = (loop.create_task(self._live()), loop.create_task(self._beat()))
@@ -85,7 +85,7 @@ class MemberTasks(ABC):
                 raise outcome
 
     async def leave(self, timeout_s: float) -> None:
-        """End `run` and tell the coordinator; a static member is expected back and stays."""
+        """End `run` and leave the group; a static member stays, as it is expected to return."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -94,49 +94,49 @@ class MemberTasks(ABC):
         await self._learn_id(timeout_s)
         member, self._identity = self._identity, self._rules.nobody
         if member.member_id:
-            with suppress(RequestError):  # the session ends by itself
+            with suppress(RequestError):  # the session expires anyway
                 left_s = max(0.0, deadline_s - self._clock.elapsed_s())
                 await self._say_goodbye(member, "the consumer is closed", left_s)
 
-    # What each protocol does in its own way.
+    # Implemented by each protocol.
 
     @abstractmethod
     async def _live(self) -> None:
-        """Join and rejoin, and hand partitions to the owner."""
+        """Join, rejoin, and hand partitions to the owner."""
 
     @abstractmethod
     async def _heartbeat(self, now_s: float) -> None:
-        """Tell the coordinator."""
+        """Send a heartbeat."""
 
     @abstractmethod
     async def _learn_id(self, timeout_s: float) -> None:
-        """Wait for an answer that tells who it is, if one is on its way."""
+        """Wait for a response in flight that contains the member id."""
 
     @abstractmethod
     async def _say_goodbye(self, member: GroupMember, why: str, timeout_s: float) -> None:
-        """Tell the coordinator that the member leaves."""
+        """Send the request that leaves the group."""
 
     @abstractmethod
     def _is_beating(self) -> bool:
-        """Whether the coordinator expects to hear of it."""
+        """Whether the coordinator expects heartbeats."""
 
     @abstractmethod
     def _session_lost(self) -> None:
-        """Nothing was heard for so long that the group has given it up."""
+        """Handle an expired session."""
 
     @abstractmethod
     def _given_up(self) -> None:
-        """It has left because of a late poll."""
+        """Handle having left because of a late poll."""
 
-    # What they share.
+    # Shared.
 
     def _look(self) -> None:
-        """Something changed: both tasks look."""
+        """Wake both tasks."""
         self._lively.set()
         self._audible.set()
 
     async def _until(self, is_true: Callable[[], bool]) -> None:
-        """As the one that lives, wait for something; a final error is raised here."""
+        """In the lifecycle task, wait for a condition; raises a final error."""
         while True:
             self._lively.clear()
             if self._final is not None:
@@ -173,7 +173,7 @@ class MemberTasks(ABC):
         self._coordinator.counts.rebalance_ms.add(took_s * 1000)
 
     async def _leave_late(self) -> None:
-        """The application is stuck, or slow: let others have its partitions."""
+        """Leave the group, because the application does not poll in time."""
         _LOG.warning(
             "max.poll.interval.ms went by without a poll: the consumer leaves its group, loses its "
             "partitions, and joins again at the next poll; raise it or lower max.poll.records"
@@ -187,14 +187,14 @@ class MemberTasks(ABC):
             await self._say_goodbye(member, POLLED_LATE, self._rules.request_timeout_s)
 
     async def _lost_all(self, timeout_s: float) -> None:
-        """Wait until the owner has nothing, but not for one that is stuck in giving it up."""
+        """Wait until the owner has dropped everything, but not if its callback is stuck."""
         deadline_s = self._clock.elapsed_s() + timeout_s
         while self._holdings.owned and self._clock.elapsed_s() < deadline_s:
             await self._clock.sleep(timeout_s / _LOOKS)
 
 
 async def _ended(tasks: tuple[asyncio.Task[None], ...]) -> list[BaseException | None]:
-    """Tasks, ended, with what they ended by."""
+    """Cancel tasks and return their results."""
     for task in tasks:
         task.cancel()
     return await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Offsets of a group on the wire: the requests that keep and ask for them, and what answers say.
+"""Requests and responses of committed offsets.
 
-Invariant: a topic is named by its id from the version on that wants ids, and by its name before.
-One whose id is not known keeps the whole request in the last version that takes names. An answer
-is read by the same ids as its request was written.
+Invariant: topics are named by id in versions that support ids, by name otherwise. A topic without a
+known id keeps the whole request in the last version with names. A response is read with the ids of
+its request.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,23 +31,23 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 BY_ID: Final = 10
-"""The version of both requests from which topics are named by their ids."""
+"""The first version of both requests with topic ids."""
 
 BY_GROUP: Final = 8
-"""The version of OffsetFetch from which several groups can be asked about at once."""
+"""The first version of OffsetFetch with several groups."""
 
 STABLE_SINCE: Final = 7
-"""The version of OffsetFetch from which open transactions can be waited for (KIP-447)."""
+"""The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """How far a group has read: the offset of the next record, and a note."""
+    """A committed offset: the offset of the next record, and a metadata text."""
 
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
-    """Of the record before, to find out about truncation; -1: not known."""
+    """Leader epoch of the record before it, to detect truncation; -1 if unknown."""
 
     def __post_init__(self) -> None:
         offset_of(self.offset)
@@ -55,20 +55,20 @@ class OffsetAndMetadata:
 
     @classmethod
     def of(cls, given: "int | OffsetAndMetadata") -> "OffsetAndMetadata":
-        """An offset with its note, or without one."""
+        """Convert an offset with or without metadata."""
         return given if isinstance(given, cls) else cls(offset_of(given))
 
 
 class FetchedOffsets(NamedTuple):
-    """What an answer says of a group."""
+    """The offsets of a group in a response."""
 
-    error: ErrorCode  # of all of it
+    error: ErrorCode  # of the whole group
     committed: Mapping[TopicPartition, OffsetAndMetadata | None]
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 def version_for(newest: int, topics: Iterable[str], ids: Mapping[str, Uuid]) -> int:
-    """The version in which topics can be named; `newest` is what both ends speak."""
+    """Return the version in which the topics can be named; `newest` is what both ends support."""
     named = all(ids.get(topic, ZERO_UUID) != ZERO_UUID for topic in topics)
     return newest if named else min(newest, BY_ID - 1)
 
@@ -78,7 +78,7 @@ def commit_request(
     offsets: Mapping[P, OffsetAndMetadata],
     ids: Mapping[str, Uuid],
 ) -> OffsetCommitRequest:
-    """The request that keeps offsets."""
+    """Build an OffsetCommit request."""
 
     def row(where: P) -> OffsetCommitRequestPartition:
         return OffsetCommitRequestPartition(
@@ -105,7 +105,7 @@ def commit_request(
 def commit_errors(
     answer: OffsetCommitResponse, ids: Mapping[str, Uuid]
 ) -> dict[TopicPartition, ErrorCode]:
-    """What became of each partition, NONE when its offset is kept."""
+    """Return the error of each partition, NONE if it was committed."""
     names = _names(ids)
     return {
         _partition(topic.name, topic.topic_id, names, one.partition_index): ErrorCode.of(
@@ -124,9 +124,9 @@ def fetch_request(
     is_stable: bool,
     version: int,
 ) -> OffsetFetchRequest:
-    """The request that asks for offsets of groups, in some partitions or all; each by a member.
+    """Build an OffsetFetch request for some or all partitions of groups, each with its member.
 
-    Only members of KIP-848 say who they are. Before BY_GROUP there is one group.
+    Only KIP-848 members identify themselves. Before BY_GROUP there is one group.
     """
     topics = None if partitions is None else by_topic(partitions).items()
     if version < BY_GROUP:
@@ -166,7 +166,7 @@ def fetch_request(
 
 
 def fetched(answer: OffsetFetchResponse, ids: Mapping[str, Uuid]) -> FetchedOffsets:
-    """What an answer says, in whichever version it came."""
+    """Return the offsets in a response of any version."""
     names = _names(ids)
     ones: list[tuple[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]
     ones = [
@@ -192,7 +192,7 @@ def fetched(answer: OffsetFetchResponse, ids: Mapping[str, Uuid]) -> FetchedOffs
 def _committed(
     one: OffsetFetchResponsePartition | OffsetFetchResponsePartitions,
 ) -> OffsetAndMetadata | None:
-    if one.committed_offset < 0:  # -1 is none; less is what somebody wrote who did not look
+    if one.committed_offset < 0:  # -1 is none; lower values come from clients that did not check
         return None
     return OffsetAndMetadata(one.committed_offset, one.metadata or "", one.committed_leader_epoch)
 

@@ -1,7 +1,7 @@
-"""The partitions of a member, as its membership hands them out and takes them back.
+"""The partitions of a member, as assigned and revoked.
 
-Invariant: a partition has a number while it is owned, and another one after it was away. So who
-waited knows whether it was owned all the time, or somebody else's in between.
+Invariant: an owned partition has a number, and another one after it was away. A caller that waited
+thus knows whether the partition was owned all the time.
 """
 
 from collections.abc import Set as AbstractSet
@@ -12,7 +12,7 @@ from ottla.ids import TopicPartition
 
 
 class OwnedPartitions:
-    """What the owner has, with what it is told."""
+    """The partitions of the owner, and the calls to it."""
 
     def __init__(self, owner: GroupOwner) -> None:
         self.owner: Final = owner
@@ -21,15 +21,15 @@ class OwnedPartitions:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that the owner has."""
+        """The partitions of the owner."""
         return self.owner.owned()
 
     def held(self, partition: TopicPartition) -> int | None:
-        """Since which assignment it is owned without a break; None: it is not."""
+        """Return the assignment since which it is owned without a break; None if it is not."""
         return self._since.get(partition)
 
     async def revoke(self, partitions: AbstractSet[TopicPartition], why: str) -> None:
-        """Have partitions given up, if there are any."""
+        """Revoke partitions, if there are any."""
         if partitions:
             try:
                 await self.owner.revoke(frozenset(partitions), Rebalance(why))
@@ -37,14 +37,14 @@ class OwnedPartitions:
                 self._drop(partitions)
 
     async def lose(self, why: str) -> None:
-        """Have all dropped, if there are any."""
+        """Drop all partitions, if there are any."""
         partitions = self.owned
-        self._drop(partitions)  # nobody commits what may be another's
+        self._drop(partitions)  # nothing is committed for partitions that another member may own
         if partitions:
             await self.owner.lose(partitions, Rebalance(why))
 
     async def assign(self, partitions: AbstractSet[TopicPartition], why: str) -> None:
-        """Have partitions taken; none tells the owner that all stays as it is."""
+        """Assign partitions; none tells the owner that nothing changes."""
         self._assignments += 1
         self._since |= dict.fromkeys(partitions, self._assignments)
         await self.owner.assign(frozenset(partitions), Rebalance(why))

@@ -1,7 +1,7 @@
 """The requests of a member of a classic group.
 
-Invariant: a request says who asks in the words of its version, and what a member offers in the
-order of its settings: the first assignor is the one it would like best.
+Invariant: the identity is written as the version requires; assignors are in the order of the
+settings, the preferred one first.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 PROTOCOL_TYPE: Final = "consumer"
 
 _REASON_CHARACTERS_MAX: Final = 255
-_MEMBERS_SINCE: Final = 3  # the version of LeaveGroup from which several can leave
+_MEMBERS_SINCE: Final = 3  # the first version of LeaveGroup with several members
 
 
 def join_request(
@@ -32,7 +32,7 @@ def join_request(
     owned: frozenset[TopicPartition],
     why: str,
 ) -> JoinGroupRequest:
-    """Take part in the next generation."""
+    """Build a JoinGroup request."""
     protocols = [
         JoinGroupRequestProtocol(
             name=each.name,
@@ -63,7 +63,7 @@ def join_request(
 def sync_request(
     member: GroupMember, protocol: str | None, assignments: list[SyncGroupRequestAssignment]
 ) -> SyncGroupRequest:
-    """Get an assignment and, as the leader, hand out those of all."""
+    """Build a SyncGroup request; the leader includes all assignments."""
     return SyncGroupRequest(
         group_id=member.group_id,
         generation_id=member.generation,
@@ -76,7 +76,7 @@ def sync_request(
 
 
 def heartbeat_request(member: GroupMember) -> HeartbeatRequest:
-    """Be alive."""
+    """Build a Heartbeat request."""
     return HeartbeatRequest(
         group_id=member.group_id,
         generation_id=member.generation,
@@ -86,7 +86,7 @@ def heartbeat_request(member: GroupMember) -> HeartbeatRequest:
 
 
 def leave_request(member: GroupMember, why: str, version: int) -> LeaveGroupRequest:
-    """Leave for good."""
+    """Build a LeaveGroup request."""
     if version < _MEMBERS_SINCE:
         return LeaveGroupRequest(group_id=member.group_id, member_id=member.member_id)
     reason = why[:_REASON_CHARACTERS_MAX]

@@ -1,7 +1,7 @@
-"""The names of topics that a broker assigned by their ids.
+"""Resolves topic ids of an assignment to names.
 
-Invariant: a name is asked for where metadata do not have it, and from then on they keep it. A topic
-that nobody can name is left out, which may be because it is new or because it is gone.
+Invariant: a name that the metadata lack is requested and then kept fresh. A topic id without a name
+is left out: the topic may be new or deleted.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _TRIES_MAX = 3
 
 
 class TopicNames:
-    """Looks them up."""
+    """Looks up topic names."""
 
     def __init__(
         self, metadata: Metadata, clock: Clock, backoff: Backoff, request_timeout_s: float
@@ -32,7 +32,7 @@ class TopicNames:
         self._request_timeout_s = request_timeout_s
 
     async def of(self, topics: Iterable[Uuid]) -> dict[Uuid, str]:
-        """The names of those that have one."""
+        """Return the names of the topic ids that have one."""
         topics = [*topics]
         found: dict[Uuid, str] = {}
         for tries in range(_TRIES_MAX):

@@ -107,7 +107,7 @@ class TokenEndpoint:
         return b64encode(":".join(pair).encode()).decode()
 
     def _refused(self, error: HTTPError, deadline_s: float) -> RequestError:
-        """Return the error of a provider's response: its code is from a list, its text is unused."""
+        """Return the error of a provider's response: its code, if known, without its text."""
         code = ""
         try:
             told = json.loads(_bounded(error, deadline_s))["error"]
