@@ -1,1 +1,1 @@
-"""Writing records: from a record to a batch, to the broker, and to what became of it."""
+"""Producing: records into batches, batches to brokers, and acknowledgements back."""

@@ -1,8 +1,8 @@
-"""Verdicts: what a producer does with a batch that a broker did not take.
+"""What a producer does with a batch that a broker refused.
 
-Invariant: a batch is numbered anew only when the broker surely does not have it, and split only
-when it is refused for its size; so nothing is written twice, and nothing that could be written is
-given up.
+Invariant: a batch gets new sequence numbers only if the broker certainly does not have it, and is
+split only if it is refused for its size. Nothing is written twice, and nothing that could be
+written is given up.
 """
 
 from enum import Enum, auto
@@ -13,11 +13,11 @@ from ottla.errors import ErrorCode
 
 
 class BatchOutcome(Enum):
-    """What to do with a batch."""
+    """What to do with a refused batch."""
 
-    HAD_ALREADY = auto()  # it is there, and the broker does not remember where
+    HAD_ALREADY = auto()  # a duplicate whose offset the broker does not remember
     AGAIN = auto()
-    AGAIN_ANEW = auto()  # under another number: there is a gap before it
+    AGAIN_ANEW = auto()  # with new sequence numbers: there is a gap before it
     SPLIT = auto()
     NEVER = auto()
 
@@ -29,18 +29,18 @@ _MISSED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UN
 def batch_outcome(
     code: ErrorCode, batch: PendingBatch, *, is_first: bool, transactional: bool
 ) -> BatchOutcome:
-    """Judge a batch that was refused; `is_first` when none of its partition is before it."""
+    """Return what to do with a batch; `is_first` if it is its partition's first unsettled one."""
     numbered = batch.sequence >= 0
     if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return BatchOutcome.HAD_ALREADY
     if code in _TOO_LARGE and batch.builder.count > 1 and not (numbered and batch.is_unsure):
-        # One that may be there already cannot be known again by its parts.
+        # The parts of a batch that may have been appended could not be recognised as duplicates.
         return BatchOutcome.SPLIT
     if code in _MISSED and numbered:
-        # Behind one that is sent again it is only too early; the first itself is not missed by
-        # any, so that the broker's sequence has a gap, or has been forgotten.
+        # After a batch that is being retried this one is only early. For the first batch itself,
+        # the broker's sequence has a gap or was forgotten.
         if not is_first:
             return BatchOutcome.AGAIN
-        # A transaction keeps its numbers: it has to be done again as a whole.
+        # A transaction keeps its sequence numbers: it has to be repeated as a whole.
         return BatchOutcome.NEVER if transactional else BatchOutcome.AGAIN_ANEW
     return BatchOutcome.AGAIN if code.retriable else BatchOutcome.NEVER

@@ -1,6 +1,6 @@
-"""Delivery: what a producer promises about a record, and the request that carries it.
+"""Delivery settings of a producer, and the Produce request.
 
-Invariant: the rules do not change while a producer runs, and a request says what they say.
+Invariant: the config does not change while a producer runs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,10 +18,10 @@ from ottla.protocol.messages.produce import (
 
 @dataclass(frozen=True, slots=True)
 class SenderConfig:
-    """How records are sent."""
+    """How batches are sent."""
 
     acks: int
-    """0, 1 or -1 for all."""
+    """0, 1, or -1 for all."""
 
     is_idempotent: bool
     is_transactional: bool
@@ -40,7 +40,7 @@ def produce_request(
     rules: SenderConfig,
     transactional_id: str | None,
 ) -> ProduceRequest:
-    """The request that carries batches, at most one of each partition."""
+    """Build the Produce request for batches, at most one per partition."""
     topics: dict[str, list[PartitionProduceData]] = {}
     for batch in batches:
         topic, partition = batch.partition

@@ -1,7 +1,7 @@
-"""Who a producer is to the brokers: an id and an epoch, by which they drop what is sent twice.
+"""Producer id and epoch, by which brokers detect duplicates.
 
-Invariant: an identity is asked for until a broker gives one or says that it never will. A batch
-leaves when the producer's papers admit it.
+Invariant: a producer id is requested until a broker returns one or a final error. A batch is sent
+when the identity admits it.
 """
 
 from typing import Final, NamedTuple, Protocol
@@ -21,13 +21,13 @@ EPOCH_MAX: Final = 0x7FFF
 
 
 class Identity(NamedTuple):
-    """An id and an epoch."""
+    """A producer id and epoch."""
 
     producer_id: int
     epoch: int
 
     def next(self) -> "Identity":
-        """The same producer with a new sequence; nobody when its epochs are used up."""
+        """Return the identity with the next epoch; none if the epochs are used up."""
         return Identity(self.producer_id, self.epoch + 1) if self.epoch < EPOCH_MAX else NOBODY
 
 
@@ -35,16 +35,16 @@ NOBODY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class ProducerIdentity(Protocol):
-    """What a producer has to show before a batch may leave."""
+    """What a producer needs before it may send a batch."""
 
     @property
     def identity(self) -> Identity:
-        """Under which batches are numbered."""
+        """The identity under which batches are numbered."""
         ...
 
     @property
     def transactional_id(self) -> str | None:
-        """Of the transactions that batches belong to; None without."""
+        """The transactional id of batches; None without transactions."""
         ...
 
     @property
@@ -54,27 +54,27 @@ class ProducerIdentity(Protocol):
 
     @property
     def failure(self) -> RequestError | None:
-        """Why nothing that waits may leave any more."""
+        """The error that fails all waiting batches."""
         ...
 
     def admit(self, partition: TopicPartition, spent: int) -> bool:
-        """Whether a batch of a partition may leave; what it lacks is asked for by `obtain`.
+        """Whether a batch of a partition may be sent; otherwise `obtain` gets what is missing.
 
-        The producer id that is `spent` has no more epochs there.
+        The producer id `spent` has no more epochs in this partition.
         """
         ...
 
     async def obtain(self) -> None:
-        """Get what was lacking; RequestError when it is not to be had."""
+        """Get what is missing; raises RequestError."""
         ...
 
     def lost(self, error: RequestError, *, numbered: bool) -> None:
-        """A batch was given up; a numbered one may have come to the broker or may not."""
+        """Note that a batch failed; the broker may or may not have a numbered one."""
         ...
 
 
 class NoProducerIdentity:
-    """A producer that is nobody: what it sends twice is there twice."""
+    """A producer without an identity: a retry may write duplicates."""
 
     identity: Identity = NOBODY
     transactional_id: str | None = None
@@ -82,18 +82,18 @@ class NoProducerIdentity:
     failure: RequestError | None = None
 
     def admit(self, partition: TopicPartition, spent: int) -> bool:
-        """Whether a batch may leave."""
+        """Whether a batch may be sent."""
         return True
 
     async def obtain(self) -> None:
-        """Nothing is lacking."""
+        """Do nothing: nothing is missing."""
 
     def lost(self, error: RequestError, *, numbered: bool) -> None:
-        """Nobody counts."""
+        """Do nothing: batches are not numbered."""
 
 
 class IdempotentIdentity(NoProducerIdentity):
-    """A producer with an identity, which any broker gives it."""
+    """An idempotent producer; any broker assigns its producer id."""
 
     def __init__(
         self, metadata: Metadata, clock: Clock, backoff: Backoff, timeout_s: float
@@ -104,13 +104,13 @@ class IdempotentIdentity(NoProducerIdentity):
         self._timeout_s = timeout_s
 
     def admit(self, partition: TopicPartition, spent: int) -> bool:
-        """Whether a batch may leave."""
+        """Whether a batch may be sent."""
         if self.identity.producer_id == spent:
             self.identity = NOBODY
         return self.identity != NOBODY
 
     async def obtain(self) -> None:
-        """Ask any broker for an identity; RequestError when it will not give one."""
+        """Request a producer id from any broker; raises RequestError."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         failures = 0
         while True:

@@ -1,8 +1,8 @@
-"""The outbox of a producer: records in batches, by partition, until the broker has them.
+"""The outbox of a producer: batches per partition until the broker has acknowledged them.
 
-Invariant: memory is taken when a batch begins and given back when it is settled; who finds none
-waits, first come, first served, and who gives up waiting has taken none. After its end it takes
-nothing more, so that no batch waits for a sender that is gone.
+Invariant: memory (buffer.memory) is reserved when a batch is opened and released when it is
+settled. Callers wait for memory in order; a cancelled caller has reserved none. A closed outbox
+takes no records, so that no batch waits for a sender that has stopped.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class OutboxConfig:
-    """How records are put together."""
+    """How records are batched."""
 
     batch_bytes: int
     memory_bytes: int
@@ -34,10 +34,10 @@ class OutboxConfig:
 
 @dataclass(frozen=True, slots=True)
 class OutboxNews:
-    """Who hears of what happens in an outbox."""
+    """Callbacks of an outbox."""
 
     filled: Callable[[], None]
-    """A batch is ready to leave, or may be soon."""
+    """A batch is ready to be sent, or will be soon."""
 
     closed: Callable[[PendingBatch], None]
     """A batch takes no more records."""
@@ -45,7 +45,7 @@ class OutboxNews:
 
 @dataclass(slots=True)
 class Outbox:
-    """All queues of a producer, and the memory that they share."""
+    """The queues of a producer and their shared memory."""
 
     rules: OutboxConfig
     elapsed_s: Callable[[], float]
@@ -54,19 +54,19 @@ class Outbox:
         default_factory=dict[TopicPartition, PartitionQueue]
     )
     memory_left: int = -1
-    has_filled: bool = False  # a batch, since somebody let others have a turn
+    has_filled: bool = False  # a batch was filled since the event loop had its turn
     _waiting: deque[tuple[int, asyncio.Future[None]]] = field(
         default_factory=deque[tuple[int, asyncio.Future[None]]]
     )
 
-    _over: RequestError | None = None  # why it takes nothing more
+    _over: RequestError | None = None  # why it takes no more records
 
     def __post_init__(self) -> None:
         self.memory_left = self.rules.memory_bytes
 
     @property
     def waiting_calls(self) -> int:
-        """How many wait for memory; while there are any, nothing lingers."""
+        """The number of callers that wait for memory; while there are any, nothing lingers."""
         return len(self._waiting)
 
     def unsettled(self) -> list[PendingBatch]:
@@ -83,7 +83,7 @@ class Outbox:
         value: bytes | None,
         headers: Headers,
     ) -> Ack | None:
-        """Put a record into the batch that is open; None when there is none with room."""
+        """Add a record to the open batch; None if there is none with room."""
         queue = self.queues.get(partition)
         batch = None if queue is None else queue.open
         if batch is None:
@@ -103,9 +103,9 @@ class Outbox:
         values: list[bytes | None],
         start: int,
     ) -> list[Ack]:
-        """Put as many values as fit from `start` on into the batch that is open, if there is one.
+        """Add as many values as fit, from `start` on, to the open batch, if there is one.
 
-        The record that does not fit is not looked at again here: `add` closes the batch for it.
+        The record that does not fit is left to `add`, which closes the batch.
         """
         queue = self.queues.get(partition)
         batch = None if queue is None else queue.open
@@ -118,7 +118,7 @@ class Outbox:
     def extend_rows(
         self, partition: TopicPartition, rows: Rows, start: int, stop: int
     ) -> Run | None:
-        """Put as many rows as fit from `start` on into the batch that is open; None without any."""
+        """Add as many rows as fit, from `start` on, to the open batch; None if there is none."""
         queue = self.queues.get(partition)
         batch = None if queue is None else queue.open
         if queue is None or batch is None:
@@ -130,7 +130,7 @@ class Outbox:
         return Run(batch, first, after - start) if after > start else None
 
     async def reserve(self, size: int, timeout_s: float) -> int:
-        """Take memory for a batch whose first record has at most so many bytes; how much it is."""
+        """Reserve and return memory for a batch whose first record has up to `size` bytes."""
         if self._over is not None:
             raise self._over
         memory = max(self.rules.batch_bytes, size)
@@ -141,14 +141,14 @@ class Outbox:
             )
         if self._waiting or memory > self.memory_left:
             await self._room(memory, timeout_s)
-            if self._over is not None:  # it came, and then the end
+            if self._over is not None:  # closed after the memory arrived
                 raise self._over
         else:
             self.memory_left -= memory
         return memory
 
     def close(self, reason: RequestError) -> None:
-        """Take nothing more: who waits for memory, and who comes later, hears why."""
+        """Take no more records; waiting and later callers get the reason."""
         self._over = reason
         waiting, self._waiting = self._waiting, deque()
         for _, coming in waiting:
@@ -156,7 +156,7 @@ class Outbox:
                 coming.set_result(None)
 
     def begin(self, partition: TopicPartition, memory: int) -> None:
-        """Open a batch with memory that was taken for it, unless somebody else was faster."""
+        """Open a batch with reserved memory, unless another caller was faster."""
         queue = self.queues.get(partition)
         if queue is None:
             queue = self.queues[partition] = PartitionQueue(partition, self.news.closed)
@@ -169,7 +169,7 @@ class Outbox:
         self.news.filled()
 
     def give_back(self, memory: int) -> None:
-        """Memory is free again: those who wait for it have it first."""
+        """Release memory; waiting callers get it first."""
         self.memory_left += memory
         while self._waiting and self._waiting[0][0] <= self.memory_left:
             wanted, coming = self._waiting.popleft()
@@ -190,13 +190,13 @@ class Outbox:
         try:
             await asyncio.wait((coming,), timeout=timeout_s)
         except asyncio.CancelledError:
-            if coming.done():  # it came, and nobody is there to use it
+            if coming.done():  # it arrived after the caller was cancelled
                 self.give_back(memory)
             raise
         finally:
             if not coming.done():
                 self._waiting.remove(waiting)
-                self.give_back(0)  # who is behind may fit
+                self.give_back(0)  # the next in line may fit
         if not coming.done():
             raise TimedOut(
                 f"no room for a record after {timeout_s:g} s: the brokers take fewer than are "

@@ -1,8 +1,7 @@
-"""PartitionChooser: to which partition of its topic a record goes.
+"""Chooses the partition of a record.
 
-Invariant: a record goes to a partition that its topic has. What is known of a topic's partitions is
-put together once for each answer of the cluster, so that a record costs one question to the
-partitioner and nothing more.
+Invariant: the partition exists. What is known about a topic's partitions is prepared once per
+metadata change, so that a record costs one call to the partitioner.
 """
 
 from array import array
@@ -20,7 +19,7 @@ from ottla.records import Column, partitions
 
 
 class _Topic(NamedTuple):
-    """What a choice needs, as long as the cluster tells nothing else."""
+    """What a choice needs, valid until the metadata change."""
 
     view: TopicView
     choices: Partitions
@@ -28,31 +27,31 @@ class _Topic(NamedTuple):
 
 
 class PartitionChooser:
-    """Asks the partitioner."""
+    """Calls the partitioner."""
 
     def __init__(self, metadata: Metadata, partitioner: Partitioner) -> None:
         self._metadata = metadata
         self._partitioner = partitioner
         self._topics: dict[str, _Topic] = {}
-        # By key it chooses the same again until a batch is full, or the cluster changes.
+        # By key, the choice is the same until a batch is full or the metadata change.
         self._is_steady = isinstance(partitioner, KeyPartitioner)
 
     def is_steady(self, partition: int | None) -> bool:
-        """Whether records of one key go where the one before went, until its batch is full."""
+        """Whether records of one key keep going to this partition until its batch is full."""
         return self._is_steady or partition is not None
 
     def kept(self, where: TopicPartition | None, partition: int | None) -> int | None:
-        """Which partition a record names when it is tried again, after it was sent `where`.
+        """Return the partition to use when a record is retried after it was chosen for `where`.
 
-        Who chooses by turns is asked once for a record: with two partitions it would otherwise be
-        asked twice for each first record of a batch, and one of them got none.
+        A round-robin partitioner is called once per record. Otherwise, with two partitions, the
+        first record of each batch would take two turns and one partition would get none.
         """
         return partition if where is None or self._is_steady else where.partition
 
     def find(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
     ) -> TopicPartition | None:
-        """Where a record goes; None while its topic is not known, or has no such partition."""
+        """Return the partition of a record; None while the topic or partition is unknown."""
         known = self._known(topic)
         if known is None:
             return None
@@ -61,9 +60,9 @@ class PartitionChooser:
         return known.places.get(partition)
 
     async def choices(self, topic: str, timeout_s: float, wanted: Iterable[int] = ()) -> Partitions:
-        """The partitions of a topic, when it is known and has those that are wanted.
+        """Return the partitions of a topic once it is known and has the wanted ones.
 
-        RequestError if it does not become so.
+        Raises RequestError at the timeout.
         """
         self._metadata.want(checked_name(topic))
         while (known := self._known(topic)) is None:
@@ -81,10 +80,10 @@ class PartitionChooser:
         keys: Column | None,
         contents: Callable[[], Iterable[tuple[bytes | None, bytes | None]]],
     ) -> Buffer | None:
-        """Where rows go, as 32-bit numbers, or -1 for any; None when that is so for all.
+        """Return the partitions of rows as 32-bit integers, -1 for any; None if that is so for all.
 
-        Of rows that may go anywhere those of one batch go where `find` says for it. `contents` are
-        the keys and values of the rows, for a partitioner that has to see each.
+        Rows for any partition go where `find` says, per batch. `contents` yields keys and values
+        for partitioners that need them.
         """
         partitioner = self._partitioner
         if not isinstance(partitioner, KeyPartitioner):
@@ -102,7 +101,7 @@ class PartitionChooser:
         partition: int | None,
         timeout_s: float,
     ) -> TopicPartition:
-        """Where a record goes, when its topic is known; RequestError if it does not become so."""
+        """Return the partition of a record once its topic is known; raises RequestError."""
         self._metadata.want(checked_name(topic))
         place = self.find(topic, key, value, partition)
         while place is None:
@@ -113,7 +112,7 @@ class PartitionChooser:
         return place
 
     async def _added(self, topic: str, partition: int | None, timeout_s: float) -> TopicPartition:
-        """A partition that was not there when the cluster last told of its topic."""
+        """Wait for a partition that the last metadata did not contain."""
         await self._metadata.refreshed(timeout_s)
         known = self._known(topic)
         place = None if known is None or partition is None else known.places.get(partition)

@@ -1,7 +1,7 @@
-"""The load of a producer's partitions: how much waits for each, and whose broker takes nothing.
+"""The load of partitions: waiting batches, and brokers that are too slow.
 
-Invariant: a partition counts as one that may be chosen while it has a leader and that leader has
-taken a batch within the time it is given, counted while batches wait for it.
+Invariant: a partition is eligible while it has a leader, and the leader has accepted a batch within
+the timeout, which counts while batches wait for it.
 """
 
 from collections.abc import Mapping
@@ -13,30 +13,30 @@ from ottla.ids import BrokerId, PartitionIndex, TopicPartition
 
 
 class PartitionLoad:
-    """Watches the queues, and tells the partitioner if it listens."""
+    """Watches the queues and reports to a partitioner that listens."""
 
     def __init__(self, partitioner: Partitioner, availability_timeout_s: float) -> None:
-        """With a time of 0 every broker may be as slow as it likes."""
+        """A timeout of 0 makes every broker eligible."""
         self._partitioner = partitioner
         self._timeout_s = availability_timeout_s
         self._took_s: dict[BrokerId, float] = {}
         self._asked_s: dict[BrokerId, float] = {}
-        self._told: set[str] = set()  # topics of which something was waiting
+        self._told: set[str] = set()  # topics with waiting batches at the last report
         self._led: dict[str, tuple[TopicView, list[tuple[TopicPartition, BrokerId]]]] = {}
 
     def asked(self, broker: BrokerId, now_s: float, *, takes: bool) -> None:
-        """Batches are ready for a broker, and it takes some, or it does not."""
+        """Note whether a broker accepts batches that are ready for it."""
         self._asked_s[broker] = now_s
         if takes or broker not in self._took_s:
             self._took_s[broker] = now_s
 
     def is_slow(self, broker: BrokerId) -> bool:
-        """Whether a broker has taken nothing for too long."""
+        """Whether a broker has accepted nothing for too long."""
         waited_s = self._asked_s.get(broker, 0.0) - self._took_s.get(broker, 0.0)
         return 0 < self._timeout_s < waited_s
 
     def look(self, queues: Mapping[TopicPartition, PartitionQueue], view: ClusterView) -> None:
-        """Tell of the topics for which something waits, and of those for which nothing does now."""
+        """Report the topics with waiting batches, and those that have none any more."""
         loaded = {queue.partition.topic for queue in queues.values() if queue.waiting}
         for topic in loaded | self._told:
             known = view.topics.get(topic)
@@ -51,7 +51,7 @@ class PartitionLoad:
         self._told = loaded
 
     def _with_leaders(self, topic: TopicView) -> list[tuple[TopicPartition, BrokerId]]:
-        """Put together once for each answer of the cluster."""
+        """Prepared once per metadata change."""
         known = self._led.get(topic.name)
         if known is None or known[0] is not topic:
             led = [

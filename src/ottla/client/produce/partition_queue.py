@@ -1,9 +1,9 @@
-"""The batches of one partition: those that wait, and those that are on their way to its leader.
+"""The batches of one partition: waiting and in flight.
 
-Invariant: batches leave in the order in which they were begun, numbered without a gap. What is sent
-again leaves alone: nobody knows whether it is there already, so the next one waits for the word on
-it. So does the first batch of a producer: a broker that knows nothing of it would take the second
-for the first.
+Invariant: batches are sent in the order in which they were opened, numbered without a gap. A
+retried batch is sent alone: it may have been appended, so the next one waits for its result. So
+does the very first batch of a producer: a broker without state for the producer would accept the
+second as the first.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from ottla.ids import NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from ottla.records import BatchBuilder
 
 PARTITION_IN_FLIGHT_MAX: Final = 5
-"""A broker remembers so many batches of a producer, and knows those again."""
+"""A broker remembers this many batches of a producer to detect duplicates."""
 
 
 class PartitionQueue:
@@ -39,15 +39,15 @@ class PartitionQueue:
 
     def __init__(self, partition: TopicPartition, closed: Callable[[PendingBatch], None]) -> None:
         self.partition = partition
-        self._closed = closed  # hears of a batch that takes no more records
+        self._closed = closed  # called for a batch that takes no more records
         self.waiting: deque[PendingBatch] = deque()
         self.in_flight: list[PendingBatch] = []
-        self.open: PendingBatch | None = None  # takes more records; the last that waits
+        self.open: PendingBatch | None = None  # takes records; the last one that waits
         self.identity = NOBODY
-        self.spent = NO_PRODUCER_ID  # a producer whose epochs are used up here
+        self.spent = NO_PRODUCER_ID  # a producer id whose epochs are used up here
         self.next_sequence = 0
-        self.has_gap = False  # the broker misses a batch that is not to come
-        self.is_known = False  # the broker has something of the producer
+        self.has_gap = False  # the broker misses a batch that will not arrive
+        self.is_known = False  # the broker has state for this producer
         self._begun = 0
 
     def begin(self, builder: BatchBuilder, memory: int, now_s: float) -> PendingBatch:
@@ -59,33 +59,33 @@ class PartitionQueue:
         return self.open
 
     def close(self) -> None:
-        """Let the open batch take no more records."""
+        """Close the open batch."""
         batch, self.open = self.open, None
         if batch is not None:
             self._closed(batch)
 
-    # Leaving.
+    # Sending.
 
     def due_s(self, linger_s: float) -> float:
-        """When the first that waits is to leave, if batches wait so long for more records."""
+        """Return when the first waiting batch has to be sent, with this linger time."""
         batch = self.waiting[0]
         if batch.tries:
             return batch.not_before_s
         return batch.began_s + linger_s if batch is self.open else 0.0
 
     def may_send(self, rules: SenderConfig) -> bool:
-        """Whether the next batch can leave without getting before another."""
+        """Whether the next batch can be sent without overtaking another."""
         on_their_way = self.in_flight
         if not on_their_way:
-            # Of what may have been appended the broker is asked first, under its old number.
-            # A transaction with a gap has failed: it is not for the queue to number it anew.
+            # A batch that may have been appended is retried with its old number first. A
+            # transaction with a gap has failed; the queue does not renumber it.
             if self.has_gap and not rules.is_transactional and not self.waiting[0].is_unsure:
                 self.begin_anew()
             return not (self.has_gap and rules.is_transactional)
         if not rules.is_idempotent:
             return rules.in_flight_max > 1
-        # A broker that has nothing of a producer takes any number for its first: if the very first
-        # batch is refused and the second is not, they have changed places.
+        # A broker without state accepts any number as the first. If the first batch were refused
+        # and the second accepted, they would have changed places.
         return (
             self.is_known
             and len(on_their_way) < PARTITION_IN_FLIGHT_MAX
@@ -95,9 +95,9 @@ class PartitionQueue:
         )
 
     def take_first(self, identity: Identity) -> PendingBatch:
-        """Let the first that waits be on its way, with its place in the sequence of its producer.
+        """Move the first waiting batch to in flight and number it.
 
-        The identity is that of the producer, for a queue that has none of its own yet.
+        `identity` is used if the queue has none yet.
         """
         batch = self.waiting.popleft()
         if batch is self.open:
@@ -111,10 +111,10 @@ class PartitionQueue:
         self.in_flight.append(batch)
         return batch
 
-    # Coming back.
+    # Retries.
 
     def put_back(self, *batches: PendingBatch) -> None:
-        """Let what was on its way wait again, before all that were begun after it."""
+        """Let batches in flight wait again, before those that were opened later."""
         for batch in batches:
             if batch in self.in_flight:
                 self.in_flight.remove(batch)
@@ -122,12 +122,12 @@ class PartitionQueue:
             self.waiting.insert(place, batch)
 
     def split(self, batch: PendingBatch) -> None:
-        """Let smaller batches wait in the place of one that was on its way."""
+        """Replace a batch in flight by smaller ones."""
         self.in_flight.remove(batch)
         self.put_back(*batch.split())
 
     def remove(self, batch: PendingBatch) -> None:
-        """A batch is settled."""
+        """Remove a settled batch."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
             return
@@ -136,16 +136,16 @@ class PartitionQueue:
             self.open = None
 
     def is_first(self, batch: PendingBatch) -> bool:
-        """Whether no batch that is not settled was begun before it."""
+        """Whether no unsettled batch was opened before it."""
         return batch.order == min(one.order for one in (*self.in_flight, *self.waiting))
 
-    # Numbers.
+    # Sequence numbers.
 
     def begin_anew(self) -> None:
-        """Begin a new sequence, under the next epoch: in the old one there is a gap.
+        """Start a new sequence under the next epoch: the old one has a gap.
 
-        Only while nothing is on its way, and the first that waits was surely not appended: nor
-        were the others then, because a broker takes nothing that comes after a gap.
+        Only while nothing is in flight and the first waiting batch was certainly not appended. Then
+        the others were not either, because a broker accepts nothing after a gap.
         """
         assert not self.in_flight
         before, self.identity = self.identity, self.identity.next()
@@ -159,7 +159,7 @@ class PartitionQueue:
             batch.is_unsure = False
 
     def forget_identity(self) -> None:
-        """The producer has got another identity: number from 0 under that."""
+        """Number from 0 under another identity."""
         assert not self.in_flight
         self.begin_anew()
         self.identity = NOBODY

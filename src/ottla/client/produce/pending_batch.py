@@ -1,8 +1,7 @@
-"""A batch of a producer, from its first record to the broker's last word on it.
+"""A batch of a producer, from its first record to its acknowledgement.
 
-Invariant: each record is settled once: with its offset, or with the error that ended its batch. A
-batch that was split is settled by its parts, and whoever asks about a record of it is told by the
-part that has the record.
+Invariant: each record is settled once: with its offset or with the error of its batch. A split
+batch is settled by its parts, and a record is looked up in the part that has it.
 """
 
 import asyncio
@@ -16,23 +15,23 @@ from ottla.records import NO_TIMESTAMP, BatchBuilder
 from ottla.records.kernel import HEADER_SIZE, RecordOfBatch, RecordReader
 
 NO_OFFSET: Final = -1
-"""Where the broker did not say: with acks=0, and for a batch that it had already."""
+"""The broker did not return an offset: acks=0, or a duplicate it does not remember."""
 
 SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 
 class Written(NamedTuple):
-    """Where a record is."""
+    """Where a record was written."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    """When the broker appended it, if the topic says LogAppendTime; else -1."""
+    """The append time if the topic uses LogAppendTime, else -1."""
 
 
 class PendingBatch:
-    """Records of one partition that leave together."""
+    """Records of one partition that are sent together."""
 
     __slots__ = (
         "_base_offset",
@@ -63,25 +62,25 @@ class PendingBatch:
         began_s: float,
     ) -> None:
         self.partition = partition
-        self.order = order  # among those of its partition; a part has its batch's and its own
+        self.order = order  # within its partition; a part has the order of its batch and its own
         self.builder = builder
         self.memory = memory
         self.began_s = began_s
         self.tries = 0
-        self.not_before_s = 0.0  # a retry waits
+        self.not_before_s = 0.0  # the retry backoff
         self.identity = NOBODY
         self.sequence = int(NO_SEQUENCE)
-        self.is_unsure = False  # it was sent, and whether it was appended nobody said
+        self.is_unsure = False  # it was sent without a response, so it may have been appended
         self.is_settled = False
-        self.awaited = False  # somebody asked what became of it
+        self.awaited = False  # a caller waits for its result
         self.parts: Sequence[PendingBatch] = ()
-        self._waiting: list[asyncio.Future[None]] = []  # one for each who waits
+        self._waiting: list[asyncio.Future[None]] = []  # one per waiting caller
         self._base_offset = NO_OFFSET
         self._time_ms = NO_TIMESTAMP
         self._failure: RequestError | None = None
 
     def bytes_to_send(self, *, transactional: bool) -> bytes:
-        """The batch as the broker gets it."""
+        """The encoded batch."""
         assert not self.is_settled
         return self.builder.build(
             producer_id=self.identity.producer_id,
@@ -91,17 +90,17 @@ class PendingBatch:
         )
 
     def settle(self, base_offset: int, time_ms: int) -> None:
-        """The broker has it."""
+        """Settle with the broker's acknowledgement."""
         self._base_offset, self._time_ms = base_offset, time_ms
         self._finish()
 
     def fail(self, failure: RequestError) -> None:
-        """It will not come to the broker, as far as one knows."""
+        """Settle with an error."""
         self._failure = failure
         self._finish()
 
     def split(self) -> "Sequence[PendingBatch]":
-        """Let smaller batches take its place: in its order, with its numbers and its memory."""
+        """Replace it by smaller batches with its order, sequence numbers and memory."""
         assert self.builder.count > 1
         builders = _halves(self.builder)
         sequence, parts = self.sequence, list[PendingBatch]()
@@ -122,24 +121,24 @@ class PendingBatch:
 
     @property
     def failure(self) -> RequestError | None:
-        """Why it was not written, if it was not."""
+        """The error, if it failed."""
         return self._failure
 
     async def settled(self) -> None:
-        """Wait until it is settled, in whatever way."""
+        """Wait until it is settled."""
         await self.settled_or_split()
         for part in self.parts:
             await part.settled()
 
     async def settled_or_split(self) -> None:
-        """Wait until it is settled, or others took its place."""
+        """Wait until it is settled or split."""
         if not self.is_settled:
             coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(coming)
             await coming
 
     def holder(self, index: int) -> "tuple[PendingBatch, int]":
-        """The batch that has a record of this one now, and which of its records that is."""
+        """Return the batch that has a record of this one now, and the index in it."""
         batch = self
         while batch.parts:
             for part in batch.parts:
@@ -150,7 +149,7 @@ class PendingBatch:
         return batch, index
 
     def place(self, index: int) -> Written:
-        """Where a record of it is; raises what went wrong."""
+        """Return where a record was written; raises its error."""
         assert self.is_settled
         assert not self.parts
         if self._failure is not None:
@@ -162,7 +161,7 @@ class PendingBatch:
     def _finish(self) -> None:
         assert not self.is_settled, "a batch is settled once"
         self.is_settled = True
-        self.builder.let_go()  # who keeps the word on a record does not keep its bytes
+        self.builder.let_go()  # an Ack that is kept does not keep the bytes of the record
         waiting, self._waiting = self._waiting, []
         for coming in waiting:
             if not coming.done():
@@ -170,7 +169,7 @@ class PendingBatch:
 
 
 class Ack(RecordOfBatch):
-    """What becomes of a record: await it to learn where it is, or why it is not."""
+    """The result of a record: await it for its offset or its error."""
 
     __slots__ = ()
     _batch: PendingBatch
@@ -181,24 +180,24 @@ class Ack(RecordOfBatch):
             batch.awaited = True
             if batch.is_settled:
                 return batch.place(index)
-            # It may be split before it is settled: then a part of it has the record.
+            # It may be split before it is settled; then a part has the record.
             yield from batch.settled_or_split().__await__()
 
     def known(self) -> Written | None:
-        """Where the record is; None as long as nobody knows. Any thread may ask."""
+        """Return where the record is; None while unknown. Thread-safe."""
         batch, index = self._batch.holder(self._index)
         batch.awaited = True
-        # It may have been split since the line before the last.
+        # It may have been split in the meantime.
         return batch.place(index) if batch.is_settled and not batch.parts else None
 
     @property
     def done(self) -> bool:
-        """Whether it is known already."""
+        """Whether the result is known."""
         return self._batch.holder(self._index)[0].is_settled
 
 
 def _halves(builder: BatchBuilder) -> list[BatchBuilder]:
-    """The records of a builder in others of half its size: two, or more if some are large."""
+    """Distribute the records of a builder over builders of half its size."""
     limit = HEADER_SIZE + max(1, (builder.size - HEADER_SIZE) // 2)
     encoded = memoryview(builder.encoded())[HEADER_SIZE:]
     last = builder.count - 1

@@ -1,7 +1,7 @@
-"""What becomes of rows that were sent as columns: one word on all of them.
+"""The result of rows that were sent as columns.
 
-Invariant: every row is told of, as written or as not written. Who awaits the word hears it when all
-rows are settled, and an error says how many are there all the same, and where.
+Invariant: every row is reported as written or failed. The result is available when all rows are
+settled; an error says how many were written and where.
 """
 
 from collections.abc import Generator, Sequence
@@ -12,29 +12,29 @@ from ottla.errors import RequestError
 
 
 class Run(NamedTuple):
-    """Rows that went into one batch, one after the other."""
+    """Consecutive rows in one batch."""
 
     batch: PendingBatch
     first: int
-    """Which record of the batch is the first of them."""
+    """The index of the first of them in the batch."""
 
     rows: int
 
 
 class WrittenRows(NamedTuple):
-    """What was written to one partition, in the order in which it was sent."""
+    """What was written to one partition, in send order."""
 
     topic: str
     partition: int
     offset: int
-    """Of the first row; -1 where the broker did not say, as with acks=0."""
+    """Of the first row; -1 if the broker did not return one, as with acks=0."""
 
     rows: int
-    """How many. Records of others may lie between them."""
+    """The number of rows; records of others may be in between."""
 
 
 class RowsNotWritten(RequestError):
-    """Some of the rows were not written, or all; the code is that of the first that was not."""
+    """Some or all rows failed; the code is that of the first failure."""
 
     def __init__(self, first: RequestError, rows: int, written: Sequence[WrittenRows]) -> None:
         total = rows + sum(one.rows for one in written)
@@ -52,7 +52,7 @@ class RowsNotWritten(RequestError):
 
 
 class RowsAck:
-    """What becomes of rows: await it to learn where they are, or why some are not."""
+    """The result of rows: await it for their offsets or the error."""
 
     __slots__ = ("_runs",)
 
@@ -71,7 +71,7 @@ class RowsAck:
                 batch, at = run.batch.holder(index)
                 batch.awaited = True
                 if not batch.is_settled:
-                    # It may be split before it is settled: then parts of it have the rows.
+                    # It may be split before it is settled; then parts have the rows.
                     yield from batch.settled_or_split().__await__()
                     continue
                 count = min(stop - index, batch.builder.count - at)
@@ -92,7 +92,7 @@ class RowsAck:
 
     @property
     def done(self) -> bool:
-        """Whether it is known already, of all rows."""
+        """Whether the result of all rows is known."""
         return all(_is_settled(run.batch) for run in self._runs)
 
 

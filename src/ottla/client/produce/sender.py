@@ -1,12 +1,11 @@
-"""The sender of a producer: batches to the brokers that lead their partitions, until all are there.
+"""The sender: sends batches to partition leaders until they are acknowledged.
 
-Invariant: the batches of a partition are appended in their order. A batch that is sent again goes
-alone, and the idempotent producer's brokers drop what they have already. A batch ends with the
-broker's word, with an error that does not pass, or with its delivery timeout; nothing is given up
-before, whatever happens to connections and leaders. Only a transaction that cannot be committed
-takes all of its batches with it.
+Invariant: batches of a partition are appended in order. A retried batch is sent alone, and brokers
+drop duplicates of an idempotent producer. A batch ends with an acknowledgement, a non-retriable
+error or its delivery timeout, whatever happens to connections and leaders. Only a transaction that
+cannot be committed fails all its batches.
 
-It has no task of its own: `poke` lets it look once, soon, at what can be sent.
+It has no task of its own: `poke` makes it look once, soon, at what can be sent.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,14 +34,14 @@ from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRes
 from ottla.records import NO_TIMESTAMP
 from ottla.transport.channel import Channel, TimedOut
 
-_BY_ID: Final = 13  # the version of Produce from which topics are named by their ids
+_BY_ID: Final = 13  # the first version of Produce with topic ids
 
 Taken: TypeAlias = list[tuple[PartitionQueue, PendingBatch]]
-"""What one request carries."""
+"""The batches of one request."""
 
 
 class Sender:
-    """Sends what is in an outbox."""
+    """Sends the batches of an outbox."""
 
     def __init__(
         self,
@@ -62,17 +61,17 @@ class Sender:
         self._papers = papers
         self._rules = rules
         self._clock = clock
-        self._load = load  # None when nobody wants to know
-        self._failed = failed  # hears of batches that were given up
+        self._load = load  # None if no partitioner listens
+        self._failed = failed  # called for batches that failed
         self._in_flight: dict[BrokerId, int] = {}
-        self._hurried = 0  # who wants nothing to linger
+        self._hurried = 0  # number of callers that want no linger
         self._lookout = Wakeup(self._look, clock)
         self.poke: Final = self._lookout.poke
 
-    # What the producer asks.
+    # Calls of the producer.
 
     async def flush(self) -> None:
-        """Return when all that is in the outbox now is settled."""
+        """Wait until everything in the outbox now is settled."""
         self._hurried += 1
         self.poke()
         try:
@@ -82,14 +81,14 @@ class Sender:
             self._hurried -= 1
 
     async def close(self, reason: RequestError) -> None:
-        """Give up what is not settled, and send nothing more."""
+        """Fail what is not settled and stop sending."""
         self._outbox.close(reason)
         await self._lookout.close()
         for queue in self._outbox.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
                 self._give_up(queue, batch, reason)
 
-    # Looking.
+    # Scheduling.
 
     def _look(self) -> float:
         if self._papers.failure is not None:
@@ -129,7 +128,7 @@ class Sender:
         return next_s
 
     def _linger_s(self) -> float:
-        """How long batches wait for more records; not at all when somebody waits for them."""
+        """The linger time; 0 when a caller waits for a batch."""
         return -inf if self._hurried or self._outbox.waiting_calls else self._rules.linger_s
 
     def _expire(self, queue: PartitionQueue, now_s: float) -> None:
@@ -144,7 +143,7 @@ class Sender:
     # Sending.
 
     def _send_to(self, broker: BrokerView, queues: list[PartitionQueue]) -> bool:
-        """Send what there is for a broker; whether it takes anything now."""
+        """Send what is ready for a broker; returns whether it accepts anything now."""
         channel = self._connections.open_to(broker)
         if channel is None:
             self._lookout.start(broker.id, partial(self._connect, broker))
@@ -164,7 +163,7 @@ class Sender:
         return takes
 
     def _send_one(self, broker: BrokerId, channel: Channel, queues: list[PartitionQueue]) -> None:
-        """Send the first batches of queues in one request, as many as it takes."""
+        """Send the first batches of queues in one request, as many as fit."""
         taken: Taken = []
         size = 0
         now_s = self._clock.elapsed_s()
@@ -241,7 +240,7 @@ class Sender:
         told: PartitionProduceResponse | None,
         nodes: Iterable[BrokerView],
     ) -> None:
-        """Do what the broker's word on a batch asks for."""
+        """Handle the broker's result for a batch."""
         code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else ErrorCode.of(told.error_code)
         if told is not None and code is ErrorCode.NONE:
             self._settle(queue, batch, told.base_offset, told.log_append_time_ms)
@@ -272,7 +271,7 @@ class Sender:
                 self._give_up(queue, batch, error)
 
     def _lost(self, broker: BrokerId, taken: Taken, error: RequestError, *, unsure: bool) -> None:
-        """A request has no answer; whether it was served nobody knows."""
+        """Handle a request without a response: it may have been executed."""
         self._request_ended(broker, None)
         self._metadata.expire()
         for queue, batch in taken:
@@ -289,7 +288,7 @@ class Sender:
         if sent_s is not None:
             self.counts.latency_ms.add((self._clock.elapsed_s() - sent_s) * 1000)
 
-    # Ending.
+    # Closing.
 
     def _retry(self, queue: PartitionQueue, batch: PendingBatch, error: RequestError) -> None:
         now_s = self._clock.elapsed_s()
@@ -325,7 +324,7 @@ class Sender:
             for batch in [*queue.waiting]:
                 self._give_up(queue, batch, error)
 
-    # What takes a while.
+    # Longer work.
 
     async def _connect(self, broker: BrokerView) -> None:
         try:

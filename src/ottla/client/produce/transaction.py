@@ -1,8 +1,7 @@
-"""A transaction: what is sent in it counts together, or not at all.
+"""A transaction: its records become visible together or not at all.
 
-Invariant: leaving its context commits it when nothing went wrong, and aborts it otherwise; then an
-exception tells why. Whether it was committed is known, or OutcomeUnknown says that it is not; then
-the same end can be asked for again, and no other.
+Invariant: leaving the context commits if nothing failed, and otherwise aborts and raises. Whether
+it was committed is known, or OutcomeUnknown is raised; then only the same call may be repeated.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -18,11 +17,11 @@ from ottla.errors import ErrorCode, RequestError
 
 
 class Transaction:
-    """Made by `producer.transaction()`; `async with` begins and ends it."""
+    """Created by `producer.transaction()`; `async with` begins and ends it."""
 
     def __init__(self, transactions: Transactions, flush: Callable[[], Awaitable[None]]) -> None:
         self._transactions = transactions
-        self._flush = flush  # returns when nothing of the producer is on its way
+        self._flush = flush  # returns when nothing of the producer is in flight
         self._number = 0
         self._was_committed = False
         self._is_ending = False
@@ -55,9 +54,9 @@ class Transaction:
         offsets: Mapping[P, int | OffsetAndMetadata],
         group: GroupMember | str,
     ) -> None:
-        """Commit how far a group has read, with the transaction: the offsets of the next records.
+        """Commit the offsets of a group with the transaction: the offsets of the next records.
 
-        With a member of the group it counts only if the group still knows that member.
+        With a group member, it counts only if the group still knows that member.
         """
         self._transactions.check(self._number)
         given = by_partition(offsets)
@@ -67,9 +66,9 @@ class Transaction:
             await self._transactions.send_offsets(wanted, member)
 
     async def commit(self) -> None:
-        """End it so that all of it counts; leaving the context does nothing more then.
+        """Commit; leaving the context then does nothing more.
 
-        OutcomeUnknown when the coordinator did not answer: call it again. It commits once.
+        Raises OutcomeUnknown if the coordinator did not respond: call it again. It commits once.
         """
         if self._is_ended():
             if not self._was_committed:
@@ -80,9 +79,9 @@ class Transaction:
         self._was_committed = True
 
     async def abort(self) -> None:
-        """End it so that nothing of it counts; leaving the context does nothing more then.
+        """Abort; leaving the context then does nothing more.
 
-        OutcomeUnknown when the coordinator did not answer: call it again.
+        Raises OutcomeUnknown if the coordinator did not respond: call it again.
         """
         if self._is_ended():
             if self._was_committed:
@@ -112,7 +111,7 @@ class Transaction:
                 except BaseException as error:
                     try:
                         await self._abort()
-                    except RequestError as failure:  # who was cancelled hears of that
+                    except RequestError as failure:  # a cancellation is raised instead
                         error.add_note(f"its transaction was not aborted: {failure}")
                     raise
             failure = await self._asked_to_commit()
@@ -121,7 +120,7 @@ class Transaction:
         if transactions.state.phase is Phase.FAILED:
             with suppress(RequestError):
                 await self._abort()
-        # That it is over says more than why it failed before.
+        # That the producer is fenced says more than an earlier failure.
         if (over := transactions.state.failure) is not None and over is not failure:
             raise over from failure
         raise failure
@@ -137,7 +136,7 @@ class Transaction:
             self._is_ending = False
 
     async def _asked_to_commit(self) -> RequestError | None:
-        """Ask for the commit if all is there; why it is not committed, if it is not."""
+        """Commit if everything was written; returns why it was not committed."""
         transactions = self._transactions
         if transactions.state.phase is not Phase.COMMITTING:
             return transactions.state.failure
@@ -148,7 +147,7 @@ class Transaction:
         return None
 
     def _is_ended(self) -> bool:
-        """Whether it was aborted already, or another one began since."""
+        """Whether it was aborted already, or another transaction has begun since."""
         state = self._transactions.state
         ended = state.phase in (Phase.READY, Phase.STARTING)
         return ended or state.number != self._number

@@ -1,7 +1,6 @@
-"""Requests of a transaction, and the codes in their answers.
+"""Requests of a transaction and the error codes in their responses.
 
-Invariant: translation alone: what is asked for is what the caller says, and no code of an answer is
-left out.
+Invariant: translation only; no error code of a response is left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +30,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 def initialize(
     transactional_id: str, before: Identity, timeout_ms: int, is_two_phase: bool
 ) -> InitProducerIdRequest:
-    """Begin as a producer of transactions, or get another epoch."""
+    """Build InitProducerId, for a first or a new epoch."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
@@ -44,7 +43,7 @@ def initialize(
 def add_partitions(
     transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Add partitions to a transaction."""
+    """Build AddPartitionsToTxn."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
@@ -57,7 +56,7 @@ def add_partitions(
 
 
 def codes_of_partitions(answer: AddPartitionsToTxnResponse) -> Iterator[int]:
-    """The codes; those first that say why others were not even tried."""
+    """Return the error codes; those first that explain why others were not tried."""
     codes = [
         one.partition_error_code
         for topic in answer.results_by_topic_v3_and_below
@@ -67,7 +66,7 @@ def codes_of_partitions(answer: AddPartitionsToTxnResponse) -> Iterator[int]:
 
 
 def add_offsets(transactional_id: str, identity: Identity, group: str) -> AddOffsetsToTxnRequest:
-    """Add a group's offsets to a transaction."""
+    """Build AddOffsetsToTxn."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -82,7 +81,7 @@ def commit_offsets(
     member: GroupMember,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """Commit a group's offsets in a transaction."""
+    """Build TxnOffsetCommit."""
 
     def row(where: TopicPartition) -> TxnOffsetCommitRequestPartition:
         return TxnOffsetCommitRequestPartition(
@@ -108,7 +107,7 @@ def commit_offsets(
 
 
 def end_transaction(transactional_id: str, identity: Identity, *, commit: bool) -> EndTxnRequest:
-    """End a transaction."""
+    """Build EndTxn."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -118,6 +117,6 @@ def end_transaction(transactional_id: str, identity: Identity, *, commit: bool) 
 
 
 def codes_of_offsets(answer: TxnOffsetCommitResponse) -> Iterator[int]:
-    """The codes; those first that do not pass."""
+    """Return the error codes; non-retriable ones first."""
     codes = [one.error_code for topic in answer.topics for one in topic.partitions]
     yield from sorted(codes, key=lambda code: ErrorCode.of(code).retriable)

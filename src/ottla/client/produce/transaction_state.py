@@ -1,9 +1,8 @@
-"""The state of a producer's transactions: what may be done next, and what an error asks for.
+"""The transaction state of a producer: what is allowed next and what an error requires.
 
-Invariant: a state never changes; a move makes a new one, and one that is not in the table of moves
-raises and changes nothing. A transaction in which something failed can only be aborted, and one
-whose commit was asked for without an answer only be asked for again. A producer that another one
-has fenced is over: it can do nothing more.
+Invariant: a state is immutable. A transition that is not in the table raises and changes nothing. A
+transaction in which something failed can only be aborted; one whose commit got no response can only
+be committed again. A fenced producer can do nothing more.
 """
 
 from dataclasses import dataclass, replace
@@ -17,22 +16,22 @@ from ottla.transport.failures import TimedOut
 
 
 class OutcomeUnknown(TimedOut):
-    """A transaction was to end and no answer came: call what was called before once more."""
+    """Ending a transaction got no response: repeat the same call."""
 
 
 class Phase(Enum):
-    """Where a producer is."""
+    """The phase of a producer."""
 
-    STARTING = auto()  # it has no identity, or needs another one
+    STARTING = auto()  # without an identity, or in need of a new one
     READY = auto()  # between two transactions
     OPEN = auto()
-    FAILED = auto()  # to be aborted, and nothing else
+    FAILED = auto()  # can only be aborted
     COMMITTING = auto()
     ABORTING = auto()
     OVER = auto()
 
 
-# An identity leads from STARTING to READY, an end from COMMITTING and ABORTING to one of the two.
+# An identity leads from STARTING to READY; an end from COMMITTING or ABORTING to one of these.
 _MOVES: Final = {
     Phase.STARTING: {Phase.OVER},
     Phase.READY: {Phase.OPEN, Phase.OVER},
@@ -45,7 +44,7 @@ _MOVES: Final = {
 
 
 class Step(Enum):
-    """What a broker was asked for."""
+    """The request that was sent."""
 
     INITIALIZE = "getting its identity"
     ADD_PARTITIONS = "adding partitions"
@@ -56,13 +55,13 @@ class Step(Enum):
 
 
 class Consequence(Enum):
-    """What an answer asks for."""
+    """What a response requires."""
 
     DONE = auto()
     AGAIN = auto()
-    ELSEWHERE = auto()  # again, at another coordinator
+    ELSEWHERE = auto()  # again at another coordinator
     ABORT = auto()
-    FORGOTTEN = auto()  # to be aborted, of which the coordinator wants to hear nothing
+    FORGOTTEN = auto()  # abort without telling the coordinator
     FENCED = auto()
     OVER = auto()
 
@@ -78,7 +77,7 @@ _NEVER: Final = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-# Without an identity nothing is open: who is refused one for these may come again.
+# Without an identity no transaction is open, so the request may be repeated after these.
 _REFUSED: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -90,11 +89,11 @@ _ABORT_AT_END: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNK
 
 
 def consequence(step: Step, code: ErrorCode) -> Consequence:
-    """What the answer to a step asks for."""
+    """Return what the response to a step requires."""
     if code is ErrorCode.NONE:
         return Consequence.DONE
     if code in _FENCED:
-        # A leader that finds the epoch old may only be early; the coordinator decides, at the end.
+        # A leader with an old epoch may only lag behind; the coordinator decides at the end.
         early = step is Step.PRODUCE and code is ErrorCode.INVALID_PRODUCER_EPOCH
         return Consequence.ABORT if early else Consequence.FENCED
     if step is not Step.PRODUCE and code in _ELSEWHERE:
@@ -104,8 +103,8 @@ def consequence(step: Step, code: ErrorCode) -> Consequence:
     if step is Step.INITIALIZE:
         return Consequence.ABORT if code in _REFUSED else Consequence.OVER
     if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-        # The id was forgotten, or is another producer's now. Java's client 4.3 ends here; but to
-        # ask for a new identity and say which was the old is safe: who was replaced is fenced.
+        # The producer id was forgotten or belongs to another producer now. Java's client 4.3 stops
+        # here. Requesting a new identity with the old one is safe: a replaced producer is fenced.
         return Consequence.FORGOTTEN
     if code in _NEVER:
         return Consequence.OVER
@@ -117,34 +116,34 @@ def consequence(step: Step, code: ErrorCode) -> Consequence:
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """All of it."""
+    """The complete state."""
 
     phase: Phase = Phase.STARTING
     number: int = 0
-    """How many transactions were begun."""
+    """The number of transactions begun."""
 
     identity: Identity = NOBODY
     is_implicit: bool = False
     """Whether writing to a partition adds it, and each end brings a new epoch (KIP-890)."""
 
     wanted: frozenset[TopicPartition] = frozenset()
-    """Partitions that are to be added before they are written to."""
+    """Partitions that must be added before they are written to."""
 
     added: frozenset[TopicPartition] = frozenset()
     groups: frozenset[str] = frozenset()
     is_known: bool = False
-    """Whether the coordinator may know of the transaction, so that it has to be told of the end."""
+    """Whether the coordinator may know the transaction and has to be told of its end."""
 
     needs_epoch: bool = False
-    """Whether numbers of records were lost, so that the next transaction needs a new epoch."""
+    """Whether sequence numbers were lost, so that the next transaction needs a new epoch."""
 
     is_unheard: bool = False
-    """Whether the coordinator was asked for the end, and did not answer: it may have ended it."""
+    """Whether an end was requested without a response: it may have happened."""
 
     failure: RequestError | None = None
 
     def initialized(self, identity: Identity, *, implicit: bool) -> "TransactionState":
-        """The coordinator gave an identity, and ended what was open under its predecessor."""
+        """The coordinator returned an identity and ended what was open under the old one."""
         self._require(self.phase is Phase.STARTING)
         return TransactionState(Phase.READY, self.number, identity, implicit)
 
@@ -153,7 +152,7 @@ class TransactionState:
         return replace(self._moved(Phase.OPEN), number=self.number + 1)
 
     def admitted(self, partition: TopicPartition) -> "TransactionState":
-        """A partition is to be written to: it is added by that, or wanted to be added before."""
+        """A partition is written to: added implicitly, or wanted to be added before."""
         if partition in self.added:
             return self
         if self.is_implicit:
@@ -167,39 +166,39 @@ class TransactionState:
         )
 
     def with_group(self, group: str) -> "TransactionState":
-        """The coordinator has added a group's offsets, or is about to learn of them."""
+        """The coordinator has added a group's offsets, or is about to."""
         return replace(self, groups=self.groups | {group}, is_known=True)
 
     def failed(self, error: RequestError, *, numbered: bool = False) -> "TransactionState":
-        """Something of the transaction is lost: it can only be aborted."""
+        """Something of the transaction failed: it can only be aborted."""
         needs_epoch = self.needs_epoch or numbered
         if self.phase in (Phase.OPEN, Phase.COMMITTING):
             return replace(self._moved(Phase.FAILED), failure=error, needs_epoch=needs_epoch)
-        return replace(self, needs_epoch=needs_epoch)  # the first failure is the one to tell
+        return replace(self, needs_epoch=needs_epoch)  # the first failure is reported
 
     def forgotten(self, error: RequestError) -> "TransactionState":
-        """The coordinator knows nothing of the identity: it cannot be told of an end."""
+        """The coordinator does not know the identity: no end is sent."""
         return replace(self.failed(error, numbered=True), is_known=False)
 
     def asked(self, step: Step) -> "TransactionState":
-        """Something was asked for, and may be heard whether an answer comes or not."""
+        """A request was sent and may take effect even without a response."""
         if step is Step.END:
             return replace(self, is_unheard=True)
         return replace(self, is_known=True) if step in _ADDS else self
 
     def answered(self, step: Step, before: "TransactionState") -> "TransactionState":
-        """The answer is here; another one may have been missing before."""
+        """The response arrived; an earlier one may be missing."""
         return replace(self, is_unheard=before.is_unheard) if step is Step.END else self
 
     def consequence(self, step: Step, code: ErrorCode) -> Consequence:
-        """What the answer to a step asks for now."""
+        """Return what the response to a step requires in this state."""
         is_unadded = not self.added and not self.groups and self.phase is Phase.ABORTING
         if is_unadded and step is Step.END and code is ErrorCode.INVALID_TXN_STATE:
-            return Consequence.FORGOTTEN  # what was to be added without an answer was not
+            return Consequence.FORGOTTEN  # an addition without a response did not happen
         return consequence(step, code)
 
     def unended(self, why: str, advice: str = "call {}() again") -> RequestError:
-        """What is told when an end has no answer."""
+        """Return the error for an end without a response."""
         is_commit = self.phase is Phase.COMMITTING
         advice = advice.format("commit" if is_commit else "abort")
         if not self.is_unheard:
@@ -208,7 +207,7 @@ class TransactionState:
         return OutcomeUnknown(f"{why}; {known} or not, nobody knows: {advice}")
 
     def ending(self, *, commit: bool) -> "TransactionState":
-        """Nothing more comes into the transaction."""
+        """The transaction is closed for new records."""
         if self.is_unheard and self.phase is Phase.COMMITTING:
             self._require(False)  # it may be committed already
         return self._moved(Phase.COMMITTING if commit else Phase.ABORTING)
@@ -216,9 +215,9 @@ class TransactionState:
     def ended(
         self, identity: Identity, *, implicit: bool, late: bool = False
     ) -> "TransactionState":
-        """The coordinator has ended it, or never knew of it; the identity may be a new one.
+        """The coordinator has ended it or never knew it; the identity may be new.
 
-        A request that comes `late` could end the next one, if that had the same epoch.
+        A `late` request could end the next transaction if that had the same epoch.
         """
         renewed = identity != self.identity
         needs_epoch = (self.needs_epoch or late) and not renewed

@@ -1,9 +1,9 @@
-"""The transactions of a producer: what it tells its coordinator, and when batches may leave.
+"""Transactions of a producer: the coordinator's requests, and when batches may be sent.
 
-Invariant: a batch leaves only inside a transaction of which its partition is a part, or becomes one
-by being written to. A commit is asked for when every record and every offset of the transaction is
-there, and never after one was lost. What a coordinator answers moves the state
-(`transaction_state.py`); one request is under way at a time.
+Invariant: a batch is sent only in a transaction that contains its partition, or adds it by the
+write. A commit is requested when every record and every offset of the transaction is written, and
+never after a failure. Responses change the state (`transaction_state.py`); one request is in flight
+at a time.
 """
 
 import asyncio
@@ -49,49 +49,49 @@ M = TypeVar("M", bound=Message)
 
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM: Final = 2
-"""The level of the feature from which partitions are added by writing to them (KIP-890)."""
+"""The feature level from which writing to a partition adds it (KIP-890)."""
 
-# The newest versions in which a partition or a group has to be added before it is written to.
+# The newest versions in which partitions and groups must be added before they are written to.
 _PRODUCE_EXPLICIT: Final = 11
 _TXN_OFFSET_COMMIT_EXPLICIT: Final = 4
 _END_TXN_EXPLICIT: Final = 4
 
-_ADD_PARTITIONS_NEWEST: Final = 3  # later ones are for brokers among themselves
-_BUMPS_FROM: Final = 3  # the version of InitProducerId that gives a new epoch to who has one
-_TWO_PHASES_FROM: Final = 6  # the version of InitProducerId that takes a participant
-_MEMBERS_FROM: Final = 3  # the version of TxnOffsetCommit that says who commits
+_ADD_PARTITIONS_NEWEST: Final = 3  # later versions are for brokers
+_BUMPS_FROM: Final = 3  # the first version of InitProducerId that returns a new epoch
+_TWO_PHASES_FROM: Final = 6  # the first version of InitProducerId with two-phase commit
+_MEMBERS_FROM: Final = 3  # the first version of TxnOffsetCommit with the group member
 
 _TEXTS: Final = {
     (Step.END, ErrorCode.INVALID_TXN_STATE): "the coordinator has ended it otherwise; it took "
     "longer than transaction.timeout.ms, perhaps. Start another producer with this id."
 }
-"""What says more than the table of errors."""
+"""More precise messages than those of the error table."""
 
 _ENDED_BY_NEXT: Final = "what is open is aborted by who starts with this transactional.id"
 
 CONCURRENT_PAUSE_S: Final = 0.02
-"""The end of the transaction before takes a moment, and is not worth a longer pause."""
+"""The previous transaction ends within a moment, so a short pause is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """How transactions are made."""
+    """Transaction settings."""
 
     transactional_id: str
     timeout_ms: int
-    """After this the coordinator aborts one that is not ended."""
+    """After this the coordinator aborts an open transaction."""
 
     block_s: float
-    """The longest that a step may take, with all its retries."""
+    """The maximum time of a step with all its retries."""
 
     request_timeout_s: float
     backoff: Backoff
     is_two_phase: bool = False
-    """Whether one stays open without a time limit until somebody ends it (KIP-939)."""
+    """Whether a transaction stays open without a time limit until it is ended (KIP-939)."""
 
 
 class Transactions:
-    """One after the other; the papers of a producer that has them."""
+    """The transactions of a producer, one after the other."""
 
     def __init__(
         self,
@@ -105,21 +105,21 @@ class Transactions:
         self._rules = rules
         self._coordinators = coordinators
         self._clock = clock
-        self._renumber = renumber  # called when records are to be numbered from 0
+        self._renumber = renumber  # called when sequence numbers restart at 0
         self._one_at_a_time = asyncio.Lock()
-        self._is_implicit = False  # as the coordinator said last
+        self._is_implicit = False  # as of the coordinator's last response
         self._gives_epochs = False
         self._life = CallScope("producer")
 
     def close(self) -> None:
-        """The producer ends: what is asked of a coordinator now is not answered any more."""
+        """Close: requests to the coordinator get no response any more."""
         self._life.end()
 
-    # What the sender asks.
+    # Called by the sender.
 
     @property
     def identity(self) -> Identity:
-        """Under which batches are numbered."""
+        """The identity under which batches are numbered."""
         return self.state.identity
 
     @property
@@ -129,19 +129,19 @@ class Transactions:
 
     @property
     def failure(self) -> RequestError | None:
-        """Why nothing that waits may leave any more."""
+        """The error that fails all waiting batches."""
         if self.state.phase is Phase.ABORTING:
             text = "its transaction was aborted before this was written"
             return RequestError(ErrorCode.TRANSACTION_ABORTABLE, text)
         return self.state.failure
 
     def admit(self, partition: TopicPartition, spent: int = NO_PRODUCER_ID) -> bool:
-        """Whether a batch of a partition may leave; if not yet, `obtain` adds the partition."""
+        """Whether a batch of a partition may be sent; otherwise `obtain` adds the partition."""
         self.state = self.state.admitted(partition)
         return partition in self.state.added
 
     async def obtain(self) -> None:
-        """Add the partitions that are wanted."""
+        """Add the wanted partitions."""
         wanted, identity = self.state.wanted, self.state.identity
         if not wanted or self.failure is not None:
             return
@@ -156,7 +156,7 @@ class Transactions:
             self.state = self.state.with_partitions(wanted)
 
     def lost(self, error: RequestError, *, numbered: bool) -> None:
-        """A batch was given up, and its transaction with it."""
+        """Note that a batch failed, and its transaction with it."""
         match consequence(Step.PRODUCE, error.code):
             case Consequence.FENCED:
                 self.state = self.state.over(self._fenced())
@@ -167,10 +167,10 @@ class Transactions:
             case _:
                 self.state = self.state.failed(error, numbered=numbered)
 
-    # What the producer asks.
+    # Called by the producer.
 
     async def start(self) -> None:
-        """Get an identity; whoever had the transactional id before is fenced."""
+        """Get an identity; an earlier producer with this transactional id is fenced."""
         before, rules = self.state.identity, self._rules
 
         def versioned(channel: Channel) -> int:
@@ -193,14 +193,14 @@ class Transactions:
         self._renumber()
 
     async def begin(self) -> int:
-        """Begin a transaction, under a new epoch if the one before lost numbers; its number."""
+        """Begin a transaction and return its number; under a new epoch if numbers were lost."""
         if self.state.phase is Phase.STARTING:
             await self.start()
         self.state = self.state.begun()
         return self.state.number
 
     def check(self, number: int | None = None) -> int:
-        """Raise unless a transaction is open, and the one with this number if it is given."""
+        """Raise unless a transaction is open, and the one with this number if given."""
         state = self.state
         if state.phase is Phase.OPEN and number in (None, state.number):
             return state.number
@@ -216,12 +216,12 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember
     ) -> None:
-        """Let a group's offsets be committed with the transaction."""
+        """Commit a group's offsets with the transaction."""
         self.check()
         try:
             await self._send_offsets(offsets, member)
         except asyncio.CancelledError:
-            # Nobody knows whether they are in it, so that it must not be committed.
+            # They may or may not be in the transaction, so it must not be committed.
             text = "the offsets of a group were given up before it was known that they are there"
             self.state = self.state.failed(RequestError(ErrorCode.TRANSACTION_ABORTABLE, text))
             raise
@@ -259,9 +259,9 @@ class Transactions:
         self.check()
 
     async def end(self, *, commit: bool) -> None:
-        """Tell the coordinator that it ends, if it knows of it; nothing is on its way any more.
+        """End the transaction at the coordinator, if it knows it; nothing is in flight any more.
 
-        OutcomeUnknown when it did not answer. It may be told once more: it ends a transaction once.
+        Raises OutcomeUnknown without a response. It may be repeated: a transaction ends once.
         """
         before = renewed = self.state.identity
         if self.state.is_known:
@@ -269,7 +269,7 @@ class Transactions:
                 renewed = await self._asked_to_end(commit=commit)
             except RequestError:
                 if commit or self.state.is_known:
-                    raise  # else there is nothing any more that could be aborted
+                    raise  # otherwise there is nothing left to abort
         late = self.state.is_unheard and self._gives_epochs
         self.state = self.state.ended(renewed, implicit=self._is_implicit, late=late)
         if renewed != before:
@@ -285,7 +285,7 @@ class Transactions:
                 lambda answer: [answer.error_code],
                 newest=END_TXN.versions.high if state.is_implicit else _END_TXN_EXPLICIT,
             )
-        except Disconnected as closed:  # the producer; what happens to connections is tried again
+        except Disconnected as closed:  # of the producer; lost connections are retried
             if not self.state.is_unheard:
                 raise
             raise self.state.unended("the producer was closed", _ENDED_BY_NEXT) from closed
@@ -293,7 +293,7 @@ class Transactions:
             return Identity(answer.producer_id, answer.producer_epoch)
         return state.identity
 
-    # Asking.
+    # Requests.
 
     async def _ask(
         self,
@@ -307,7 +307,7 @@ class Transactions:
         newest: int | None = None,
         versioned: Callable[[Channel], int] | None = None,
     ) -> M:
-        """Ask a coordinator until it answers; what it refuses moves the state and is raised."""
+        """Send a request until the coordinator responds; an error is raised."""
         key = self._rules.transactional_id if key is None else key
         api = request.API
         assert api is not None
@@ -354,7 +354,7 @@ class Transactions:
         )
 
     def _late(self, step: Step, text: str, last: RequestError | None) -> RequestError:
-        """What to raise when there was no time left; an end may be asked for once more."""
+        """Return the error at the deadline; an end may be repeated."""
         if last is not None:
             text = f"{text} ({last})"
         if step is not Step.END:

@@ -1,1 +1,1 @@
-"""The client for code without an event loop: the same names, and calls that wait."""
+"""The synchronous client: the same names, with blocking calls."""

@@ -1,6 +1,6 @@
-"""The administrator for code without an event loop.
+"""The synchronous administrator.
 
-Invariant: it has every call of the asynchronous one, with the same parameters and types; a test
+Invariant: it has every call of the asynchronous one with the same parameters and types; a test
 compares them.
 """
 
@@ -16,7 +16,7 @@ from ottla.transport.network import Connector
 
 
 class Admin(SyncFacade[AsyncAdmin]):
-    """Administers a cluster; `with` starts it and ends it. Threads may share it."""
+    """Administers a cluster; `with` starts and closes it. Thread-safe."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class Admin(SyncFacade[AsyncAdmin]):
         token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`.
+        """Take settings by Kafka's names, as `{"client.id": "me"}` or as `client_id="me"`.
 
-        `token` gives the tokens of OAUTHBEARER.
+        `token` returns OAUTHBEARER tokens.
         """
         behind = AsyncAdmin(
             settings,
@@ -49,8 +49,8 @@ class Admin(SyncFacade[AsyncAdmin]):
         self.close()
 
     def close(self) -> None:
-        """End: calls that are under way fail."""
-        with suppress(NotRunning):  # another thread ended it meanwhile, which is all that is asked
+        """Close; calls in progress fail."""
+        with suppress(NotRunning):  # another thread has closed it
             self._shut(self._behind.close)
 
     # Topics.
