@@ -3,8 +3,6 @@
 import copy
 import pickle
 
-import pytest
-
 from cases import each_case
 from ottla.errors import ErrorCode, OttlaError, ProtocolViolation, RequestError, StorageFailure
 
@@ -219,6 +217,6 @@ def test_request_error_survives_copying_and_another_process() -> None:
         assert str(clone) == str(error)
 
 
-@pytest.mark.parametrize("kind", [ProtocolViolation, RequestError, StorageFailure])
+@each_case("kind", [ProtocolViolation, RequestError, StorageFailure])
 def test_every_failure_is_an_ottla_error(kind: type[Exception]) -> None:
     assert issubclass(kind, OttlaError)

@@ -4,8 +4,7 @@ from random import Random
 from struct import pack, unpack_from
 from typing import Final
 
-import pytest
-
+from cases import each_case
 from fuzz_mutants import bounded_memory, explained, mutant, scaled, seeded
 from ottla.errors import ProtocolViolation
 from ottla.protocol.apis import API_OF_KEY
@@ -61,7 +60,7 @@ def streams(random: Random) -> list[bytes]:
     return [*made, large + made[0], pack(">i", FRAME_BYTES_MAX), pack(">i", FRAME_BYTES_MAX + 1)]
 
 
-@pytest.mark.parametrize("shard", range(2))
+@each_case("shard", range(2))
 def test_damaged_streams(shard: int) -> None:
     random = seeded("frames", shard)
     corpus = streams(random)
@@ -81,7 +80,7 @@ def test_damaged_streams(shard: int) -> None:
     assert inputs / 100 < refused < inputs
 
 
-@pytest.mark.parametrize("side", ["server", "client"])
+@each_case("side", ["server", "client"])
 def test_damaged_conversations(side: str) -> None:
     random = seeded("conversations", side)
     inputs = scaled("conversations", 2)

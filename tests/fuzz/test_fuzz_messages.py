@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from cases import each_case
 from fuzz_mutants import bounded_memory, explained, mutant, scaled, seeded
 from ottla.errors import ProtocolViolation
 from ottla.protocol.consumer_protocol import (
@@ -52,7 +53,7 @@ def judge(cls: type[Message], version: int, raw: bytes, *, thorough: bool) -> bo
     return True
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@each_case("shard", range(SHARDS))
 def test_damaged_messages(shard: int) -> None:
     random = seeded("messages", shard)
     inputs = scaled("messages", SHARDS)
@@ -78,7 +79,7 @@ def test_damaged_messages(shard: int) -> None:
     assert inputs / 100 < accepted < inputs / 2
 
 
-@pytest.mark.parametrize("topic", ["offsets", "transactions", "consumers"])
+@each_case("topic", ["offsets", "transactions", "consumers"])
 def test_damaged_records_of_internal_topics(topic: str) -> None:
     random = seeded("stored", topic)
     inputs = scaled("stored", 3)

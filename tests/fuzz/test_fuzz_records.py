@@ -8,9 +8,9 @@ from random import Random
 from struct import pack_into
 from typing import Final
 
-import pytest
 from fastcrc.crc32 import iscsi as crc32c
 
+from cases import each_case
 from fuzz_mutants import bounded_memory, explained, mutant, scaled, seeded
 from ottla.errors import ErrorCode
 from ottla.records.batch import Batch, batches, seal
@@ -189,7 +189,7 @@ def _refused_with(code: ErrorCode) -> bool:
     return False
 
 
-@pytest.mark.parametrize("shard", range(2))
+@each_case("shard", range(2))
 def test_damaged_batches(shard: int) -> None:
     random = seeded("batches", shard)
     corpus = batch_corpus(random)

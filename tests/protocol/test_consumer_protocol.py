@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -15,11 +16,11 @@ from ottla.protocol.consumer_protocol import (
 from ottla.protocol.message import Message
 from protocol_values import example
 
-BOTH = pytest.mark.parametrize("cls", [ConsumerProtocolSubscription, ConsumerProtocolAssignment])
+BOTH = each_case("cls", [ConsumerProtocolSubscription, ConsumerProtocolAssignment])
 
 
 @BOTH
-@pytest.mark.parametrize("version", range(4))
+@each_case("version", range(4))
 def test_every_version_comes_back(cls: type[Message], version: int) -> None:
     value = example(cls, version)
     raw = encode_embedded(value, version)
@@ -29,7 +30,7 @@ def test_every_version_comes_back(cls: type[Message], version: int) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("version", [4, 5, 32_767])
+@each_case("version", [4, 5, 32_767])
 def test_a_newer_member_is_read_as_the_newest_version_known(
     cls: type[Message], version: int
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cases import each_case
 from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.protocol.apis import (
     API_OF_KEY,
@@ -67,7 +68,7 @@ def answer(code: int) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=code)
 
 
-@pytest.mark.parametrize("api", API_OF_KEY.values(), ids=lambda api: api.name)
+@each_case("api", API_OF_KEY.values(), ids=lambda api: api.name)
 def test_every_api_in_every_version(api: Api) -> None:
     client, server = ClientConversation("ottla"), ServerConversation()
     for version in api.versions:
@@ -88,8 +89,8 @@ def test_every_api_in_every_version(api: Api) -> None:
         assert (client.awaited, server.unanswered) == (0, 0)
 
 
-@pytest.mark.parametrize("client_id", [None, "", "é\U0001f600", "x" * 32_767])
-@pytest.mark.parametrize("version", [0, 4])
+@each_case("client_id", [None, "", "é\U0001f600", "x" * 32_767])
+@each_case("version", [0, 4])
 def test_client_ids(client_id: str | None, version: int) -> None:
     client, server = ClientConversation(client_id), ServerConversation()
     (request,) = server.receive(joined(client.send(heartbeat("g"), version)[1]))
@@ -276,7 +277,7 @@ def test_an_answer_to_nothing() -> None:
         client.receive(frame(struct.pack(">ih", 0, 0)))
 
 
-@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0", b"\0\0\0\0\0", bytes(7), bytes(300)])
+@each_case("body", [b"", b"\0", b"\0\0\0", b"\0\0\0\0\0", bytes(7), bytes(300)])
 def test_an_answer_that_does_not_fit_its_request(body: bytes) -> None:
     client = ClientConversation()
     client.send(heartbeat("a"), 0)
@@ -297,7 +298,7 @@ def test_correlation_ids_begin_again() -> None:
     assert ids == [2**31 - 2, 2**31 - 1, 0, 1]
 
 
-@pytest.mark.parametrize("key", [-1, 52, 58, 93, 1000, 32_767])
+@each_case("key", [-1, 52, 58, 93, 1000, 32_767])
 def test_an_unknown_api(key: int) -> None:
     assert key not in API_OF_KEY
     with pytest.raises(ProtocolViolation, match=f"unknown API key {key}"):
@@ -340,8 +341,8 @@ def test_an_api_that_this_listener_does_not_have() -> None:
         none_at_all.receive(raw_request(METADATA.key, 0, bytes(4)))
 
 
-@pytest.mark.parametrize("version", [5, 6, 99, 32_767, -1])
-@pytest.mark.parametrize("body", [b"", b"\0", b"\xff" * 50])
+@each_case("version", [5, 6, 99, 32_767, -1])
+@each_case("body", [b"", b"\0", b"\xff" * 50])
 def test_api_versions_from_the_future(version: int, body: bytes) -> None:
     """The body is not looked at; the answer of version 0 says which versions there are."""
     server = ServerConversation()
@@ -363,7 +364,7 @@ def test_api_versions_from_the_future(version: int, body: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize("version", API_VERSIONS.versions)
+@each_case("version", API_VERSIONS.versions)
 def test_a_client_reads_the_refusal_of_its_api_versions(version: int) -> None:
     old = ServerConversation({**ALL_VERSIONS, API_VERSIONS.key: Versions(0, 0)})
     client = ClientConversation()
@@ -412,7 +413,7 @@ def test_header_tags_are_skipped_and_lies_in_them_end_it() -> None:
     assert client.receive(frame(tagged))[0].message == answer(0)
 
 
-@pytest.mark.parametrize("size", range(10))
+@each_case("size", range(10))
 def test_a_request_without_room_for_a_header(size: int) -> None:
     with pytest.raises(ProtocolViolation, match="no header"):
         ServerConversation().receive(frame(bytes(size)))
@@ -467,7 +468,7 @@ def test_a_server_sends_no_answer_of_another_api() -> None:
         server.send(request, heartbeat("g"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ours", "theirs", "version"),
     [
         ((0, 4), (0, 4), 4),

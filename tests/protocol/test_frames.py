@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.protocol.frames import (
     FRAME_BYTES_MAX,
@@ -44,7 +45,7 @@ def by_buffer(framer: Framer, data: bytes) -> list[memoryview]:
     return frames
 
 
-both_ways = pytest.mark.parametrize("feed", [by_receive, by_buffer])
+both_ways = each_case("feed", [by_receive, by_buffer])
 
 
 def stream(bodies: list[bytes]) -> bytes:
@@ -143,7 +144,7 @@ def test_frames_that_were_handed_out_do_not_change(feed: Feed) -> None:
     assert all(frame.readonly for frame, _ in kept)
 
 
-@pytest.mark.parametrize("length", [-1, -2, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
+@each_case("length", [-1, -2, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
 @both_ways
 def test_a_length_that_is_refused(feed: Feed, length: int) -> None:
     with pytest.raises(ProtocolViolation, match=f"a frame of {length} bytes"):
@@ -245,7 +246,7 @@ def mapped(size: int) -> memoryview:
     return memoryview(mmap(-1, size))
 
 
-@pytest.mark.parametrize("size", [HUGE_BYTES, HUGE_BYTES + 1])
+@each_case("size", [HUGE_BYTES, HUGE_BYTES + 1])
 def test_a_huge_frame_asks_once_for_its_memory(size: int) -> None:
     asked: list[int] = []
 
@@ -258,15 +259,13 @@ def test_a_huge_frame_asks_once_for_its_memory(size: int) -> None:
     assert asked == ([size] if size > HUGE_BYTES else [])
 
 
-both_kinds = pytest.mark.parametrize(
+both_kinds = each_case(
     ("size", "huge_memory"),
     [(HUGE_BYTES, mapped), (HUGE_BYTES + 1, mapped), (20_000_000, mapped), (20_000_000, None)],
 )
 
 
-@pytest.mark.parametrize(
-    "size", [SCRATCH_BYTES, 4 * SCRATCH_BYTES, 4 * SCRATCH_BYTES + 1, 1_048_577, STEP_BYTES]
-)
+@each_case("size", [SCRATCH_BYTES, 4 * SCRATCH_BYTES, 4 * SCRATCH_BYTES + 1, 1_048_577, STEP_BYTES])
 def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
     """What is read goes where the frame is, and at most a third of it has to move from there."""
     framer = Framer()

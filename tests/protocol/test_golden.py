@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
+from cases import each_case
 from ottla.ids import Uuid
 from ottla.protocol.message import Message
 from ottla.protocol.messages.controlled_shutdown import (
@@ -590,7 +589,7 @@ def test_every_message_that_kio_lacks_has_a_case_for_every_version() -> None:
             assert cls.__name__ in names or cls.__name__.startswith("ConsumerProtocol")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "version", "raw"), GOLDEN, ids=[f"{name}-v{version}" for name, version, _ in GOLDEN]
 )
 def test_bytes_are_kafkas(name: str, version: int, raw: bytes) -> None:

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.protocol.headers import (
     RequestHeader,
@@ -19,8 +20,8 @@ from protocol_values import varint
 HEADER = RequestHeader(18, 3, 77, "ottla")
 
 
-@pytest.mark.parametrize("client_id", [None, "", "ottla", "\0", "é\u20ac\U0001f600", "x" * 32_767])
-@pytest.mark.parametrize("version", [1, 2])
+@each_case("client_id", [None, "", "ottla", "\0", "é\u20ac\U0001f600", "x" * 32_767])
+@each_case("version", [1, 2])
 def test_a_request_header_comes_back(client_id: str | None, version: int) -> None:
     header = HEADER._replace(client_id=client_id)
     raw = write_request_header(header, version)
@@ -32,7 +33,7 @@ def test_a_request_header_comes_back(client_id: str | None, version: int) -> Non
         assert frame[position:] == b"body"
 
 
-@pytest.mark.parametrize("number", [-(2**15), -1, 0, 2**15 - 1])
+@each_case("number", [-(2**15), -1, 0, 2**15 - 1])
 def test_numbers_at_their_edges(number: int) -> None:
     header = RequestHeader(number, number, number * 65_536, None)
     assert read_request_header(write_request_header(header, 1)) == (header, 10)
@@ -45,14 +46,14 @@ def test_a_request_header_that_ends_early() -> None:
             read_request_header(raw[:end])
 
 
-@pytest.mark.parametrize("length", [-2, -32_768, 6, 32_767])
+@each_case("length", [-2, -32_768, 6, 32_767])
 def test_a_client_id_of_a_wrong_length(length: int) -> None:
     raw = struct.pack(">hhih", 18, 3, 77, length) + b"ottla"
     with pytest.raises(ProtocolViolation, match="client id"):
         read_request_header(raw)
 
 
-@pytest.mark.parametrize("client_id", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"a\xe2\x82"])
+@each_case("client_id", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"a\xe2\x82"])
 def test_a_client_id_that_is_no_utf8(client_id: bytes) -> None:
     raw = struct.pack(">hhih", 18, 3, 77, len(client_id)) + client_id
     for frame in (raw, memoryview(raw)):
@@ -75,8 +76,8 @@ def test_tags_of_a_header_are_skipped_and_checked() -> None:
             header_tags_end(section[:end], 0)
 
 
-@pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize("correlation_id", [0, 1, -1, 2**31 - 1, -(2**31)])
+@each_case("version", [0, 1])
+@each_case("correlation_id", [0, 1, -1, 2**31 - 1, -(2**31)])
 def test_a_response_header_comes_back(correlation_id: int, version: int) -> None:
     raw = write_response_header(correlation_id, version) + b"body"
     assert read_response_header(raw) == correlation_id

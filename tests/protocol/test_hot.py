@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from fuzz_mutants import mutant
 from ottla.errors import ProtocolViolation
 from ottla.ids import Uuid
@@ -57,7 +58,7 @@ def flexible_versions(cls: type[Message]) -> list[int]:
     return [version for version in cls.VERSIONS if version in cls.FLEXIBLE]
 
 
-every_class = pytest.mark.parametrize("cls", CLASSES, ids=name_of)
+every_class = each_case("cls", CLASSES, ids=name_of)
 
 thorough = settings(
     max_examples=40,
@@ -68,13 +69,9 @@ thorough = settings(
 )
 
 
-every_version = pytest.mark.parametrize(
+every_version = each_case(
     ("cls", "version"),
-    [
-        pytest.param(cls, version, id=f"{cls.__name__} {version}")
-        for cls in CLASSES
-        for version in flexible_versions(cls)
-    ],
+    [(cls, version) for cls in CLASSES for version in flexible_versions(cls)],
 )
 
 
@@ -335,8 +332,8 @@ def test_what_is_wide_is_left_to_the_writer_whose_cost_grows_with_its_size(
 BOUNDARIES: Final = (1, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152)
 
 
-@pytest.mark.parametrize("size", BOUNDARIES)
-@pytest.mark.parametrize("version", [9, 13])
+@each_case("size", BOUNDARIES)
+@each_case("version", [9, 13])
 def test_lengths_of_records_around_every_size_of_a_varint(size: int, version: int) -> None:
     records = bytes(size)
     request = ProduceRequest(
@@ -370,7 +367,7 @@ def topic_of(*partitions: PartitionData) -> FetchableTopicResponse:
     return FetchableTopicResponse(partitions=partitions)
 
 
-@pytest.mark.parametrize("length", [b"\x88\x00", b"\x88\x80\x00", b"\x88\x80\x80\x00"])
+@each_case("length", [b"\x88\x00", b"\x88\x80\x00", b"\x88\x80\x80\x00"])
 def test_a_length_longer_than_it_must_be_is_refused(length: bytes) -> None:
     raw = ProduceRequest(
         acks=1,
@@ -398,7 +395,7 @@ def test_tags_that_nobody_knows_are_skipped() -> None:
     assert FetchRequest.decode(tagged, 14) == FetchRequest.decode(raw, 14)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cls", "version", "head", "tail"),
     [
         (ProduceRequest, 9, bytes(7), bytes(2)),
@@ -417,7 +414,7 @@ def test_a_name_whose_length_takes_two_bytes(
         cls.decode(raw, version)
 
 
-@pytest.mark.parametrize("version", [12, 14])
+@each_case("version", [12, 14])
 def test_the_tag_of_a_follower_means_nothing_before_version_15(version: int) -> None:
     request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=())
     follower = FetchRequest(

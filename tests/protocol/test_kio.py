@@ -3,9 +3,8 @@
 from random import Random
 from typing import Final
 
-import pytest
-
 import protocol_kio
+from cases import each_case
 from ottla.protocol.apis import API_OF_KEY
 from ottla.protocol.headers import (
     RequestHeader,
@@ -65,7 +64,7 @@ def test_what_kio_lacks_is_what_the_table_says() -> None:
     assert lacking == {name: list(versions) for name, versions in LACKING.items()}
 
 
-@pytest.mark.parametrize("cls", JUDGED, ids=name_of)
+@each_case("cls", JUDGED, ids=name_of)
 def test_kio_writes_and_reads_the_same(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         entity = protocol_kio.entity_of(cls, version)
@@ -81,7 +80,7 @@ def test_kio_writes_and_reads_the_same(cls: type[Message]) -> None:
             assert cls.decode(protocol_kio.write(theirs), version) == ours, (version, seed)
 
 
-@pytest.mark.parametrize("cls", JUDGED, ids=name_of)
+@each_case("cls", JUDGED, ids=name_of)
 def test_kio_agrees_on_key_versions_and_flexibility(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         entity = protocol_kio.entity_of(cls, version)
@@ -100,7 +99,7 @@ NEWER: Final[set[tuple[str, int]]] = set()
 CLIENT_IDS: Final = (None, "", "ottla", "\0", "é\U0001f600", "x" * 32_767)
 
 
-@pytest.mark.parametrize("client_id", CLIENT_IDS, ids=lambda c: repr(c)[:12])
+@each_case("client_id", CLIENT_IDS, ids=lambda c: repr(c)[:12])
 def test_request_headers_are_kios(client_id: str | None) -> None:
     for api in API_OF_KEY.values():
         for version in api.versions:

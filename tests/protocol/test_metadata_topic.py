@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.ids import Uuid
 from ottla.protocol.metadata_topic import (
@@ -25,7 +26,7 @@ def test_topics_partitions_and_settings_are_read() -> None:
     assert null.value is None
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 9])
+@each_case("version", [0, 1, 2, 9])
 def test_of_a_partition_the_beginning_is_enough(version: int) -> None:
     begin = bytes([1, 3, version]) + b"\x00\x00\x00\x05" + ID + b"\x03\0\0\0\x01\0\0\0\x02"
     record = decode(begin + b"whatever a version has")
@@ -48,9 +49,7 @@ def test_other_types_are_nobodys_business() -> None:
     assert decode(b"\x01\x1b\x00rest") is None
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\x01", b"\x02\x02\x00", b"\x01\x02\x07\x02t", b"\x01\x03\x00\0\0"]
-)
+@each_case("data", [b"", b"\x01", b"\x02\x02\x00", b"\x01\x02\x07\x02t", b"\x01\x03\x00\0\0"])
 def test_what_is_not_a_record_is_refused(data: bytes) -> None:
     with pytest.raises(ProtocolViolation):
         decode(data)

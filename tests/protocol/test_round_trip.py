@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from cases import each_case
 from ottla.protocol.apis import FETCH, PRODUCE, SHARE_FETCH
 from ottla.protocol.message import Message
 from ottla.protocol.messages.metadata import MetadataResponsePartition
@@ -35,7 +36,7 @@ from ottla.protocol.schema import (
 from protocol_reference import reference_decode
 from protocol_values import LENGTHS, MESSAGES, example, message, messages, name_of
 
-every_message = pytest.mark.parametrize("cls", MESSAGES, ids=name_of)
+every_message = each_case("cls", MESSAGES, ids=name_of)
 
 thorough = settings(
     max_examples=15,
@@ -152,8 +153,8 @@ def everything(length: int) -> Everything:
     )
 
 
-@pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize("length", [*LENGTHS, 16_382, 16_383, 16_384])
+@each_case("version", [0, 1])
+@each_case("length", [*LENGTHS, 16_382, 16_383, 16_384])
 def test_arrays_of_every_kind_and_length(length: int, version: int) -> None:
     value = everything(length)
     raw = value.encode(version)
@@ -162,7 +163,7 @@ def test_arrays_of_every_kind_and_length(length: int, version: int) -> None:
         assert reference_decode(Everything, raw, version) == (value, set())
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@each_case("version", [0, 1])
 def test_any_sequence_can_be_written_and_tuples_are_read(version: int) -> None:
     value = everything(20)
     lists = everything(20)
@@ -175,7 +176,7 @@ def test_any_sequence_can_be_written_and_tuples_are_read(version: int) -> None:
     assert all(isinstance(getattr(read, f.name), tuple) for f in Everything.FIELDS[:5])
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@each_case("version", [0, 1])
 def test_nothing_is_kept_of_the_arrays_that_went_through(version: int) -> None:
     """The struct module caches a hundred layouts, and one with a letter per element is large."""
     values = [everything(0) for _ in range(50)]
@@ -201,7 +202,7 @@ def test_not_a_number_keeps_its_bits() -> None:
     assert quiet in raw
 
 
-@pytest.mark.parametrize("api", [PRODUCE, FETCH, SHARE_FETCH])
+@each_case("api", [PRODUCE, FETCH, SHARE_FETCH])
 def test_records_stay_where_they_were_read(api: Any) -> None:
     cls: type[Message] = api.request if api is PRODUCE else api.response
     assert has_records(cls)
@@ -219,7 +220,7 @@ def test_records_stay_where_they_were_read(api: Any) -> None:
             assert all(isinstance(run, memoryview) and run.obj is owner for run in runs)
 
 
-@pytest.mark.parametrize("version", PRODUCE.versions)
+@each_case("version", PRODUCE.versions)
 def test_records_are_handed_on_without_a_copy(version: int) -> None:
     batch = bytes(range(256)) * 100
     request = produce(batch, None, b"", batch)

@@ -3,8 +3,7 @@
 import struct
 from random import Random
 
-import pytest
-
+from cases import each_case
 from ottla.protocol.frames import SCRATCH_BYTES, Framer
 from ottla.protocol.spares import COUNT_MAX, PIECE_BYTES_MIN, Spares
 
@@ -54,7 +53,7 @@ def test_what_is_kept_is_bounded_and_the_largest_stay() -> None:
     assert many.kept_bytes == COUNT_MAX * 40 * KB
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_case("seed", range(5))
 def test_frames_of_many_streams_stay_as_they_came_while_somebody_keeps_them(seed: int) -> None:
     random = Random(seed)
     spares = Spares(2000 * KB)

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import RESPONSE_OBJECTS_MAX
@@ -41,7 +42,7 @@ CLASSIC: Final = 0
 FLEXIBLE: Final = 1
 BOTH: Final = (CLASSIC, FLEXIBLE)
 
-every_message = pytest.mark.parametrize("cls", MESSAGES, ids=name_of)
+every_message = each_case("cls", MESSAGES, ids=name_of)
 
 
 def refused(cls: type[Message], raw: bytes, version: int, match: str | None = None) -> None:
@@ -147,7 +148,7 @@ def length(cls: type[Message], value: int) -> bytes:
     return struct.pack(">h" if cls in LENGTHS_OF_TWO else ">i", value)
 
 
-@pytest.mark.parametrize("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
+@each_case("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
 def test_null_only_where_the_table_has_it(cls: type[Message]) -> None:
     classic, flexible = length(cls, -1), b"\0\0"
     if cls in NULLABLE:
@@ -159,19 +160,19 @@ def test_null_only_where_the_table_has_it(cls: type[Message]) -> None:
         refused(cls, flexible, FLEXIBLE, match="null or has a negative length")
 
 
-@pytest.mark.parametrize("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
-@pytest.mark.parametrize("value", [-2, -3, -128, -32_768])
+@each_case("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
+@each_case("value", [-2, -3, -128, -32_768])
 def test_lengths_below_null(cls: type[Message], value: int) -> None:
     refused(cls, length(cls, value) + bytes(64), CLASSIC, match="negative length")
 
 
-@pytest.mark.parametrize("cls", LENGTHS_OF_FOUR, ids=name_of)
+@each_case("cls", LENGTHS_OF_FOUR, ids=name_of)
 def test_the_lowest_length(cls: type[Message]) -> None:
     refused(cls, length(cls, -(2**31)), CLASSIC, match="negative length")
 
 
-@pytest.mark.parametrize("cls", [Text, Octets, *ARRAYS], ids=name_of)
-@pytest.mark.parametrize("version", BOTH)
+@each_case("cls", [Text, Octets, *ARRAYS], ids=name_of)
+@each_case("version", BOTH)
 def test_a_length_of_one_more_than_there_is(cls: type[Message], version: int) -> None:
     """Also by one element of an array, for every count around the fast paths."""
     for count in (1, 15, 16, 17, 18, 130):
@@ -198,21 +199,21 @@ def peak_of_refusing(cls: type[Message], raw: bytes, version: int) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("cls", LENGTHS_OF_FOUR, ids=name_of)
-@pytest.mark.parametrize("count", [2**31 - 1, 2**30, 10**7])
+@each_case("cls", LENGTHS_OF_FOUR, ids=name_of)
+@each_case("count", [2**31 - 1, 2**30, 10**7])
 def test_a_count_that_lies_costs_nothing(cls: type[Message], count: int) -> None:
     if cls is Nothings:
         count = OBJECTS_MAX + 1  # only the budget holds these back
     assert peak_of_refusing(cls, length(cls, count) + bytes(200), CLASSIC) < 50_000
 
 
-@pytest.mark.parametrize("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
-@pytest.mark.parametrize("count", [2**32 - 1, 2**31, 2**31 - 1, 10**7])
+@each_case("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
+@each_case("count", [2**32 - 1, 2**31, 2**31 - 1, 10**7])
 def test_a_varint_that_lies_costs_nothing(cls: type[Message], count: int) -> None:
     assert peak_of_refusing(cls, varint(count) + bytes(200), FLEXIBLE) < 50_000
 
 
-@pytest.mark.parametrize("left", [0, 1, 100, 5_999])
+@each_case("left", [0, 1, 100, 5_999])
 def test_counts_are_judged_by_the_smallest_element_not_by_the_bytes_left(left: int) -> None:
     """1,000 pairs take 6,000 bytes at least in either encoding."""
     for version, claimed in ((CLASSIC, struct.pack(">i", 1_000)), (FLEXIBLE, varint(1_001))):
@@ -222,7 +223,7 @@ def test_counts_are_judged_by_the_smallest_element_not_by_the_bytes_left(left: i
         refused(cls, struct.pack(">i", 1_000) + short, CLASSIC, match="says 1000 but")
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=name_of)
+@each_case("cls", MESSAGES, ids=name_of)
 def test_a_huge_count_anywhere_in_a_message_costs_nothing(cls: type[Message]) -> None:
     """One byte after the other begins the largest count there is."""
     version = cls.VERSIONS.high
@@ -252,9 +253,7 @@ def budget(pairs: int, ints: int, nothings: int) -> bytes:
     ).encode(0)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "ints", "nothings"), [(100, 0, 0), (0, 100, 0), (0, 0, 100), (40, 40, 20)]
-)
+@each_case(("pairs", "ints", "nothings"), [(100, 0, 0), (0, 100, 0), (0, 0, 100), (40, 40, 20)])
 def test_the_budget_of_objects(pairs: int, ints: int, nothings: int) -> None:
     raw = budget(pairs, ints, nothings)
     Budget.decode(raw, 0, objects_max=100)
@@ -291,7 +290,7 @@ LONG_VARINTS: Final = {
 }
 
 
-@pytest.mark.parametrize("raw", LONG_VARINTS.values(), ids=LONG_VARINTS.keys())
+@each_case("raw", LONG_VARINTS.values(), ids=[*LONG_VARINTS])
 def test_overlong_varints(raw: bytes) -> None:
     with pytest.raises(ProtocolViolation, match="varint"):
         read_uvarint(raw + bytes(8), 0)
@@ -306,7 +305,7 @@ def test_overlong_varints(raw: bytes) -> None:
     refused(Tagged, b"\1\5" + raw + bytes(64), FLEXIBLE, match="varint")
 
 
-@pytest.mark.parametrize("bits", range(33))
+@each_case("bits", range(33))
 def test_varints_of_every_size(bits: int) -> None:
     for value in {0, 2**bits - 1, min(2**bits, 2**32 - 1)}:
         raw = varint(value)
@@ -355,7 +354,7 @@ def test_tags_in_their_order() -> None:
     assert Tagged().encode(FLEXIBLE) == b"\0"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sections",
     [
         (NUMBER, NAME),
@@ -375,7 +374,7 @@ def test_tags_out_of_order_or_twice(sections: tuple[bytes, ...]) -> None:
     refused(Text, b"\1" + tags(*sections), FLEXIBLE, match="after tag")
 
 
-@pytest.mark.parametrize("claimed", [3, 5, 127])
+@each_case("claimed", [3, 5, 127])
 def test_a_tag_of_another_size_than_its_field(claimed: int) -> None:
     """The number takes four bytes, whatever its tag says, shorter or longer."""
     rest = bytes(200)
@@ -391,7 +390,7 @@ def test_a_tag_that_ends_behind_the_message() -> None:
         refused(cls, head + tags(tag(0, b"\3ab", 2**32 - 1)), FLEXIBLE)
 
 
-@pytest.mark.parametrize("count", [2, 100, 127, 128, 2**31 - 1, 2**32 - 1])
+@each_case("count", [2, 100, 127, 128, 2**31 - 1, 2**32 - 1])
 def test_more_tags_than_there_is_room_for(count: int) -> None:
     raw = varint(count) + tag(5, b"")
     assert peak_of_refusing(Tagged, raw, FLEXIBLE) < 50_000
@@ -409,7 +408,7 @@ def test_a_section_of_unknown_tags_stays_inside_the_message() -> None:
         skip_tags(b"\xff\xff\xff\x0f\5\1a", 0, 0xFF, 7)
 
 
-@pytest.mark.parametrize("message", [Tagged, Text])
+@each_case("message", [Tagged, Text])
 def test_unknown_tags_are_charged_to_the_budget(message: type[Message]) -> None:
     prefix = b"" if message is Tagged else b"\1"
     unknown = b"".join(tag(number, b"") for number in range(50, 60))
@@ -451,7 +450,7 @@ BAD_TEXTS: Final = {
 }
 
 
-@pytest.mark.parametrize("raw", BAD_TEXTS.values(), ids=BAD_TEXTS.keys())
+@each_case("raw", BAD_TEXTS.values(), ids=[*BAD_TEXTS])
 def test_text_that_is_no_utf8(raw: bytes) -> None:
     refused(Text, struct.pack(">h", len(raw)) + raw, CLASSIC, match="Text v0: ")
     refused(Text, varint(len(raw) + 1) + raw + b"\0", FLEXIBLE)
@@ -470,7 +469,7 @@ class OptionalInTag(Message, versions="0", flexible="0+"):
     inner: Inner | None = nullable_struct(Inner, "0+", factory=Inner, tag=0)
 
 
-@pytest.mark.parametrize("marker", sorted(set(range(256)) - {1, 255}))
+@each_case("marker", sorted(set(range(256)) - {1, 255}))
 def test_markers_of_structures(marker: int) -> None:
     refused(Optional, bytes([marker]) + b"\0\0\0\7\1", CLASSIC, match="neither null nor there")
     refused(Optional, bytes([marker]) + b"\0\0\0\7\0\1\0", FLEXIBLE, match="neither")
@@ -524,7 +523,7 @@ def test_the_default_bounds() -> None:
     assert HEADER_TAGS_MAX == 1000
 
 
-@pytest.mark.parametrize("short", [1, 16, 17])
+@each_case("short", [1, 16, 17])
 def test_elements_of_short_arrays_are_charged_too(short: int) -> None:
     raw = Ints(items=tuple(range(short))).encode(FLEXIBLE)
     Ints.decode(raw, FLEXIBLE, objects_max=short)

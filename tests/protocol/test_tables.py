@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 
-import pytest
-
+from cases import each_case
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS
 from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import NEVER, Field, Kind, Struct, Versions
 from protocol_values import MESSAGES, STORED, name_of
 
-every_message = pytest.mark.parametrize("cls", MESSAGES, ids=name_of)
-every_api = pytest.mark.parametrize("api", API_OF_KEY.values(), ids=lambda api: api.name)
+every_message = each_case("cls", MESSAGES, ids=name_of)
+every_api = each_case("api", API_OF_KEY.values(), ids=lambda api: api.name)
 
 
 @every_api
@@ -104,7 +103,7 @@ def test_how_many_there_are() -> None:
     assert len(STORED) == 21
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "versions"),
     [("3", (3, 3)), ("0-4", (0, 4)), ("2+", (2, 0x7FFF)), ("none", (0, -1))],
 )

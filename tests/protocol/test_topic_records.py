@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.protocol import offsets_topic, transactions_topic
 from ottla.protocol.message import Message
@@ -42,7 +43,7 @@ def pair(name: str) -> tuple[type[Message], type[Message], TopicRecords]:
     return by_name[f"{name}Key"], by_name[f"{name}Value"], topic
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@each_case("name", NUMBERS)
 def test_keys_and_values_come_back(name: str) -> None:
     key_class, value_class, topic = pair(name)
     key = example(key_class, 0)
@@ -69,22 +70,20 @@ def test_the_number_of_the_first_releases_is_read_and_not_written() -> None:
     assert OFFSETS.encode_key(key)[:2] == b"\0\1"
 
 
-@pytest.mark.parametrize("number", [9, 15, 17, 24, 32_767, -1])
+@each_case("number", [9, 15, 17, 24, 32_767, -1])
 def test_a_key_of_a_later_release_is_left_alone(number: int) -> None:
     assert OFFSETS.decode_key(struct.pack(">h", number) + b"whatever") is None
     assert OFFSETS.decode_key(struct.pack(">h", number)) is None
     assert TRANSACTIONS.decode_key(struct.pack(">h", number)) is None
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"\0", b"\0\2", b"\0\2\0\5abc", b"\0\2\0\1ab", b"\0\2\xff\xff"]
-)
+@each_case("raw", [b"", b"\0", b"\0\2", b"\0\2\0\5abc", b"\0\2\0\1ab", b"\0\2\xff\xff"])
 def test_a_damaged_key(raw: bytes) -> None:
     with pytest.raises(ProtocolViolation):
         OFFSETS.decode_key(raw)
 
 
-@pytest.mark.parametrize("version", [5, 6, 32_767, -1, -32_768])
+@each_case("version", [5, 6, 32_767, -1, -32_768])
 def test_a_value_of_an_unknown_version(version: int) -> None:
     key = GroupMetadataKey(group="g")
     with pytest.raises(ProtocolViolation, match=f"not {version}"):

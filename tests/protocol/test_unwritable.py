@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from cases import each_case
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.message import Message, UnknownVersion
 from ottla.protocol.messages.fetch import FetchRequest, ReplicaState
@@ -59,7 +60,7 @@ class Everything(Message, versions="0-1", flexible="1+"):
     inner: Any = struct(Inner, "0+")
 
 
-BOTH = pytest.mark.parametrize("version", [0, 1])
+BOTH = each_case("version", [0, 1])
 
 
 def everything(**values: object) -> Everything:
@@ -74,7 +75,7 @@ def unwritable(message: Message, version: int, match: str | None = None) -> None
 
 
 @BOTH
-@pytest.mark.parametrize("field", Everything.FIELDS, ids=lambda field: field.name)
+@each_case("field", Everything.FIELDS, ids=lambda field: field.name)
 def test_none_where_the_table_has_no_null(field: Any, version: int) -> None:
     everything().encode(version)
     unwritable(everything(**{field.name: None}), version, match="Everything v")
@@ -100,7 +101,7 @@ WRONG: dict[str, list[object]] = {
 
 
 @BOTH
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in WRONG.items() for v in values])
+@each_case(("name", "value"), [(n, v) for n, values in WRONG.items() for v in values])
 def test_values_of_the_wrong_type_or_size(name: str, value: object, version: int) -> None:
     unwritable(everything(**{name: value}), version)
 
@@ -163,8 +164,8 @@ SET: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("version", Ages.VERSIONS)
-@pytest.mark.parametrize("field", Ages.FIELDS, ids=lambda field: field.name)
+@each_case("version", Ages.VERSIONS)
+@each_case("field", Ages.FIELDS, ids=lambda field: field.name)
 def test_a_field_that_the_version_lacks(field: Any, version: int) -> None:
     nothing_set = Ages().encode(version)
     for value in SET[field.name]:
@@ -200,7 +201,7 @@ def test_fields_of_real_messages_that_a_version_lacks() -> None:
     nameless.encode(10)
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=name_of)
+@each_case("cls", MESSAGES, ids=name_of)
 def test_versions_that_a_message_does_not_have(cls: type[Message]) -> None:
     message = example(cls, cls.VERSIONS.low)
     for version in (-1, cls.VERSIONS.low - 1, cls.VERSIONS.high + 1, 32_767):
@@ -225,7 +226,7 @@ def test_what_must_be_given_must_be_given() -> None:
         MetadataRequest(topics=None, color="red")  # pyright: ignore[reportCallIssue]
 
 
-@pytest.mark.parametrize("raw", [b"short", bytes(17)])
+@each_case("raw", [b"short", bytes(17)])
 def test_an_id_that_is_not_of_16_bytes(raw: bytes) -> None:
     topic = MetadataRequestTopic(name=None, topic_id=cast("Uuid", raw))
     with pytest.raises(Unwritable, match="16 bytes"):

@@ -277,7 +277,7 @@ def test_compaction_has_a_window() -> None:
         topic_overrides({"min.compaction.lag.ms": 6, "max.compaction.lag.ms": 5})
 
 
-@pytest.mark.parametrize("table", [PRODUCER, CONSUMER, ADMIN], ids=lambda table: table.scope)
+@each_case("table", [PRODUCER, CONSUMER, ADMIN], ids=lambda table: table.scope)
 def test_a_login_needs_a_mechanism(table: Table) -> None:
     assert client_problems(table, security_protocol="sasl_ssl") == [
         (
@@ -332,7 +332,7 @@ def test_heartbeats_come_before_the_session_ends() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "given",
     [
         {"session_timeout_ms": 10_000},

@@ -61,7 +61,7 @@ def test_what_is_missing_or_too_much_is_told(given: dict[str, object], what: str
     assert "hunter2" not in repr(told.value)
 
 
-@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+@each_case("kind", ["JKS", "PKCS12"])
 def test_a_store_of_java_can_be_converted(kind: str) -> None:
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         with pytest.raises(InvalidSettings, match=r"keytool -importkeystore .*openssl pkcs12 -in"):

@@ -97,7 +97,7 @@ TWO = (
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "name"),
     [
         ("", "OUTSIDE"),

@@ -69,11 +69,11 @@ def kafka_fallbacks() -> dict[str, tuple[str, ...]]:
 
 KAFKA = list(kafka_settings())
 HONOURED = [each for each in KAFKA if each.name in SCOPES[each.scope].settings]
-ROWS = [
-    pytest.param(table, row, id=f"{table.scope}-{row.name}")
-    for table in TABLES
-    for row in table.settings.values()
-]
+every_row = each_case(
+    ("table", "row"),
+    [(table, row) for table in TABLES for row in table.settings.values()],
+    ids=lambda one: one.scope if isinstance(one, Table) else one.name,
+)
 
 # Where Ottla knows the values better than Kafka's documentation, or takes fewer.
 OTHER_VALID = {
@@ -177,7 +177,7 @@ def test_topics_fall_back_as_in_kafka() -> None:
     assert set(kafka_fallbacks()) - set(ours) <= refused
 
 
-@each_case(("table", "row"), ROWS)
+@every_row
 def test_a_fallback_is_of_the_brokers_table_and_of_the_same_default(
     table: Table, row: Setting[Any]
 ) -> None:
@@ -204,7 +204,7 @@ def test_units_of_fallbacks() -> None:
     }
 
 
-@each_case(("table", "row"), ROWS)
+@every_row
 def test_a_default_passes_its_own_row(table: Table, row: Setting[Any]) -> None:
     if isinstance(row.default, Required):
         return
@@ -225,7 +225,7 @@ SAMPLES: dict[str, list[Any]] = {
 }
 
 
-@each_case(("table", "row"), ROWS)
+@every_row
 def test_a_value_survives_its_text(table: Table, row: Setting[Any]) -> None:
     if row.sensitive:
         assert row.parse(Secret("a b").reveal()) == Secret("a b")
@@ -240,7 +240,7 @@ def test_a_value_survives_its_text(table: Table, row: Setting[Any]) -> None:
         assert row.parse(text) == value
 
 
-@each_case(("table", "row"), ROWS)
+@every_row
 def test_null_is_for_settings_whose_default_is_null(table: Table, row: Setting[Any]) -> None:
     if row.nullable:
         assert row.convert(None) is None
@@ -250,7 +250,7 @@ def test_null_is_for_settings_whose_default_is_null(table: Table, row: Setting[A
             row.convert(None)
 
 
-@each_case(("table", "row"), ROWS)
+@every_row
 def test_a_row_explains_itself(table: Table, row: Setting[Any]) -> None:
     assert row.doc[0].isupper() or row.doc[0] == "`"
     assert row.doc.endswith(".")

@@ -34,7 +34,7 @@ def test_nothing_else_is_a_boolean(text: str) -> None:
         BOOLEAN.parse(text)
 
 
-@pytest.mark.parametrize(("kind", "limit"), BOUNDS)
+@each_case(("kind", "limit"), BOUNDS)
 def test_an_integer_ends_at_the_bounds_of_its_type(kind: Kind[int], limit: int) -> None:
     assert kind.parse(str(limit - 1)) == limit - 1
     assert kind.parse(str(-limit)) == -limit
