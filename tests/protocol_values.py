@@ -14,7 +14,8 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol import consumer_protocol, offsets_topic, producer_snapshot, transactions_topic
+from ottla.log import producer_snapshot
+from ottla.protocol import consumer_protocol, offsets_topic, transactions_topic
 from ottla.protocol.apis import API_OF_KEY
 from ottla.protocol.message import Message
 from ottla.protocol.schema import Field, Kind, Struct

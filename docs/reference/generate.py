@@ -31,9 +31,9 @@ from ottla.protocol.schema import Versions
 from ottla.settings import connection
 from ottla.settings.admin import ADMIN
 from ottla.settings.broker import BROKER
+from ottla.settings.config_def import ConfigDef, Required, Setting
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.producer import PRODUCER
-from ottla.settings.table import Required, Setting, Table
 from ottla.settings.topic import TOPIC
 
 FOLDER = Path(__file__).parent
@@ -165,14 +165,14 @@ def not_supported_page() -> Iterator[str]:
         yield from not_supported_section(table)
 
 
-def not_supported_section(table: Table) -> Iterator[str]:
+def not_supported_section(table: ConfigDef) -> Iterator[str]:
     """One scope's part of that page."""
     yield ""
     yield f"## {table.scope.capitalize()}"
     yield ""
     yield from grid(
         ("without effect", "because"),
-        ((code(row.name), row.reason) for row in sorted(table.without_effect)),
+        ((code(row.name), row.reason) for row in sorted(table.ignored)),
     )
     yield ""
     yield from grid(
@@ -184,7 +184,7 @@ def not_supported_section(table: Table) -> Iterator[str]:
                 row.instead,
                 ", ".join(code(value) or "empty" for value in row.harmless),
             )
-            for row in sorted(table.refused)
+            for row in sorted(table.unsupported)
         ),
     )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.client.subscription import BrokerPattern
     from ottla.errors import ErrorCode, RequestError
     from ottla.ids import TopicPartition
-    from ottla.settings.problems import InvalidSettings
+    from ottla.settings.invalid_settings import InvalidSettings
     from ottla.transport.channel import Disconnected, TimedOut
     from ottla.transport.failures import AuthenticationFailed, NotRunning, NotSupported
 
@@ -83,7 +83,7 @@ _MODULES: "Final" = {
     "Disconnected": "ottla.transport.channel",
     "ErrorCode": "ottla.errors",
     "GroupMember": "ottla.client.group.interfaces",
-    "InvalidSettings": "ottla.settings.problems",
+    "InvalidSettings": "ottla.settings.invalid_settings",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "NotRunning": "ottla.transport.failures",

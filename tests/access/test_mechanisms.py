@@ -5,7 +5,7 @@ import pytest
 from cases import each_case
 from ottla.access.mechanisms import oauthbearer, plain
 from ottla.access.scram import LoginFailed
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
 
 
 def test_plain_is_the_form_of_rfc_4616() -> None:

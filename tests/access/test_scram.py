@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from ottla.access.scram import HASHES, ITERATIONS_MAX, Exchange, LoginFailed, scram
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
 
 PENCIL = Secret("pencil")
 NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -19,7 +19,7 @@ from ottla.log.cleaner import LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 from ottla.transport.listener import Listener
 from ottla.transport.network import TcpNetwork
 

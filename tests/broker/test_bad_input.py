@@ -84,7 +84,7 @@ from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.settings.broker import OTTLA_METRICS_LISTENER
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 
 MEMORY_BYTES_MAX = 64 << 20
 ANSWER_SECONDS_MAX = 10.0  # on a machine that does other things too

@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode, OttlaError
 from ottla.ids import Uuid
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 from ottla.testing import Cluster
 from ottla.testing.troubled_disk import TroubledDisk
 

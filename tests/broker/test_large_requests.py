@@ -18,7 +18,7 @@ from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.protocol.conversation import ClientConversation, Request, Response, ServerConversation
-from ottla.protocol.conversation import WideRequest as Wide
+from ottla.protocol.conversation import LargeRequest as Wide
 from ottla.protocol.message import Api, Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -22,7 +22,7 @@ from ottla.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 POLICY = "ottla.topic.name.policy"
 

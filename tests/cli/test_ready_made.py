@@ -9,8 +9,8 @@ import kafka
 from cli.test_broker import dev
 from judges.ottla_broker import OttlaBroker
 from ottla.settings.broker import BROKER
+from ottla.settings.config_parser import broker_config
 from ottla.settings.properties import read_properties
-from ottla.settings.resolution import broker_config
 
 FILE = Path(__file__).parents[2] / "config" / "server.properties"
 TEXT = FILE.read_text()

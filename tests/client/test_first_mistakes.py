@@ -19,7 +19,7 @@ import ottla.sync
 from client.scenarios import run
 from ottla import Admin, Consumer, Producer, RequestError
 from ottla.client.serializers import LONG, STRING
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.testing import Cluster, ClusterThread
 from ottla.transport.failures import NotRunning
 

@@ -13,7 +13,7 @@ from client.scenarios import FAST, run
 from ottla.client.admin.administrator import Admin
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.testing import Cluster
 from ottla.transport.channel import Disconnected, TimedOut
 

@@ -26,7 +26,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Struct
-from ottla.protocol.writer import Unwritable
+from ottla.protocol.writer import EncodingError
 
 PATIENCE_S = 30
 
@@ -115,7 +115,7 @@ class Asker:
         for version in request.API.advertised:
             try:
                 request.encode(version)
-            except Unwritable:
+            except EncodingError:
                 continue
             self(request, version)
 

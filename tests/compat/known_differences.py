@@ -80,7 +80,7 @@ def _ends_with_a_part_of_a_batch(ours: object, kafkas: object) -> bool:
 _CONFIGS: Final = "DescribeConfigs, CreateTopics"
 _NO_ANSWER: Final = "Kafka's code fails on it and says UNKNOWN_SERVER_ERROR"
 _LACKING: Final = sorted(
-    row.name for table in (BROKER, TOPIC) for row in (*table.refused, *table.without_effect)
+    row.name for table in (BROKER, TOPIC) for row in (*table.unsupported, *table.ignored)
 )
 _ROWS_WITH_ANOTHER_DEFAULT: Final = sorted(
     row.name for row in BROKER.settings.values() if row.kafka_default is not None

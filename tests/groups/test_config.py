@@ -3,8 +3,8 @@
 from ottla.groups.config import GroupConfig
 from ottla.settings.broker import BROKER
 from ottla.settings.config import Config
+from ottla.settings.config_parser import broker_config
 from ottla.settings.properties import read_properties
-from ottla.settings.resolution import broker_config
 
 
 def test_the_defaults_are_those_of_the_settings() -> None:

@@ -29,7 +29,7 @@ from ottla.log.throttle import Throttle
 from ottla.records.batch import batches
 from ottla.settings.broker import BROKER
 from ottla.settings.config import Config
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 from ottla.testing.disk import SimulatedDisk, finish
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from ottla.log.names import CLEANED_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.records.builder import BatchBuilder
 from ottla.records.validation import TopicRules, validate
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
 

@@ -2,7 +2,7 @@
 
 from ottla.log.log_config import LogConfig
 from ottla.settings.config import Config
-from ottla.settings.resolution import topic_overrides
+from ottla.settings.config_parser import topic_overrides
 from ottla.settings.topic import TOPIC
 
 

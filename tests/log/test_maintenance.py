@@ -17,7 +17,7 @@ from ottla.log.disk import read_whole
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
 from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
 

@@ -21,7 +21,7 @@ from ottla.records.batch import CRC_END, DECOMPRESSED_BYTES_MAX, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules, validate
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 from ottla.testing.disk import SimulatedDisk, finish
 
 T = TypeVar("T")

@@ -25,9 +25,9 @@ from ottla.protocol.apis import (
 from ottla.protocol.conversation import (
     ALL_VERSIONS,
     ClientConversation,
+    InFlightRequest,
     ReceivedResponse,
     Request,
-    Sent,
     ServerConversation,
     negotiate,
 )
@@ -43,7 +43,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import NEVER, Versions
-from ottla.protocol.writer import Unwritable
+from ottla.protocol.writer import EncodingError
 from protocol_values import example, varint
 
 
@@ -227,7 +227,7 @@ def test_a_request_is_answered_once() -> None:
 def test_an_answer_that_cannot_be_written_can_be_replaced() -> None:
     client, server = ClientConversation(), ServerConversation()
     (request,) = server.receive(joined(client.send(heartbeat("a"), 4)[1]))
-    with pytest.raises(Unwritable):
+    with pytest.raises(EncodingError):
         server.send(request, answer(40_000))
     (response,) = client.receive(joined(server.send(request, answer(4))))
     assert response.message == answer(4)
@@ -391,7 +391,7 @@ def test_an_answer_to_api_versions_is_read_in_the_version_it_was_asked_in() -> N
         left = joined(server.send(request, message))
         assert left[8:] == message.encode(version)
         assert client.receive(left)[0] == ReceivedResponse(
-            Sent(API_VERSIONS, version, version), message, version
+            InFlightRequest(API_VERSIONS, version, version), message, version
         )
     client.send(ApiVersionsRequest(), 4)
     with pytest.raises(ProtocolViolation):
@@ -449,7 +449,7 @@ def test_only_requests_are_sent() -> None:
 
     with pytest.raises(AssertionError, match="no API"):
         client.send(Foreign(), 0)
-    with pytest.raises(Unwritable):
+    with pytest.raises(EncodingError):
         client.send(heartbeat("g"), 5)
     assert client.awaited == 0
     assert client.send(heartbeat("g"), 4)[0].correlation_id == 0

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cases import each_case
 from ottla.ids import Uuid
+from ottla.log.producer_snapshot import ProducerEntry, ProducerSnapshot
 from ottla.protocol.message import Message
 from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -70,7 +71,6 @@ from ottla.protocol.offsets_topic import (
     TopicPartition,
     TopicPartitions,
 )
-from ottla.protocol.producer_snapshot import ProducerEntry, ProducerSnapshot
 from ottla.protocol.schema import Kind, Struct
 from ottla.protocol.transactions_topic import (
     PartitionsSchema,

@@ -42,7 +42,7 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.primitives import Buffer, uvarint
 from ottla.protocol.reader import Reader, compile_reader, has_records
 from ottla.protocol.schema import Kind, Struct
-from ottla.protocol.writer import Unwritable, Writer, compile_writer
+from ottla.protocol.writer import EncodingError, Writer, compile_writer
 from protocol_values import example, messages, name_of, structure
 
 CODECS: Final[dict[type[Message], HotCodec]] = {
@@ -475,7 +475,7 @@ def written(writer: Writer, value: Message) -> object:
     try:
         writer(value, buffers)
         return b"".join(buffers)
-    except (Unwritable, struct.error, AttributeError, TypeError, ValueError) as error:
+    except (EncodingError, struct.error, AttributeError, TypeError, ValueError) as error:
         return type(error), str(error)
 
 

@@ -34,7 +34,7 @@ from ottla.protocol.schema import (
     uint32,
     uuid,
 )
-from ottla.protocol.writer import Unwritable
+from ottla.protocol.writer import EncodingError
 from protocol_values import MESSAGES, example, name_of
 
 
@@ -68,9 +68,9 @@ def everything(**values: object) -> Everything:
 
 
 def unwritable(message: Message, version: int, match: str | None = None) -> None:
-    with pytest.raises(Unwritable, match=match):
+    with pytest.raises(EncodingError, match=match):
         message.encode(version)
-    with pytest.raises(Unwritable, match=match):
+    with pytest.raises(EncodingError, match=match):
         message.buffers(version)
 
 
@@ -208,7 +208,7 @@ def test_versions_that_a_message_does_not_have(cls: type[Message]) -> None:
         if version in cls.VERSIONS:
             continue
         unwritable(message, version, match=f"has versions {cls.VERSIONS}, not {version}")
-        with pytest.raises(Unwritable):
+        with pytest.raises(EncodingError):
             cls.decode(b"", version)
 
 
@@ -229,7 +229,7 @@ def test_what_must_be_given_must_be_given() -> None:
 @each_case("raw", [b"short", bytes(17)])
 def test_an_id_that_is_not_of_16_bytes(raw: bytes) -> None:
     topic = MetadataRequestTopic(name=None, topic_id=cast("Uuid", raw))
-    with pytest.raises(Unwritable, match="16 bytes"):
+    with pytest.raises(EncodingError, match="16 bytes"):
         MetadataRequest(topics=[topic]).encode(12)
 
 

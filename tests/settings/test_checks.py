@@ -6,12 +6,12 @@ from ottla.settings.admin import ADMIN
 from ottla.settings.broker import BROKER
 from ottla.settings.checks import CHECKS, findings
 from ottla.settings.config import Config, Given
+from ottla.settings.config_def import ConfigDef
+from ottla.settings.config_parser import TABLES, broker_config, client_config, topic_overrides
 from ottla.settings.consumer import CONSUMER
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
 from ottla.settings.properties import read_properties
-from ottla.settings.resolution import TABLES, broker_config, client_config, topic_overrides
-from ottla.settings.table import Table
 
 SASL = "sasl.enabled.mechanisms=PLAIN"
 
@@ -28,7 +28,7 @@ def broker_notices(*lines: str) -> list[str]:
     return [str(each) for each in broker_config(read_properties("\n".join(lines), "f")).notices]
 
 
-def client_problems(table: Table, **given: object) -> list[str]:
+def client_problems(table: ConfigDef, **given: object) -> list[str]:
     try:
         client_config(table, bootstrap_servers="a:1", **given)
     except InvalidSettings as error:
@@ -37,7 +37,7 @@ def client_problems(table: Table, **given: object) -> list[str]:
 
 
 @each_case("table", TABLES, ids=lambda table: table.scope)
-def test_the_defaults_go_together(table: Table) -> None:
+def test_the_defaults_go_together(table: ConfigDef) -> None:
     given = {"bootstrap.servers": Given(("a:1",))} if "bootstrap.servers" in table.settings else {}
     assert not list(findings(Config(table, given)))
     assert CHECKS[table.scope]
@@ -278,7 +278,7 @@ def test_compaction_has_a_window() -> None:
 
 
 @each_case("table", [PRODUCER, CONSUMER, ADMIN], ids=lambda table: table.scope)
-def test_a_login_needs_a_mechanism(table: Table) -> None:
+def test_a_login_needs_a_mechanism(table: ConfigDef) -> None:
     assert client_problems(table, security_protocol="sasl_ssl") == [
         (
             "sasl.mechanism: missing, because security.protocol is SASL_SSL, valid: (case insensitive) "

@@ -5,8 +5,8 @@ import pytest
 from cases import each_case
 from ottla.settings import admin, broker, connection, producer, security, topic
 from ottla.settings.config import Config, Given, ListenerName, split_listener_name
-from ottla.settings.problems import Origin
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
+from ottla.settings.invalid_settings import Origin
 
 
 def test_values_have_the_type_of_their_row() -> None:

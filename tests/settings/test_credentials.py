@@ -4,11 +4,11 @@ import pytest
 
 from cases import each_case
 from ottla.settings.config import Config
+from ottla.settings.config_parser import client_config
+from ottla.settings.config_types import Secret
 from ottla.settings.credentials import Credentials, credentials
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
-from ottla.settings.resolution import client_config
-from ottla.settings.values import Secret
 
 JAAS = 'a.b.ScramLoginModule required username="u" password="hunter2";'
 

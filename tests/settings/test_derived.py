@@ -1,6 +1,9 @@
 from cases import each_case
 from ottla.settings import topic
 from ottla.settings.config import Config
+from ottla.settings.config_def import Setting
+from ottla.settings.config_parser import broker_config, client_config
+from ottla.settings.config_types import LONG_MAX
 from ottla.settings.derived import (
     broker_id,
     delivery_timeout_ms,
@@ -11,9 +14,6 @@ from ottla.settings.derived import (
 )
 from ottla.settings.producer import PRODUCER
 from ottla.settings.properties import read_properties
-from ottla.settings.resolution import broker_config, client_config
-from ottla.settings.table import Setting
-from ottla.settings.values import LONG_MAX
 
 HOUR_MS = 3_600_000
 

@@ -2,6 +2,8 @@ import pytest
 
 from cases import each_case
 from ottla.settings.config import Config
+from ottla.settings.config_parser import broker_config
+from ottla.settings.config_types import BadValue
 from ottla.settings.endpoints import (
     Endpoint,
     advertised_listeners,
@@ -11,8 +13,6 @@ from ottla.settings.endpoints import (
     parse_endpoint,
 )
 from ottla.settings.properties import read_properties
-from ottla.settings.resolution import broker_config
-from ottla.settings.values import BadValue
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "INTERNAL": "SASL_SSL"}
 

@@ -10,7 +10,7 @@ import ottla
 from cases import each_case
 from ottla.settings import broker, compression, connection, security, topic
 from ottla.settings.broker import BROKER
-from ottla.settings.table import Setting
+from ottla.settings.config_def import Setting
 from ottla.settings.topic import TOPIC
 
 SOURCE = Path(ottla.__file__).parent

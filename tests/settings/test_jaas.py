@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
+from ottla.settings.config_types import BadValue
 from ottla.settings.jaas import read_jaas
-from ottla.settings.values import BadValue
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

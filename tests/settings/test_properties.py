@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from ottla.settings.problems import InvalidSettings, Origin
+from ottla.settings.invalid_settings import InvalidSettings, Origin
 from ottla.settings.properties import read_override, read_properties
 
 FILE = "server.properties"

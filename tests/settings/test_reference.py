@@ -47,7 +47,7 @@ def test_a_stale_a_missing_and_a_left_over_page_are_named(
 
 
 def test_pages_hold_every_setting(generate: ModuleType) -> None:
-    from ottla.settings.resolution import TABLES
+    from ottla.settings.config_parser import TABLES
 
     text = "".join(generate.render(page) for _, page in generate.PAGES)
     for table in TABLES:

@@ -17,7 +17,7 @@ from ottla.errors import OttlaError
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.testing import Cluster
 
 Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]

@@ -1,6 +1,6 @@
 """Who may open a connection."""
 
-from ottla.settings.resolution import broker_config
+from ottla.settings.config_parser import broker_config
 from ottla.transport.admission import Admission, AdmissionConfig, Refusal
 
 

@@ -20,9 +20,9 @@ from certificates import Authority, openssl
 from ottla.errors import ProtocolViolation, RequestError
 from ottla.protocol.conversation import ServerConversation
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.config_parser import client_config
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
-from ottla.settings.resolution import client_config
 from ottla.transport.channel import Channel, TimedOut, open_channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import TcpNetwork

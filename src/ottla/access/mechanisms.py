@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from ottla.access.scram import Exchange, LoginFailed
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")  # RFC 7628

@@ -16,7 +16,7 @@ from collections.abc import Generator
 from typing import Final, TypeAlias
 
 from ottla.errors import OttlaError
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The mechanisms, and the hash of each."""

@@ -13,9 +13,9 @@ from ottla.broker.state import BrokerState, ConfigChange
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import topic_name_problem
 from ottla.settings.broker import BROKER
-from ottla.settings.table import Setting, Table
+from ottla.settings.config_def import ConfigDef, Setting
+from ottla.settings.config_types import LIST
 from ottla.settings.topic import TOPIC
-from ottla.settings.values import LIST
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -71,7 +71,7 @@ async def alter(
         raise without_settings(resource_type)
 
 
-def _change(values: Mapping[str, str] | Changes, table: Table) -> ConfigChange:
+def _change(values: Mapping[str, str] | Changes, table: ConfigDef) -> ConfigChange:
     """Return the change to apply; it runs under the lock, as others may change configs too."""
     if isinstance(values, list):
         return lambda present: changed(present, values, table)
@@ -123,7 +123,7 @@ def given_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
 TWICE: Final = (ErrorCode.INVALID_REQUEST, "The resource is given more than once.")
 
 
-def changed(present: Mapping[str, str], changes: Changes, table: Table) -> dict[str, str]:
+def changed(present: Mapping[str, str], changes: Changes, table: ConfigDef) -> dict[str, str]:
     """Apply incremental changes to the present configs; a name may occur once."""
     after = dict(present)
     seen: set[str] = set()

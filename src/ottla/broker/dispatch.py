@@ -44,7 +44,7 @@ from ottla.broker.response_errors import ResponseErrors
 from ottla.broker.state import BrokerState
 from ottla.metrics import ApiCounts
 from ottla.protocol import apis
-from ottla.protocol.conversation import Request, Response, WideRequest
+from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import Versions
 from ottla.transport.connection import Connection, DeferredResponse, Dispatch
@@ -116,7 +116,7 @@ def dispatcher(state: BrokerState) -> Dispatch:
     def made(
         handler: Handler, request: Request, connection: Connection
     ) -> Response | DeferredResponse | None:
-        if isinstance(request, WideRequest):
+        if isinstance(request, LargeRequest):
             return DeferredResponse(wide.answer(request, connection, handler))
         return handler(state, request, connection)
 

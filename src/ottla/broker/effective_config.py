@@ -16,11 +16,11 @@ from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
+from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, ConfigDef, Setting
+from ottla.settings.config_parser import dynamic_config, topic_overrides
+from ottla.settings.dynamic_broker_config import DynamicBrokerConfig
 from ottla.settings.endpoints import listeners
-from ottla.settings.layers import Layers
-from ottla.settings.problems import InvalidSettings
-from ottla.settings.resolution import dynamic_config, topic_overrides
-from ottla.settings.table import CLUSTER_WIDE, PER_BROKER, Setting, Table
+from ottla.settings.invalid_settings import InvalidSettings
 
 # compression.type; None keeps the producer's codec.
 _STORED_AS: Final[Mapping[str, Compression | None]] = {
@@ -51,15 +51,15 @@ class EffectiveConfig:
         self._static = static
         self._cluster = dict(cluster or {})
         self._own = dict(own or {})
-        self.layers = self._layered(self._cluster, self._own)
+        self.dynamic_config = self._combined(self._cluster, self._own)
         self._overrides: dict[str, Config] = {}
         self._values: dict[str, dict[str, str]] = {}  # the same values as text
         # The last resolved topic. Its partitions ask one after the other, and resolving takes half
         # a millisecond. Keeping all topics would take a megabyte per hundred topics.
         self._last: tuple[str, Config] | None = None
 
-    def _layered(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> Layers:
-        return Layers(
+    def _combined(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> DynamicBrokerConfig:
+        return DynamicBrokerConfig(
             self._static,
             cluster=dynamic_config(cluster, CLUSTER_WIDE).given,
             broker=dynamic_config(own, PER_BROKER).given,
@@ -68,7 +68,7 @@ class EffectiveConfig:
     @property
     def broker(self) -> Config:
         """The broker's effective config."""
-        return self.layers.config
+        return self.dynamic_config.config
 
     def broker_values(self, *, own: bool) -> Mapping[str, str]:
         """Return the dynamic configs of this broker, or the cluster-wide defaults, as text."""
@@ -92,16 +92,16 @@ class EffectiveConfig:
 
     def set_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Apply dynamic configs."""
-        self.layers = self._replaced(values, own)
+        self.dynamic_config = self._replaced(values, own)
         self._last = None
         if own:
             self._own = dict(values)
         else:
             self._cluster = dict(values)
 
-    def _replaced(self, values: Mapping[str, str], own: bool) -> Layers:
+    def _replaced(self, values: Mapping[str, str], own: bool) -> DynamicBrokerConfig:
         try:
-            after = self._layered(*((self._cluster, values) if own else (values, self._own)))
+            after = self._combined(*((self._cluster, values) if own else (values, self._own)))
         except InvalidSettings as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if listeners(after.config) != listeners(self._static):
@@ -138,7 +138,7 @@ class EffectiveConfig:
         """Parse and validate a topic's own configs; raises if they are not valid."""
         try:
             overrides = topic_overrides(dict(values))
-            self.layers.check_topic(overrides)
+            self.dynamic_config.check_topic(overrides)
         except InvalidSettings as error:
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return overrides
@@ -146,7 +146,7 @@ class EffectiveConfig:
     def topic(self, name: str) -> Config:
         """Return the effective config of a topic."""
         if self._last is None or self._last[0] != name:
-            self._last = (name, self.layers.topic(self.overrides(name)))
+            self._last = (name, self.dynamic_config.topic(self.overrides(name)))
         return self._last[1]
 
     def log_config(self, name: str) -> LogConfig:
@@ -175,7 +175,7 @@ class EffectiveConfig:
         return self.topic(name)[topic.MIN_INSYNC_REPLICAS]
 
 
-def described_changes(before: Mapping[str, str], after: Mapping[str, str], table: Table) -> str:
+def described_changes(before: Mapping[str, str], after: Mapping[str, str], table: ConfigDef) -> str:
     """Describe which configs were set and unset; sensitive values are hidden."""
 
     def shown(name: str, value: str) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 from ottla.broker.state import BrokerState
 from ottla.log.shield import shielded
 from ottla.protocol import apis
-from ottla.protocol.conversation import Request, Response, WideRequest
+from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
 from ottla.transport.connection import Connection, DeferredResponse
@@ -47,7 +47,7 @@ class LargeRequests:
 
     async def answer(
         self,
-        request: WideRequest,
+        request: LargeRequest,
         connection: Connection,
         handle: Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None],
     ) -> Response | None:
@@ -57,7 +57,7 @@ class LargeRequests:
 
     async def _answer(
         self,
-        request: WideRequest,
+        request: LargeRequest,
         connection: Connection,
         handle: Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None],
     ) -> Response | None:

@@ -45,7 +45,7 @@ from ottla.settings.endpoints import (
     listeners,
     protocols,
 )
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.admission import Admission, AdmissionConfig
 from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse, Dispatch
 from ottla.transport.connection_eviction import ConnectionEviction

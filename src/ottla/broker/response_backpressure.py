@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.broker.state import BrokerState
 from ottla.protocol import apis
-from ottla.protocol.conversation import Request, Response, WideRequest
+from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Message
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
 from ottla.transport.memory import MemoryWaiter
@@ -40,7 +40,7 @@ def may_need_backpressure(request: Request, connection: Connection) -> bool:
     """Whether the response may have to wait for memory if it is large."""
     # By the time a large request is handled, others may have taken the memory that is free now.
     return request.api in REPEATABLE and (
-        isinstance(request, WideRequest) or not connection.memory.responses.has_memory(connection)
+        isinstance(request, LargeRequest) or not connection.memory.responses.has_memory(connection)
     )
 
 

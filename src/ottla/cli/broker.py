@@ -177,9 +177,9 @@ def served(
     from ottla.broker.service import log_to_stderr, run
     from ottla.coordination.errors import StoreInUse
     from ottla.errors import OttlaError
-    from ottla.settings.problems import InvalidSettings
+    from ottla.settings.config_parser import broker_config
+    from ottla.settings.invalid_settings import InvalidSettings
     from ottla.settings.properties import read_properties
-    from ottla.settings.resolution import broker_config
     from ottla.transport.listener import AddressTaken
 
     try:

@@ -11,7 +11,7 @@ from ottla.cli.output import Output
 from ottla.cli.output_errors import OUTPUT_ERRORS
 from ottla.cli.result import Failure, show_failure
 from ottla.errors import OttlaError, RequestError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 FAILED, WRONG_USE = 1, 2
 TRACEBACK: Final = "OTTLA_TRACEBACK"

@@ -16,7 +16,7 @@ from ottla.cli.output import Output
 from ottla.cli.result import Failure, Result, show, show_failure
 from ottla.cli.target import Target
 from ottla.errors import OttlaError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 if TYPE_CHECKING:
     from ottla.client.admin.administration import Administration

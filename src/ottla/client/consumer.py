@@ -43,8 +43,8 @@ from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import TopicPartition
 from ottla.records import Columns
 from ottla.settings import connection, consumer
+from ottla.settings.config_parser import client_config
 from ottla.settings.consumer import CONSUMER
-from ottla.settings.resolution import client_config
 from ottla.transport.network import Connector, TcpNetwork
 
 POLL_S: Final = 1.0

@@ -40,8 +40,8 @@ from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.records.kernel import HEADER_SIZE, RECORD_OVERHEAD_MAX
 from ottla.settings import producer
+from ottla.settings.config_parser import client_config
 from ottla.settings.producer import PRODUCER
-from ottla.settings.resolution import client_config
 from ottla.transport.channel import TimedOut
 from ottla.transport.network import Connector, TcpNetwork
 

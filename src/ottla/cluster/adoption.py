@@ -22,8 +22,8 @@ from ottla.protocol.metadata_topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from ottla.settings.problems import InvalidSettings
-from ottla.settings.resolution import topic_overrides
+from ottla.settings.config_parser import topic_overrides
+from ottla.settings.invalid_settings import InvalidSettings
 
 _TOPIC: Final = 2
 _RESOURCES: Final = {2: "topic", 4: "broker", 16: "client metrics", 32: "group"}

@@ -9,7 +9,7 @@ from typing import Final, Self
 from ottla.records.compression import Compression
 from ottla.settings import broker
 from ottla.settings.config import Config
-from ottla.settings.values import INT_MAX
+from ottla.settings.config_types import INT_MAX
 
 _MINUTE_MS: Final = 60_000
 

@@ -16,7 +16,7 @@ from ottla.groups.responses import FetchedOffset
 from ottla.groups.types import OffsetToCommit
 from ottla.ids import ZERO_UUID, Offset, ProducerId, TopicPartition, Uuid
 from ottla.protocol.offsets_topic import OffsetCommitValue
-from ottla.settings.values import LONG_MAX
+from ottla.settings.config_types import LONG_MAX
 
 _NOT_YET: Offset = Offset(-1)
 _NOTHING: Mapping[TopicPartition, "CommittedOffset"] = MappingProxyType({})

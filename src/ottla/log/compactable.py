@@ -21,7 +21,7 @@ from ottla.log.durable import DurableLog
 from ottla.log.reading import settled
 from ottla.log.segment_facts import cleaning_job, know_first_timestamps, segment_dirt
 from ottla.log.shield import uninterrupted
-from ottla.settings.values import LONG_MAX
+from ottla.settings.config_types import LONG_MAX
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Any, Self
 from ottla.records.batch import DECOMPRESSED_BYTES_MAX
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
-from ottla.settings.table import Setting
-from ottla.settings.values import LONG_MAX
+from ottla.settings.config_def import Setting
+from ottla.settings.config_types import LONG_MAX
 
 _DAY_MS = 86_400_000
 

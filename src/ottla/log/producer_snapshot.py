@@ -5,7 +5,8 @@ A producer keeps its last batch only, as Kafka's file has it: of those before, a
 recognised after a restart. Transactions that have ended are not in the file.
 """
 
-from struct import Struct
+from collections.abc import Sequence
+from struct import Struct as Layout
 from typing import Final
 
 from fastcrc.crc32 import iscsi as crc32c
@@ -14,14 +15,35 @@ from ottla.errors import ProtocolViolation
 from ottla.ids import Offset, ProducerEpoch, ProducerId
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.producers import Producer, Producers
+from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
-from ottla.protocol.producer_snapshot import ProducerEntry, ProducerSnapshot
+from ottla.protocol.schema import Struct, array, int16, int32, int64, uint32
 
 _VERSION: Final = 1
-_HEAD: Final = Struct(">hI")  # version, CRC; the message proper begins with the CRC
+_HEAD: Final = Layout(">hI")  # version, CRC; the message proper begins with the CRC
 _MESSAGE_AT: Final = 2
 _NONE: Final = -1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+class ProducerEntry(Struct):
+    """The state of one producer."""
+
+    producer_id: int = int64("1")
+    epoch: int = int16("1")
+    last_sequence: int = int32("1")
+    last_offset: int = int64("1")
+    offset_delta: int = int32("1")
+    timestamp: int = int64("1")
+    coordinator_epoch: int = int32("1")
+    current_txn_first_offset: int = int64("1")
+
+
+class ProducerSnapshot(Message, versions="1"):
+    """The file after its version."""
+
+    crc: int = uint32("1")
+    producer_entries: Sequence[ProducerEntry] = array(ProducerEntry, "1")
 
 
 def write_snapshot(producers: Producers) -> bytes:

@@ -30,8 +30,8 @@ from ottla.pipeline.offsets import (
 from ottla.pipeline.options import BadOption
 from ottla.pipeline.source_options import SourceOptions, Topics
 from ottla.settings.admin import ADMIN
+from ottla.settings.config_parser import client_config
 from ottla.settings.consumer import CONSUMER, ISOLATION_LEVEL
-from ottla.settings.resolution import client_config
 
 READ_COMMITTED: Final = "read_committed"
 

@@ -13,10 +13,10 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 
+from ottla.settings.config_parser import client_config
 from ottla.settings.consumer import CONSUMER
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
-from ottla.settings.resolution import client_config
 
 
 class Use(StrEnum):

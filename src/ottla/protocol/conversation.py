@@ -18,6 +18,7 @@ from ottla.protocol.apis import (
     DESCRIBE_CONFIGS,
     METADATA,
 )
+from ottla.protocol.buffer_pool import BufferPool
 from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, frame_length
 from ottla.protocol.headers import (
     CLIENT_ID_BYTES_MAX,
@@ -33,7 +34,6 @@ from ottla.protocol.message import OBJECTS_MAX, Api, Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.reader import TooManyObjects
 from ottla.protocol.schema import Versions
-from ottla.protocol.spares import Spares
 
 T = TypeVar("T")
 
@@ -64,9 +64,9 @@ class _Conversation:
         self,
         frame_bytes_max: int,
         huge_memory: Callable[[int], memoryview] | None = None,
-        spares: Spares | None = None,
+        buffer_pool: BufferPool | None = None,
     ) -> None:
-        self.framer = Framer(frame_bytes_max, huge_memory, spares)
+        self.framer = Framer(frame_bytes_max, huge_memory, buffer_pool)
         self._violation: ProtocolViolation | None = None
 
     @property
@@ -117,7 +117,7 @@ class Request:
         self.refused = refused
 
 
-class WideRequest(Request):
+class LargeRequest(Request):
     """A request with so many elements that reading it is left to whoever answers it."""
 
     __slots__ = ("frame", "objects_max", "position")
@@ -155,11 +155,11 @@ class ServerConversation(_Conversation):
         frame_bytes_max: int = FRAME_BYTES_MAX,
         objects_max: int = OBJECTS_MAX,
         huge_memory: Callable[[int], memoryview] | None = None,
-        spares: Spares | None = None,
+        buffer_pool: BufferPool | None = None,
         objects_at_once: Callable[[Api], int] = lambda api: OBJECTS_MAX,
     ) -> None:
-        """Requests with more objects than are read at once come out as WideRequest."""
-        super().__init__(frame_bytes_max, huge_memory, spares)
+        """Requests with more objects than are read at once come out as LargeRequest."""
+        super().__init__(frame_bytes_max, huge_memory, buffer_pool)
         self._versions = versions
         self._objects_max = objects_max
         self._objects_at_once = objects_at_once
@@ -217,7 +217,7 @@ class ServerConversation(_Conversation):
             if at_once == self._objects_max:
                 raise
             self._received += 1
-            return WideRequest(
+            return LargeRequest(
                 api,
                 header,
                 _UNREAD,
@@ -292,7 +292,7 @@ def _frame(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
     return [frame_length(size) + header, *body]
 
 
-class Sent(NamedTuple):
+class InFlightRequest(NamedTuple):
     """A request on its way, and what is needed to read its answer."""
 
     api: Api
@@ -303,7 +303,7 @@ class Sent(NamedTuple):
 class ReceivedResponse(NamedTuple):
     """An answer that a client received."""
 
-    request: Sent
+    request: InFlightRequest
     message: Message
     version: int
     """The version it was read in: the request's, except for a refused ApiVersions."""
@@ -317,14 +317,14 @@ class ClientConversation(_Conversation):
         client_id: str | None = None,
         *,
         frame_bytes_max: int = FRAME_BYTES_MAX,
-        spares: Spares | None = None,
+        buffer_pool: BufferPool | None = None,
     ) -> None:
-        super().__init__(frame_bytes_max, spares=spares)
+        super().__init__(frame_bytes_max, buffer_pool=buffer_pool)
         if client_id is not None and len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
             raise ValueError(f"a client id has at most {CLIENT_ID_BYTES_MAX} bytes")
         self._client_id = client_id
         self._correlation_id = 0
-        self._awaited: deque[Sent] = deque()
+        self._awaited: deque[InFlightRequest] = deque()
 
     @property
     def awaited(self) -> int:
@@ -333,13 +333,13 @@ class ClientConversation(_Conversation):
 
     def send(
         self, message: Message, version: int, *, answered: bool = True
-    ) -> tuple[Sent, list[Buffer]]:
+    ) -> tuple[InFlightRequest, list[Buffer]]:
         """A request's bytes; `answered` is False for Produce with acks=0."""
         api = message.API
         assert api is not None, "a message of no API"
         assert isinstance(message, api.request), "not a request"
         body = message.buffers(version)
-        sent = Sent(api, version, self._correlation_id)
+        sent = InFlightRequest(api, version, self._correlation_id)
         header = RequestHeader(api.key, version, sent.correlation_id, self._client_id)
         raw = write_request_header(header, api.request_header_version(version))
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

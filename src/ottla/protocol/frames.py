@@ -21,8 +21,8 @@ from struct import Struct as Layout
 from typing import Final
 
 from ottla.errors import ProtocolViolation
+from ottla.protocol.buffer_pool import BufferPool
 from ottla.protocol.primitives import Buffer
-from ottla.protocol.spares import Spares
 
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """The default of socket.request.max.bytes."""
@@ -47,10 +47,10 @@ class Framer:
         self,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         huge_memory: Callable[[int], memoryview] | None = None,
-        spares: Spares | None = None,
+        buffer_pool: BufferPool | None = None,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._spares = spares
+        self._buffer_pool = buffer_pool
         self._huge_memory = huge_memory  # for so many bytes; None: huge frames are like large ones
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_used = 0
@@ -127,8 +127,8 @@ class Framer:
         if self._frame_used < self._frame_length:
             return []
         frame, self._frame = self._frame, None
-        if self._spares is not None and isinstance(frame, bytearray):
-            self._spares.keep(frame)
+        if self._buffer_pool is not None and isinstance(frame, bytearray):
+            self._buffer_pool.keep(frame)
         return [memoryview(frame)[: self._frame_length].toreadonly()]
 
     def receive(self, data: Buffer) -> list[memoryview]:
@@ -174,7 +174,7 @@ class Framer:
         self._frame_used = len(arrived)
         self._frame_length = length
         self._scratch_used = 0
-        spare = None if self._spares is None else self._spares.take(length)
+        spare = None if self._buffer_pool is None else self._buffer_pool.take(length)
         if spare is not None:
             spare[: len(arrived)] = arrived
             self._frame, self._frame_room = spare, length

@@ -17,7 +17,7 @@ from ottla.errors import ProtocolViolation
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.reader import Reader, compile_reader, has_records
 from ottla.protocol.schema import NEVER, Struct, Versions
-from ottla.protocol.writer import Unwritable, Writer, compile_writer
+from ottla.protocol.writer import EncodingError, Writer, compile_writer
 
 # How many elements of arrays and unknown tags one message may have. Requests of large clusters
 # stay far below; 100 MiB of elements would become gigabytes. Whoever trusts the other end allows
@@ -27,7 +27,7 @@ OBJECTS_MAX: Final = 200_000
 _API_VERSIONS_KEY: Final = 18
 
 
-class UnknownVersion(Unwritable):
+class UnknownVersion(EncodingError):
     """A message was to be read or written in a version that it does not have."""
 
 
@@ -133,7 +133,7 @@ class Message(Struct):
         cls._has_records = has_records(cls)
 
     def encode(self, version: int) -> bytes:
-        """The bytes of this message in a version; Unwritable when the version lacks a field."""
+        """The bytes of this message in a version; EncodingError when the version lacks a field."""
         return b"".join(self.buffers(version))
 
     def buffers(self, version: int) -> list[Buffer]:
@@ -143,7 +143,7 @@ class Message(Struct):
         try:
             writer(self, buffers)
         except (struct.error, AttributeError, TypeError, ValueError) as error:
-            raise Unwritable(f"{type(self).__name__} v{version}: {error}") from error
+            raise EncodingError(f"{type(self).__name__} v{version}: {error}") from error
         return buffers
 
     @classmethod

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.coordinator_records import CoordinatorRecordType, CoordinatorRecordTypes
 from ottla.protocol.message import Message
 from ottla.protocol.schema import (
     INT32S,
@@ -24,7 +25,6 @@ from ottla.protocol.schema import (
     string,
     uuid,
 )
-from ottla.protocol.topic_records import RecordType, TopicRecords
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="0"):
@@ -178,23 +178,27 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
 
 
 # 0 is how releases before 0.8.2 numbered what is 1 since then.
-TYPES: Final = TopicRecords(
+TYPES: Final = CoordinatorRecordTypes(
     {
-        0: RecordType(OffsetCommitKey, OffsetCommitValue),
-        1: RecordType(OffsetCommitKey, OffsetCommitValue),
-        2: RecordType(GroupMetadataKey, GroupMetadataValue),
-        3: RecordType(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-        4: RecordType(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-        5: RecordType(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-        6: RecordType(
+        0: CoordinatorRecordType(OffsetCommitKey, OffsetCommitValue),
+        1: CoordinatorRecordType(OffsetCommitKey, OffsetCommitValue),
+        2: CoordinatorRecordType(GroupMetadataKey, GroupMetadataValue),
+        3: CoordinatorRecordType(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        4: CoordinatorRecordType(
+            ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue
+        ),
+        5: CoordinatorRecordType(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        6: CoordinatorRecordType(
             ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue
         ),
-        7: RecordType(
+        7: CoordinatorRecordType(
             ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue
         ),
-        8: RecordType(
+        8: CoordinatorRecordType(
             ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue
         ),
-        16: RecordType(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+        16: CoordinatorRecordType(
+            ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue
+        ),
     }
 )

@@ -17,9 +17,9 @@ from typing import Any, Final, NoReturn
 
 from ottla.errors import ProtocolViolation
 from ottla.ids import Uuid
+from ottla.protocol.function_source import FunctionSource, size_of
 from ottla.protocol.primitives import read_uvarint, read_uvarint_rest, skip_tags
 from ottla.protocol.schema import Field, Kind, Struct, Versions, parameters
-from ottla.protocol.source import Source, size_of
 
 Reader = Callable[[Any, int, int], tuple[Struct, int]]
 """(data, position, budget of objects) to the value and the position behind it.
@@ -124,7 +124,7 @@ class _ReaderSource:
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
-        self._source = Source("read(data, pos, budget)")
+        self._source = FunctionSource("read(data, pos, budget)")
         self._source.names.update(_NAMES)
         self._run: list[tuple[str, str]] = []  # formats and variables not yet unpacked
         self._cls = cls

@@ -7,6 +7,7 @@ one in front of a value its version.
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.protocol.coordinator_records import CoordinatorRecordType, CoordinatorRecordTypes
 from ottla.protocol.message import Message
 from ottla.protocol.schema import (
     INT32S,
@@ -19,7 +20,6 @@ from ottla.protocol.schema import (
     nullable_array,
     string,
 )
-from ottla.protocol.topic_records import RecordType, TopicRecords
 
 
 class TransactionLogKey(Message, versions="0"):
@@ -47,4 +47,6 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     client_transaction_version: int = int16("1+", default=0, tag=2)
 
 
-TYPES: Final = TopicRecords({0: RecordType(TransactionLogKey, TransactionLogValue)})
+TYPES: Final = CoordinatorRecordTypes(
+    {0: CoordinatorRecordType(TransactionLogKey, TransactionLogValue)}
+)

@@ -11,10 +11,10 @@ from struct import pack
 from typing import Any, Final, NoReturn
 
 from ottla.errors import OttlaError
+from ottla.protocol.function_source import FunctionSource
 from ottla.protocol.primitives import Buffer, uvarint
 from ottla.protocol.reader import SHORT, STRING_BYTES_MAX
 from ottla.protocol.schema import NEVER, Field, Kind, Struct, Versions
-from ottla.protocol.source import Source
 
 Writer = Callable[[Any, list[Buffer]], None]
 """Appends a message to a list of buffers, which hold its bytes one after the other.
@@ -23,7 +23,7 @@ Records are not copied: each run of them is a buffer of its own.
 """
 
 
-class Unwritable(OttlaError):
+class EncodingError(OttlaError):
     """A message holds what its version cannot carry: our mistake, not the peer's."""
 
 
@@ -33,15 +33,15 @@ def compile_writer(cls: type[Struct], version: int, flexible: Versions) -> Write
 
 
 def _absent(name: str, version: int) -> NoReturn:
-    raise Unwritable(f"{name} is set, but version {version} does not carry it")
+    raise EncodingError(f"{name} is set, but version {version} does not carry it")
 
 
 def _text_bytes(name: str, length: int) -> NoReturn:
-    raise Unwritable(f"{name} has {length} bytes, more than {STRING_BYTES_MAX}")
+    raise EncodingError(f"{name} has {length} bytes, more than {STRING_BYTES_MAX}")
 
 
 def _bad_uuid(name: str) -> NoReturn:
-    raise Unwritable(f"{name} is not of 16 bytes")
+    raise EncodingError(f"{name} is not of 16 bytes")
 
 
 _NAMES: Final[dict[str, object]] = {
@@ -59,7 +59,7 @@ class _WriterSource:
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
-        self._source = Source("write(message, buffers)")
+        self._source = FunctionSource("write(message, buffers)")
         self._source.names.update(_NAMES)
         self._out = "out"
         self._run: list[tuple[str, str]] = []  # formats and expressions not yet packed

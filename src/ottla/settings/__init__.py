@@ -4,7 +4,7 @@ Invariant: a name, its type, default, range and meaning are declared once. Parsi
 DescribeConfigs and the reference pages read that row.
 """
 
-from ottla.settings.problems import InvalidSettings, Origin, Problem
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
+from ottla.settings.invalid_settings import InvalidSettings, Origin, Problem
 
 __all__ = ["InvalidSettings", "Origin", "Problem", "Secret"]

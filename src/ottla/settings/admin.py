@@ -5,10 +5,10 @@ Invariant: no row is declared here; connection.py has them all.
 
 from typing import Final
 
-from ottla.settings import connection, refused, without_effect
-from ottla.settings.table import Table
+from ottla.settings import connection, ignored, unsupported
+from ottla.settings.config_def import ConfigDef
 
-ADMIN: Final = Table(
+ADMIN: Final = ConfigDef(
     "admin",
     (
         *connection.ROWS,
@@ -16,6 +16,6 @@ ADMIN: Final = Table(
         connection.DEFAULT_API_TIMEOUT_MS,
         connection.CONNECTIONS_MAX_IDLE_MS.but(300_000),
     ),
-    without_effect=without_effect.ADMIN,
-    refused=refused.ADMIN,
+    ignored=ignored.ADMIN,
+    unsupported=unsupported.ADMIN,
 )

@@ -7,19 +7,9 @@ Kafka 4.3, with the ZooKeeper settings of 3.9. Sizes are bytes; a name says its 
 
 from typing import Final
 
-from ottla.settings import compression, connection, refused, security, without_effect
-from ottla.settings.table import CLUSTER_WIDE, PER_BROKER, Setting, Table, settings_in
-from ottla.settings.valid import (
-    NON_EMPTY_LIST,
-    at_least,
-    between,
-    either,
-    list_of,
-    matching,
-    one_of,
-    some_of,
-)
-from ottla.settings.values import (
+from ottla.settings import compression, connection, ignored, security, unsupported
+from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, ConfigDef, Setting, settings_in
+from ottla.settings.config_types import (
     BOOLEAN,
     DOUBLE,
     INT,
@@ -29,6 +19,16 @@ from ottla.settings.values import (
     LONG_MAX,
     SHORT,
     STRING,
+)
+from ottla.settings.validators import (
+    NON_EMPTY_LIST,
+    at_least,
+    between,
+    either,
+    list_of,
+    matching,
+    one_of,
+    some_of,
 )
 
 # The authorizers of Kafka, before and since KRaft. Ottla's own stands in for all of them.
@@ -510,7 +510,7 @@ CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = Setting("controller.quota.window.size.sec
     doc="Seconds of one window of the rate of creating and deleting topics and partitions.")
 # fmt: on
 
-BROKER: Final = Table(
+BROKER: Final = ConfigDef(
     "broker",
     (
         *settings_in(globals()),
@@ -519,6 +519,6 @@ BROKER: Final = Table(
         connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MS,
         connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS,
     ),
-    without_effect=without_effect.BROKER,
-    refused=refused.BROKER,
+    ignored=ignored.BROKER,
+    unsupported=unsupported.BROKER,
 )

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from ottla.settings import broker, connection, consumer, producer, security, topic
 from ottla.settings.config import Config, split_listener_name
+from ottla.settings.config_def import Scope, Setting
+from ottla.settings.config_types import BadValue
 from ottla.settings.credentials import login_problems
 from ottla.settings.derived import idempotence_hindrance
 from ottla.settings.endpoints import (
@@ -22,9 +24,7 @@ from ottla.settings.endpoints import (
     protocols,
     usual_address,
 )
-from ottla.settings.problems import quoted
-from ottla.settings.table import Scope, Setting
-from ottla.settings.values import BadValue
+from ottla.settings.invalid_settings import quoted
 
 DEDUPE_BYTES_MIN: Final = 1_048_576  # per cleaner, as in Kafka: less finds hardly any duplicates
 

@@ -6,9 +6,9 @@ Invariant: a level matters only where its codec is the one in use; decompressing
 
 from typing import Final
 
-from ottla.settings.table import CLUSTER_WIDE, Setting, settings_in
-from ottla.settings.valid import between, either
-from ottla.settings.values import INT
+from ottla.settings.config_def import CLUSTER_WIDE, Setting, settings_in
+from ottla.settings.config_types import INT
+from ottla.settings.validators import between, either
 
 # fmt: off
 COMPRESSION_GZIP_LEVEL = Setting("compression.gzip.level", INT, -1, either(between(1, 9), -1), dynamic=CLUSTER_WIDE,

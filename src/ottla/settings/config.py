@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from ottla.settings.problems import Origin, Problem
-from ottla.settings.table import Required, Setting, Table
+from ottla.settings.config_def import ConfigDef, Required, Setting
+from ottla.settings.invalid_settings import Origin, Problem
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Config:
     __slots__ = ("given", "notices", "table")
 
     def __init__(
-        self, table: Table, given: Mapping[str, Given], notices: tuple[Problem, ...] = ()
+        self, table: ConfigDef, given: Mapping[str, Given], notices: tuple[Problem, ...] = ()
     ) -> None:
         self.table: Final = table
         self.given: Final[Mapping[str, Given]] = MappingProxyType(dict(given))

@@ -7,9 +7,9 @@ Invariant: a row stands here once; a client whose default differs says so in its
 from typing import Final
 
 from ottla.settings import security
-from ottla.settings.table import REQUIRED, Setting, settings_in
-from ottla.settings.valid import NON_EMPTY_LIST, at_least, between, one_of
-from ottla.settings.values import INT, INT_MAX, LIST, LONG, STRING
+from ottla.settings.config_def import REQUIRED, Setting, settings_in
+from ottla.settings.config_types import INT, INT_MAX, LIST, LONG, STRING
+from ottla.settings.validators import NON_EMPTY_LIST, at_least, between, one_of
 
 # fmt: off
 BOOTSTRAP_SERVERS = Setting("bootstrap.servers", LIST, REQUIRED, NON_EMPTY_LIST,

@@ -7,10 +7,10 @@ same; assignors are known by Kafka's short names, and Java's class names are rea
 
 from typing import Final
 
-from ottla.settings import connection, refused, without_effect
-from ottla.settings.table import Setting, Table, settings_in
-from ottla.settings.valid import NON_EMPTY, OFFSET_RESET, at_least, one_of, some_of
-from ottla.settings.values import BOOLEAN, INT, LIST, STRING
+from ottla.settings import connection, ignored, unsupported
+from ottla.settings.config_def import ConfigDef, Setting, settings_in
+from ottla.settings.config_types import BOOLEAN, INT, LIST, STRING
+from ottla.settings.validators import NON_EMPTY, OFFSET_RESET, at_least, one_of, some_of
 
 _JAVA: Final = "org.apache.kafka.clients.consumer."
 ASSIGNORS: Final = {
@@ -83,9 +83,9 @@ SHARE_ACQUIRE_MODE = Setting("share.acquire.mode", STRING, "batch_optimized", on
     doc="Whether a share consumer takes whole batches, which is faster, or never more than max.poll.records.")
 # fmt: on
 
-CONSUMER: Final = Table(
+CONSUMER: Final = ConfigDef(
     "consumer",
     (*settings_in(globals()), *connection.ROWS, connection.DEFAULT_API_TIMEOUT_MS),
-    without_effect=without_effect.CONSUMER,
-    refused=refused.CONSUMER,
+    ignored=ignored.CONSUMER,
+    unsupported=unsupported.CONSUMER,
 )

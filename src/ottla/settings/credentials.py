@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from ottla.settings import security
 from ottla.settings.config import Config
+from ottla.settings.config_def import Setting
+from ottla.settings.config_types import BadValue, Secret
 from ottla.settings.jaas import FORM, read_jaas
-from ottla.settings.table import Setting
-from ottla.settings.values import BadValue, Secret
 
 
 class Credentials(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from ottla.settings import broker, connection, producer
 from ottla.settings.config import Config
-from ottla.settings.table import Setting
+from ottla.settings.config_def import Setting
 
 T = TypeVar("T")
 

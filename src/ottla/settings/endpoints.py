@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.settings import broker, security
 from ottla.settings.config import Config
-from ottla.settings.values import BadValue
+from ottla.settings.config_types import BadValue
 
 _ENDPOINT: Final = r"([^:/\s]+)://(?:\[([0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|([^:/\[\]\s]*)):([0-9]{1,5})"
 

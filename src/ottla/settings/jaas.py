@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.settings.values import BadValue
+from ottla.settings.config_types import BadValue
 
 FORM: Final = '<login module> required username="..." password="...";'
 

@@ -6,10 +6,10 @@ Invariant: the defaults lose nothing and repeat nothing: acks=all with idempoten
 
 from typing import Final
 
-from ottla.settings import compression, connection, refused, without_effect
-from ottla.settings.table import Setting, Table, settings_in
-from ottla.settings.valid import NON_EMPTY, at_least, one_of
-from ottla.settings.values import BOOLEAN, INT, LONG, STRING
+from ottla.settings import compression, connection, ignored, unsupported
+from ottla.settings.config_def import ConfigDef, Setting, settings_in
+from ottla.settings.config_types import BOOLEAN, INT, LONG, STRING
+from ottla.settings.validators import NON_EMPTY, at_least, one_of
 
 # fmt: off
 # What a successful send means.
@@ -60,7 +60,7 @@ METADATA_MAX_IDLE_MS = Setting("metadata.max.idle.ms", LONG, 300_000, at_least(5
     doc="Milliseconds after which the producer forgets a topic it has not written to.")
 # fmt: on
 
-PRODUCER: Final = Table(
+PRODUCER: Final = ConfigDef(
     "producer",
     (
         *settings_in(globals()),
@@ -70,6 +70,6 @@ PRODUCER: Final = Table(
         # Answers to a producer are short.
         connection.RECEIVE_BUFFER_BYTES.but(32_768),
     ),
-    without_effect=without_effect.PRODUCER,
-    refused=refused.PRODUCER,
+    ignored=ignored.PRODUCER,
+    unsupported=unsupported.PRODUCER,
 )

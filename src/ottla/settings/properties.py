@@ -8,7 +8,7 @@ file and decodes it; here is only text.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ottla.settings.problems import InvalidSettings, Origin, Problem
+from ottla.settings.invalid_settings import InvalidSettings, Origin, Problem
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

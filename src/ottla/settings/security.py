@@ -7,9 +7,9 @@ can be given for one listener alone, as listener.name.<listener>.<setting>.
 
 from typing import Final
 
-from ottla.settings.table import PER_BROKER, Setting, settings_in
-from ottla.settings.valid import between, matching, one_of, some_of
-from ottla.settings.values import BOOLEAN, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING
+from ottla.settings.config_def import PER_BROKER, Setting, settings_in
+from ottla.settings.config_types import BOOLEAN, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING
+from ottla.settings.validators import between, matching, one_of, some_of
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -7,16 +7,16 @@ from its broker, by `falls_back`, and a fallback of another unit is converted.
 
 from typing import Final
 
-from ottla.settings import broker, compression, refused, without_effect
-from ottla.settings.table import (
+from ottla.settings import broker, compression, ignored, unsupported
+from ottla.settings.config_def import (
+    ConfigDef,
     Setting,
-    Table,
     in_hours,
     in_minutes,
     settings_in,
 )
-from ottla.settings.valid import THROTTLED_REPLICAS, at_least, between, one_of, some_of
-from ottla.settings.values import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING
+from ottla.settings.config_types import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING
+from ottla.settings.validators import THROTTLED_REPLICAS, at_least, between, one_of, some_of
 
 WEEK_MS: Final = 604_800_000
 
@@ -88,9 +88,9 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = Setting("follower.replication.throttle
         "is all of the topic.")
 # fmt: on
 
-TOPIC: Final = Table(
+TOPIC: Final = ConfigDef(
     "topic",
     settings_in(globals()),
-    without_effect=without_effect.TOPIC,
-    refused=refused.TOPIC,
+    ignored=ignored.TOPIC,
+    unsupported=unsupported.TOPIC,
 )

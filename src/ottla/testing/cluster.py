@@ -25,8 +25,8 @@ from ottla.errors import OttlaError, StorageFailure
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner import LocalCleaner
 from ottla.settings.broker import BROKER
+from ottla.settings.config_parser import resolve
 from ottla.settings.properties import Entry
-from ottla.settings.resolution import resolve
 from ottla.testing.troubled_disk import TroubledDisk
 from ottla.testing.troubled_network import TroubledNetwork
 

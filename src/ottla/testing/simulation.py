@@ -18,8 +18,8 @@ from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import StorageFailure
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner import LocalCleaner
+from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import log_dirs
-from ottla.settings.resolution import broker_config
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.device import SimulatedDevice
 from ottla.testing.disk import Crashed, Loss

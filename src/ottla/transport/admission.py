@@ -12,8 +12,8 @@ from typing import NamedTuple, Self
 
 from ottla.settings import broker
 from ottla.settings.config import Config
+from ottla.settings.config_types import INT_MAX
 from ottla.settings.endpoints import connections_by_address
-from ottla.settings.values import INT_MAX
 
 
 @dataclass(frozen=True, slots=True)

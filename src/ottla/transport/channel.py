@@ -19,11 +19,11 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from ottla.protocol.buffer_pool import BufferPool
 from ottla.protocol.conversation import ClientConversation, negotiate
 from ottla.protocol.message import Api, Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Versions
-from ottla.protocol.spares import Spares
 from ottla.transport.failures import (
     WANTS_LOGIN,
     AuthenticationFailed,
@@ -74,14 +74,14 @@ class Channel(asyncio.BufferedProtocol):
         address: str,
         client_id: str,
         ended: Callable[[], None],
-        spares: Spares | None = None,
+        buffer_pool: BufferPool | None = None,
     ) -> None:
         self.address: Final = address
         self.versions: Mapping[int, Versions] = {}  # of the broker, by API key; known after `greet`
         self.features: Mapping[str, int] = {}  # the cluster's finalized features
         self.last_used_s = 0.0
         self._conversation = ClientConversation(
-            client_id, frame_bytes_max=RESPONSE_BYTES_MAX, spares=spares
+            client_id, frame_bytes_max=RESPONSE_BYTES_MAX, buffer_pool=buffer_pool
         )
         self._ended = ended
         self._loop = asyncio.get_running_loop()
@@ -385,11 +385,11 @@ async def open_channel(
     setup_timeout_s: float,
     request_timeout_s: float,
     ended: Callable[[], Any],
-    spares: Spares | None = None,
+    buffer_pool: BufferPool | None = None,
 ) -> Channel:
     """Connect to a broker and learn its versions; raises Disconnected or TimedOut."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    channel = Channel(address, client_id, ended, spares)
+    channel = Channel(address, client_id, ended, buffer_pool)
     try:
         async with asyncio.timeout(setup_timeout_s):
             await network.connect(lambda: channel, host, port)

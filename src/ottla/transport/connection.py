@@ -28,16 +28,16 @@ from ottla.errors import ProtocolViolation
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import (
     ALL_VERSIONS,
+    LargeRequest,
     Request,
     Response,
     ServerConversation,
-    WideRequest,
     objects_at_once,
 )
 from ottla.protocol.frames import FRAME_BYTES_MAX
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
-from ottla.protocol.writer import Unwritable
+from ottla.protocol.writer import EncodingError
 from ottla.transport.log_rate_limit import CloseReason
 from ottla.transport.memory import ConnectionMemory, MemoryPools, mapped
 
@@ -49,7 +49,7 @@ WRITE_BUFFER_BYTES: Final = 32 * 1024
 
 def _needs_frame(request: Request) -> bool:
     """Whether the request still refers to the frame's bytes: its records are slices of them."""
-    return request.api is PRODUCE or isinstance(request, WideRequest)
+    return request.api is PRODUCE or isinstance(request, LargeRequest)
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             frame_bytes_max=config.frame_bytes_max,
             objects_at_once=objects_at_once,
             huge_memory=mapped,
-            spares=self.memory.spares,
+            buffer_pool=self.memory.buffer_pool,
         )
         self._transport: asyncio.Transport | None = None
         self._queue: deque[Request] = deque()  # requests that were read and not served yet
@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, request: Request, response: Response | None) -> None:
         try:
             buffers: Sequence[Buffer] = self._conversation.send(request, response)
-        except Unwritable:
+        except EncodingError:
             self._close_for_failure(request)
             return
         if buffers and self._transport is not None:

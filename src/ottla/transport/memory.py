@@ -21,8 +21,8 @@ from mmap import mmap
 from typing import Final, NamedTuple, Protocol
 
 from ottla.clock import Clock
+from ottla.protocol.buffer_pool import BufferPool
 from ottla.protocol.frames import Framer
-from ottla.protocol.spares import Spares
 
 STALL_SECONDS: Final = 10.0
 """How long a transfer may hold memory without progress while others wait for memory."""
@@ -158,15 +158,15 @@ class MemoryPools:
     for those that have not. Clients that read thus get memory however many do not.
     """
 
-    __slots__ = ("requests", "responses", "spares", "unproven_responses")
+    __slots__ = ("buffer_pool", "requests", "responses", "unproven_responses")
 
     def __init__(self, request_bytes: int = 0, response_bytes: int = 0) -> None:
         self.requests = MemoryPool(request_bytes, request_bytes // 4)
         self.responses = MemoryPool(-(-response_bytes // 2))
         self.unproven_responses = MemoryPool(-(-response_bytes // 2))
-        # A frame does not reserve spare memory that it reuses, so spares are a small part too.
+        # A frame does not reserve spare memory that it reuses, so the pool is a small part too.
         limit = request_bytes // 4 if request_bytes > 0 else SPARE_BYTES_MAX
-        self.spares = Spares(min(limit, SPARE_BYTES_MAX))
+        self.buffer_pool = BufferPool(min(limit, SPARE_BYTES_MAX))
 
     @property
     def responses_held(self) -> int:
@@ -256,9 +256,9 @@ class ConnectionMemory:
         self._response_pace = Pace()
 
     @property
-    def spares(self) -> Spares:
+    def buffer_pool(self) -> BufferPool:
         """Memory of served frames, shared by all connections."""
-        return self._pools.spares
+        return self._pools.buffer_pool
 
     def account_frame(self, framer: Framer) -> None:
         """Reserve what a large frame needs next; called when it begins, grows or ends."""

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from ottla.settings import security
 from ottla.settings.config import Config
-from ottla.settings.problems import InvalidSettings, Problem
-from ottla.settings.table import Setting
+from ottla.settings.config_def import Setting
+from ottla.settings.invalid_settings import InvalidSettings, Problem
 from ottla.transport.failures import NO_TLS
 from ottla.transport.network import Connector
 

@@ -11,7 +11,7 @@ from ottla.cli.kafka.topics.tool import USAGE as TOPICS
 from ottla.cli.kafka.topics.tool import new_topic
 from ottla.cli.kafka.wrong_use import Illegal
 from ottla.errors import OttlaError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ottla.cli.profile import file as profiles
 from ottla.cli.profile.settings import Client, check, is_secret, masked, taken
 from ottla.settings.admin import ADMIN
 from ottla.settings.consumer import CONSUMER
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
 from ottla.sync import Admin
 

@@ -35,7 +35,7 @@ from ottla.client.admin import (
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.testing import Cluster
 from ottla.transport.failures import Disconnected, NotSupported
 

@@ -19,8 +19,8 @@ from ottla.client.options.consumer import group_rules
 from ottla.clock import Clock, SystemClock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.settings.config_parser import client_config
 from ottla.settings.consumer import CONSUMER
-from ottla.settings.resolution import client_config
 from ottla.transport.channel import Channel
 from ottla.transport.network import Connector, TcpNetwork
 

@@ -25,9 +25,9 @@ from ottla.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.settings.config_types import Secret
 from ottla.settings.credentials import Credentials
-from ottla.settings.problems import InvalidSettings
-from ottla.settings.values import Secret
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import TcpNetwork
 

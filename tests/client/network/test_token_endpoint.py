@@ -17,10 +17,10 @@ from client.network.test_tokens import jwt
 from ottla.client.network.token_endpoint import TokenEndpoint, is_safe
 from ottla.client.options.connection import connection_rules
 from ottla.errors import RequestError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.config_parser import client_config
+from ottla.settings.config_types import Secret
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
-from ottla.settings.resolution import client_config
-from ottla.settings.values import Secret
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 
 SECRET = "se:cret/%"

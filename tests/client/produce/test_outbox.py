@@ -14,8 +14,8 @@ from ottla.client.produce.row_ack import RowsAck, Run, WrittenRows
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.records import Batch, BatchBuilder, Compression
+from ottla.settings.config_parser import client_config
 from ottla.settings.producer import PRODUCER
-from ottla.settings.resolution import client_config
 from ottla.transport.channel import TimedOut
 
 PLACE = TopicPartition("t", PartitionIndex(0))

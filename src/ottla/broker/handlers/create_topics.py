@@ -99,7 +99,7 @@ def _made(state: BrokerState, made: Topic, given: dict[str, str]) -> CreatableTo
                 config_source=int(one.source),
                 is_sensitive=one.sensitive,
             )
-            for one in settings.layers.describe_topic(settings.checked_overrides(given))
+            for one in settings.dynamic_config.describe_topic(settings.checked_overrides(given))
         ],
     )
 

@@ -18,7 +18,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ottla.settings.layers import Described, Source
+from ottla.settings.dynamic_broker_config import ConfigEntry, ConfigSource
 from ottla.transport.connection import Connection, DeferredResponse
 
 TOPIC: Final = 2
@@ -66,7 +66,7 @@ def _resource(
     )
 
 
-def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Described]:
+def described(state: BrokerState, resource_type: int, name: str) -> Iterable[ConfigEntry]:
     """Return the configs of a resource; raises RequestError if it does not exist."""
     settings = state.settings
     if resource_type == TOPIC:
@@ -74,20 +74,22 @@ def described(state: BrokerState, resource_type: int, name: str) -> Iterable[Des
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in state.image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return map(_led_by_its_name, settings.layers.describe_topic(settings.overrides(name)))
+        return map(
+            _led_by_its_name, settings.dynamic_config.describe_topic(settings.overrides(name))
+        )
     if resource_type == BROKER:
         if name == "":
-            return _defaults_of_all(settings.layers.describe_broker())
+            return _defaults_of_all(settings.dynamic_config.describe_broker())
         if name != str(state.id):
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
             )
-        return settings.layers.describe_broker()
+        return settings.dynamic_config.describe_broker()
     raise without_settings(resource_type)
 
 
-def _led_by_its_name(one: Described) -> Described:
+def _led_by_its_name(one: ConfigEntry) -> ConfigEntry:
     """Drop the broker configs that take precedence over the one with the topic config's name.
 
     As in Kafka: while log.retention.ms is not set, log.retention.hours is not among the synonyms.
@@ -96,19 +98,21 @@ def _led_by_its_name(one: Described) -> Described:
     first = one.setting.falls_back[0].setting.name if one.setting.falls_back else ""
     others = one.synonyms[len(own) :]
     told = (*own, *dropwhile(lambda synonym: synonym.name != first, others))
-    return one._replace(synonyms=told, source=told[0].source if told else Source.DEFAULT_CONFIG)
+    return one._replace(
+        synonyms=told, source=told[0].source if told else ConfigSource.DEFAULT_CONFIG
+    )
 
 
-def _defaults_of_all(described_broker: Iterable[Described]) -> Iterable[Described]:
+def _defaults_of_all(described_broker: Iterable[ConfigEntry]) -> Iterable[ConfigEntry]:
     """Return the cluster-wide defaults; the broker's own values are ignored."""
-    level = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    level = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     for one in described_broker:
         told = tuple(synonym for synonym in one.synonyms if synonym.source is level)
         if told and told[0].name == one.name:
             yield one._replace(text=told[0].text, source=level, synonyms=told)
 
 
-def _setting(message: DescribeConfigsRequest, one: Described) -> DescribeConfigsResourceResult:
+def _setting(message: DescribeConfigsRequest, one: ConfigEntry) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=one.name,
         value=one.text,

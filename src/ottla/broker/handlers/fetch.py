@@ -10,7 +10,7 @@ from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.apis import FETCH
-from ottla.protocol.conversation import OBJECTS_AT_ONCE, Request, Response, WideRequest
+from ottla.protocol.conversation import OBJECTS_AT_ONCE, LargeRequest, Request, Response
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -45,7 +45,7 @@ def handle(
     message = request.message
     assert isinstance(message, FetchRequest)
     by_id = request.version >= _BY_ID
-    if isinstance(request, WideRequest):
+    if isinstance(request, LargeRequest):
         return DeferredResponse(
             _handle_wide(state, request, connection.memory, _asked(message, by_id))
         )

@@ -13,7 +13,7 @@ from ottla.broker.state import BrokerState
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
-from ottla.protocol.conversation import Request, Response, WideRequest
+from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -50,7 +50,7 @@ def handle(
     ):
         return _refused(asked)
     # A topic is described once, however often it is requested.
-    if isinstance(request, WideRequest):
+    if isinstance(request, LargeRequest):
         return DeferredResponse(_handle_wide(state, message, asked, connection.listener))
     asked = list({(one.name, one.topic_id): one for one in asked}.values())
     missing = [one.name for one in asked if _is_to_be_made(state, message, one)]

@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.log.appending import Appended
 from ottla.protocol.apis import PRODUCE
-from ottla.protocol.conversation import Request, Response, WideRequest
+from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -60,7 +60,7 @@ def handle(
         return ProduceResponse(
             responses=[_refused(state, topic, refused) for topic in message.topic_data]
         )
-    if isinstance(request, WideRequest):
+    if isinstance(request, LargeRequest):
         return DeferredResponse(_handle_wide(state, request, message, connection))
     unsafe: Unsafe = []
     slow: Slow = {}

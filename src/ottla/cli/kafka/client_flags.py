@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.escapes import printable
 from ottla.cli.kafka.flags import BadFlags, Given
 from ottla.errors import OttlaError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.properties import read_properties
 
 if TYPE_CHECKING:

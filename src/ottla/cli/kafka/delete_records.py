@@ -11,7 +11,7 @@ from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
 from ottla.client.arguments import OFFSET_MAX, PARTITION_MAX
 from ottla.errors import OttlaError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 _VERSION: Final = 1
 

@@ -16,7 +16,7 @@ from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given
 from ottla.cli.output_errors import heeded, is_heard
 from ottla.cli.target import BOOTSTRAP, DEFAULTS
 from ottla.errors import OttlaError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 if TYPE_CHECKING:
     from ottla.client.admin.administration import Administration

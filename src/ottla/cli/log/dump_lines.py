@@ -29,7 +29,7 @@ from ottla.inspection.entries import (
 )
 from ottla.inspection.findings import Finding
 from ottla.inspection.segment_check import Tally
-from ottla.protocol.topic_records import TopicRecords
+from ottla.protocol.coordinator_records import CoordinatorRecordTypes
 from ottla.records.batch import NO_TIMESTAMP, BatchHeader, TimestampType
 from ottla.records.control import ControlRecord, ControlType, EndTxnMarker, read_end_txn_marker
 from ottla.records.errors import CorruptRecords
@@ -46,7 +46,7 @@ class Payloads:
 
     keys: Form | None = None
     values: Form | None = None
-    types: TopicRecords | None = None  # of the internal topic that they are records of
+    types: CoordinatorRecordTypes | None = None  # of the internal topic that they are records of
 
     def of(self, record: RecordEntry) -> dict[str, Json]:
         """What is shown of a record, by name."""

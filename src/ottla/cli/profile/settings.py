@@ -9,16 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from ottla.settings.admin import ADMIN
+from ottla.settings.config_def import ConfigDef, Ignored, Row, Setting, Unsupported
+from ottla.settings.config_types import HIDDEN, BadValue
 from ottla.settings.connection import DEFAULT_API_TIMEOUT_MS
 from ottla.settings.consumer import CONSUMER
-from ottla.settings.problems import InvalidSettings, Problem, invalid, quoted
+from ottla.settings.invalid_settings import InvalidSettings, Problem, invalid, quoted
 from ottla.settings.producer import MAX_BLOCK_MS, PRODUCER
-from ottla.settings.table import Refused, Row, Setting, Table, WithoutEffect
-from ottla.settings.values import HIDDEN, BadValue
 
 Client: TypeAlias = Literal["admin", "producer", "consumer"]
 
-_TABLES: Final[Mapping[Client, Table]] = {
+_TABLES: Final[Mapping[Client, ConfigDef]] = {
     "admin": ADMIN,
     "producer": PRODUCER,
     "consumer": CONSUMER,
@@ -64,9 +64,9 @@ def check(settings: Mapping[str, str]) -> list[str]:
         match known := row(name):
             case None:
                 warnings.append(f"{name}: {_unknown(name)}")
-            case WithoutEffect():
+            case Ignored():
                 warnings.append(f"{name}: {known}")
-            case Refused():
+            case Unsupported():
                 if value.strip() not in known.harmless:
                     problems.append(Problem(name, str(known)))
             case _:

@@ -20,19 +20,19 @@ from ottla.protocol.consumer_protocol import (
     ConsumerProtocolSubscription,
     decode_embedded,
 )
+from ottla.protocol.coordinator_records import CoordinatorRecordTypes
 from ottla.protocol.schema import Struct
-from ottla.protocol.topic_records import TopicRecords
 
 _CONSUMER: Final = "consumer"
 
 
-_TOPICS: Final[Mapping[str, TopicRecords]] = {
+_TOPICS: Final[Mapping[str, CoordinatorRecordTypes]] = {
     "__consumer_offsets": offsets_topic.TYPES,
     "__transaction_state": transactions_topic.TYPES,
 }
 
 
-def records_of(decoder: Decoder, topic: str | None) -> TopicRecords | None:
+def records_of(decoder: Decoder, topic: str | None) -> CoordinatorRecordTypes | None:
     """The types of records that are decoded; None: they are of no topic that is known."""
     match decoder:
         case Decoder.OFFSETS:
@@ -77,7 +77,7 @@ def _finite(digits: str) -> Json:
 
 
 def decoded(
-    types: TopicRecords, key: bytes | None, value: bytes | None
+    types: CoordinatorRecordTypes, key: bytes | None, value: bytes | None
 ) -> tuple[Json, Json] | None:
     """Key and value of an internal topic; None when they are not of a type that is known."""
     if key is None:

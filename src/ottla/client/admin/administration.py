@@ -20,7 +20,7 @@ from ottla.client.options.connection import connection_rules, metadata_rules, pa
 from ottla.clock import Clock, SystemClock
 from ottla.settings.admin import ADMIN
 from ottla.settings.config import Config
-from ottla.settings.resolution import client_config
+from ottla.settings.config_parser import client_config
 from ottla.transport.network import Connector, TcpNetwork
 
 if TYPE_CHECKING:

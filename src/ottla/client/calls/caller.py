@@ -20,7 +20,7 @@ from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.message import Message
 from ottla.protocol.schema import VERSION_MAX
-from ottla.protocol.writer import Unwritable
+from ottla.protocol.writer import EncodingError
 from ottla.transport.channel import Channel
 from ottla.transport.failures import Disconnected, NotSupported, TimedOut
 
@@ -194,7 +194,7 @@ class Caller:
                 messages = await asyncio.gather(*answers)
         except TimeoutError:
             failure: RequestError = self._metadata.failure or TimedOut(f"{whom}: no answer in time")
-        except Unwritable as error:
+        except EncodingError as error:
             failure = RequestError(ErrorCode.INVALID_REQUEST, f"{whom} cannot be asked: {error}")
         except RequestError as error:
             failure = error

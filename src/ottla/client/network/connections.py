@@ -16,7 +16,7 @@ from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView
 from ottla.clock import Clock
 from ottla.errors import RequestError
-from ottla.protocol.spares import Spares
+from ottla.protocol.buffer_pool import BufferPool
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import Connector
@@ -101,7 +101,7 @@ class Connections:
         self.clock = clock
         self.random = random
         self._remotes: dict[Address, _Remote] = {}
-        self._spares = Spares(SPARE_BYTES_MAX)
+        self._buffer_pool = BufferPool(SPARE_BYTES_MAX)
         self._closed = False
         self._complaint = ""
         if rules.tls is not None:
@@ -208,7 +208,7 @@ class Connections:
                 setup_timeout_s=min(doubled_s, rules.setup_timeout_max_s),
                 request_timeout_s=rules.request_timeout_s,
                 ended=lambda: self._ended(remote),
-                spares=self._spares,
+                buffer_pool=self._buffer_pool,
             )
             await self._log_in(remote, channel)
         except RequestError:

@@ -17,8 +17,8 @@ from ottla.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.settings.config_types import Secret
 from ottla.settings.credentials import Credentials
-from ottla.settings.values import Secret
 from ottla.transport.channel import Channel
 from ottla.transport.failures import AuthenticationFailed, NotSupported
 

@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from ottla.client.network.tokens import Token, expiry_ms
 from ottla.errors import RequestError
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 
 ANSWER_BYTES_MAX: Final = 1 << 20

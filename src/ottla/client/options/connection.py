@@ -17,7 +17,7 @@ from ottla.release import RELEASE
 from ottla.settings import connection, consumer, producer, security
 from ottla.settings.config import Config
 from ottla.settings.consumer import CONSUMER
-from ottla.settings.problems import InvalidSettings, Problem, quoted
+from ottla.settings.invalid_settings import InvalidSettings, Problem, quoted
 from ottla.settings.producer import PRODUCER
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ottla.client.subscription_state import SubscriptionConfig
 from ottla.clock import Clock
 from ottla.settings import connection, consumer
 from ottla.settings.config import Config
-from ottla.settings.valid import BY_DURATION, duration_ms
+from ottla.settings.validators import BY_DURATION, duration_ms
 
 
 def is_modern_group(config: Config) -> bool:

@@ -12,10 +12,10 @@ from ottla.client.network.tokens import RefreshConfig, TokenFunction, Tokens
 from ottla.clock import Clock
 from ottla.settings import connection, security
 from ottla.settings.config import Config
+from ottla.settings.config_types import BadValue, Secret
 from ottla.settings.credentials import credentials
+from ottla.settings.invalid_settings import InvalidSettings, Problem
 from ottla.settings.jaas import read_jaas
-from ottla.settings.problems import InvalidSettings, Problem
-from ottla.settings.values import BadValue, Secret
 
 
 def login(

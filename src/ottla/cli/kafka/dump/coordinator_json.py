@@ -18,9 +18,9 @@ from ottla.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from ottla.protocol.coordinator_records import CoordinatorRecordTypes
 from ottla.protocol.message import Message
 from ottla.protocol.schema import Field, Struct
-from ottla.protocol.topic_records import TopicRecords
 
 _NUMBER: Final = Layout(">h")
 _CONSUMER: Final = "consumer"
@@ -33,7 +33,9 @@ Shown: TypeAlias = tuple[str | None, str | None]
 """A key and a value; None for what is not shown at all."""
 
 
-def shown(types: TopicRecords, key: bytes | None, value: bytes | None, offset: int) -> Shown:
+def shown(
+    types: CoordinatorRecordTypes, key: bytes | None, value: bytes | None, offset: int
+) -> Shown:
     """A record's key and value."""
     if key is None:
         raise OttlaError(

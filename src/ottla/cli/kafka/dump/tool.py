@@ -25,7 +25,7 @@ from ottla.inspection.snapshot_file import producer_entries
 from ottla.log.disk import Disk, File
 from ottla.log.files import OsDisk
 from ottla.protocol import offsets_topic, transactions_topic
-from ottla.protocol.topic_records import TopicRecords
+from ottla.protocol.coordinator_records import CoordinatorRecordTypes
 
 USAGE = Usage(
     "kafka-dump-log",
@@ -189,7 +189,7 @@ def _contents(given: Given) -> Contents:
     return lambda offset, key, value: (_text(key, keys), _text(value, values))
 
 
-def _decoded(types: TopicRecords) -> Contents:
+def _decoded(types: CoordinatorRecordTypes) -> Contents:
     def contents(
         offset: int, key: bytes | None, value: bytes | None
     ) -> tuple[str | None, str | None]:

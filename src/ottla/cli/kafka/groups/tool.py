@@ -14,7 +14,7 @@ from ottla.cli.kafka.flags import BadFlags, Given, NotDone
 from ottla.cli.kafka.groups.flags import DELETED, USAGE, check, number_of
 from ottla.cli.kafka.tool import run_tool, settings_of
 from ottla.errors import OttlaError, RequestError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 if TYPE_CHECKING:
     from ottla.cli.group.admin import GroupAdmin

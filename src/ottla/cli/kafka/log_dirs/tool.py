@@ -12,7 +12,7 @@ from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
 from ottla.cli.output import Json
 from ottla.errors import OttlaError, RequestError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 if TYPE_CHECKING:
     from ottla.client.admin.log_dirs import LogDirs

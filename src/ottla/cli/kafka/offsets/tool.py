@@ -10,7 +10,7 @@ from typing import Final
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, run_tool, settings_of
 from ottla.errors import OttlaError
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 USAGE: Final = Usage(
     "kafka-get-offsets",

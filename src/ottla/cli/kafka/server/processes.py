@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from ottla.settings.config import Config
+from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import broker_id, log_dirs
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.properties import read_properties
-from ottla.settings.resolution import broker_config
 
 FIRST_BROKER: Final = 1
 _META: Final = "meta.properties"

@@ -16,7 +16,7 @@ from ottla.broker.stop_signals import StopSignals
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, understood
 from ottla.cli.output_errors import heeded
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings
 
 DAEMON: Final = "-daemon"
 OUTPUT_FOLDER_VARIABLE: Final = "LOG_DIR"
@@ -59,8 +59,8 @@ def started(arguments: list[str], signals: StopSignals) -> int:
     given = understood(USAGE, arguments)
     if isinstance(given, int):
         return given
+    from ottla.settings.config_parser import broker_config
     from ottla.settings.properties import read_properties
-    from ottla.settings.resolution import broker_config
 
     try:
         wanted = order(given)

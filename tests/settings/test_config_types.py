@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from ottla.settings.values import (
+from ottla.settings.config_types import (
     BOOLEAN,
     DOUBLE,
     HIDDEN,
@@ -16,7 +16,7 @@ from ottla.settings.values import (
     SHORT,
     STRING,
     BadValue,
-    Kind,
+    ConfigType,
     Secret,
 )
 
@@ -35,7 +35,7 @@ def test_nothing_else_is_a_boolean(text: str) -> None:
 
 
 @each_case(("kind", "limit"), BOUNDS)
-def test_an_integer_ends_at_the_bounds_of_its_type(kind: Kind[int], limit: int) -> None:
+def test_an_integer_ends_at_the_bounds_of_its_type(kind: ConfigType[int], limit: int) -> None:
     assert kind.parse(str(limit - 1)) == limit - 1
     assert kind.parse(str(-limit)) == -limit
     for beyond in (limit, -limit - 1):
@@ -144,7 +144,7 @@ def test_python_values_of_the_other_kinds() -> None:
         (PASSWORD, b"x"),
     ],
 )
-def test_python_values_of_the_wrong_type(kind: Kind[object], value: object) -> None:
+def test_python_values_of_the_wrong_type(kind: ConfigType[object], value: object) -> None:
     with pytest.raises(BadValue):
         kind.convert(value)
 

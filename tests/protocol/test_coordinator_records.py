@@ -8,6 +8,7 @@ import pytest
 from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.protocol import offsets_topic, transactions_topic
+from ottla.protocol.coordinator_records import CoordinatorRecordTypes
 from ottla.protocol.message import Message
 from ottla.protocol.offsets_topic import (
     ConsumerGroupMetadataKey,
@@ -15,7 +16,6 @@ from ottla.protocol.offsets_topic import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.topic_records import TopicRecords
 from ottla.protocol.transactions_topic import TransactionLogKey
 from protocol_values import STORED, example
 
@@ -37,7 +37,7 @@ NUMBERS = {
 }
 
 
-def pair(name: str) -> tuple[type[Message], type[Message], TopicRecords]:
+def pair(name: str) -> tuple[type[Message], type[Message], CoordinatorRecordTypes]:
     by_name = {cls.__name__: cls for cls in STORED}
     topic = TRANSACTIONS if name == "TransactionLog" else OFFSETS
     return by_name[f"{name}Key"], by_name[f"{name}Value"], topic

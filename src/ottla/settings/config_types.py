@@ -49,7 +49,7 @@ class Secret:
         return f"Secret({HIDDEN})"
 
 
-class Kind(Generic[T]):
+class ConfigType(Generic[T]):
     """The type of a setting, named and numbered as DescribeConfigs does (KIP-569)."""
 
     __slots__ = ("code", "name")
@@ -73,7 +73,7 @@ class Kind(Generic[T]):
         return str(value)
 
 
-class _Boolean(Kind[bool]):
+class _Boolean(ConfigType[bool]):
     __slots__ = ()
 
     def parse(self, text: str) -> bool:
@@ -92,7 +92,7 @@ class _Boolean(Kind[bool]):
         return "true" if value else "false"
 
 
-class _Integer(Kind[int]):
+class _Integer(ConfigType[int]):
     __slots__ = ("bits",)
 
     def __init__(self, name: str, code: int, bits: int) -> None:
@@ -123,7 +123,7 @@ class _Integer(Kind[int]):
         return BadValue(f"beyond the {self.bits} bits of the type {self.name}")
 
 
-class _Double(Kind[float]):
+class _Double(ConfigType[float]):
     __slots__ = ()
 
     def parse(self, text: str) -> float:
@@ -154,7 +154,7 @@ class _Double(Kind[float]):
         raise BadValue("not a finite number")
 
 
-class _String(Kind[str]):
+class _String(ConfigType[str]):
     __slots__ = ()
 
     def parse(self, text: str) -> str:
@@ -169,7 +169,7 @@ class _String(Kind[str]):
         return super().convert(value)
 
 
-class _List(Kind[tuple[str, ...]]):
+class _List(ConfigType[tuple[str, ...]]):
     """Entries between commas. As in Kafka 4 a repeated entry counts once, an empty one is wrong."""
 
     __slots__ = ()
@@ -202,7 +202,7 @@ class _List(Kind[tuple[str, ...]]):
         return entries
 
 
-class _Password(Kind[Secret]):
+class _Password(ConfigType[Secret]):
     __slots__ = ()
 
     def parse(self, text: str) -> Secret:
@@ -230,14 +230,14 @@ def _java_double(value: float) -> str:
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 
-BOOLEAN: Final[Kind[bool]] = _Boolean("boolean", 1)
-STRING: Final[Kind[str]] = _String("string", 2)
-INT: Final[Kind[int]] = _Integer("int", 3, 32)
-SHORT: Final[Kind[int]] = _Integer("short", 4, 16)
-LONG: Final[Kind[int]] = _Integer("long", 5, 64)
-DOUBLE: Final[Kind[float]] = _Double("double", 6)
-LIST: Final[Kind[tuple[str, ...]]] = _List("list", 7)
-PASSWORD: Final[Kind[Secret]] = _Password("password", 9)
+BOOLEAN: Final[ConfigType[bool]] = _Boolean("boolean", 1)
+STRING: Final[ConfigType[str]] = _String("string", 2)
+INT: Final[ConfigType[int]] = _Integer("int", 3, 32)
+SHORT: Final[ConfigType[int]] = _Integer("short", 4, 16)
+LONG: Final[ConfigType[int]] = _Integer("long", 5, 64)
+DOUBLE: Final[ConfigType[float]] = _Double("double", 6)
+LIST: Final[ConfigType[tuple[str, ...]]] = _List("list", 7)
+PASSWORD: Final[ConfigType[Secret]] = _Password("password", 9)
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1

@@ -1,20 +1,20 @@
 """Which values of a type a setting takes: ranges, choices, formats.
 
-Invariant: a Valid prints itself as Kafka's documentation does, and `admit` returns the one
-spelling the rest of Ottla compares with, or raises BadValue; admit(admit(v)) == admit(v).
+Invariant: a Validator prints itself as Kafka's documentation does, and `validate` returns the one
+spelling the rest of Ottla compares with, or raises BadValue; validate(validate(v)) == validate(v).
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
-from ottla.settings.values import BadValue
+from ottla.settings.config_types import BadValue
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
 
-class Valid(Generic[T]):
+class Validator(Generic[T]):
     """The values a setting takes. Printed it is the text of the reference and of messages."""
 
     __slots__ = ("_printed",)
@@ -22,7 +22,7 @@ class Valid(Generic[T]):
     def __init__(self, printed: str) -> None:
         self._printed: Final = printed
 
-    def admit(self, value: T) -> T:
+    def validate(self, value: T) -> T:
         """The value in its usual spelling; BadValue when it is not a valid one."""
         raise NotImplementedError
 
@@ -30,7 +30,7 @@ class Valid(Generic[T]):
         return self._printed
 
 
-class _Range(Valid[N]):
+class _Range(Validator[N]):
     __slots__ = ("high", "low")
 
     def __init__(self, low: N, high: N | None) -> None:
@@ -38,27 +38,27 @@ class _Range(Valid[N]):
         self.low: Final = low
         self.high: Final = high
 
-    def admit(self, value: N) -> N:
+    def validate(self, value: N) -> N:
         if value < self.low or (self.high is not None and value > self.high):
             raise BadValue
         return value
 
 
-class _RangeOr(Valid[int]):
+class _RangeOr(Validator[int]):
     """A range and one number outside it that means "off" or "let the library choose"."""
 
     __slots__ = ("range", "special")
 
-    def __init__(self, inside: Valid[int], special: int) -> None:
+    def __init__(self, inside: Validator[int], special: int) -> None:
         super().__init__(f"{inside} or {special}")
         self.range: Final = inside
         self.special: Final = special
 
-    def admit(self, value: int) -> int:
-        return value if value == self.special else self.range.admit(value)
+    def validate(self, value: int) -> int:
+        return value if value == self.special else self.range.validate(value)
 
 
-class _Choice(Valid[str]):
+class _Choice(Validator[str]):
     __slots__ = ("any_case", "choices", "otherwise")
 
     def __init__(
@@ -78,37 +78,37 @@ class _Choice(Valid[str]):
             {name.lower(): usual for name, usual in spelled.items()} if any_case else spelled
         )
 
-    def admit(self, value: str) -> str:
+    def validate(self, value: str) -> str:
         try:
             return self.choices[value.lower() if self.any_case else value]
         except KeyError:
             raise BadValue(self.otherwise) from None
 
 
-class _ListOf(Valid[tuple[str, ...]]):
+class _ListOf(Validator[tuple[str, ...]]):
     __slots__ = ("each", "empty_allowed")
 
-    def __init__(self, each: Valid[str], *, empty_allowed: bool) -> None:
+    def __init__(self, each: Validator[str], *, empty_allowed: bool) -> None:
         super().__init__(str(each))
         self.each: Final = each
         self.empty_allowed: Final = empty_allowed
 
-    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
+    def validate(self, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value and not self.empty_allowed:
             raise BadValue("no entry")
-        return tuple(dict.fromkeys(self.each.admit(entry) for entry in value))
+        return tuple(dict.fromkeys(self.each.validate(entry) for entry in value))
 
 
-class _NonEmptyString(Valid[str]):
+class _NonEmptyString(Validator[str]):
     __slots__ = ()
 
-    def admit(self, value: str) -> str:
+    def validate(self, value: str) -> str:
         if not value:
             raise BadValue
         return value
 
 
-class _ListSize(Valid[tuple[str, ...]]):
+class _ListSize(Validator[tuple[str, ...]]):
     __slots__ = ("high", "low")
 
     def __init__(self, printed: str, low: int, high: int | None = None) -> None:
@@ -116,53 +116,53 @@ class _ListSize(Valid[tuple[str, ...]]):
         self.low: Final = low
         self.high: Final = high
 
-    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
+    def validate(self, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(value) < self.low or (self.high is not None and len(value) > self.high):
             raise BadValue
         return value
 
 
-class _Including(Valid[tuple[str, ...]]):
+class _Including(Validator[tuple[str, ...]]):
     __slots__ = ("inner", "member")
 
-    def __init__(self, member: str, inner: Valid[tuple[str, ...]]) -> None:
+    def __init__(self, member: str, inner: Validator[tuple[str, ...]]) -> None:
         super().__init__(f"{inner} with {member}")
         self.member: Final = member
         self.inner: Final = inner
 
-    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
-        admitted = self.inner.admit(value)
+    def validate(self, value: tuple[str, ...]) -> tuple[str, ...]:
+        admitted = self.inner.validate(value)
         if self.member not in admitted:
             raise BadValue
         return admitted
 
 
-class _Matching(Valid[str]):
+class _Matching(Validator[str]):
     __slots__ = ("pattern",)
 
     def __init__(self, pattern: str, printed: str) -> None:
         super().__init__(printed)
         self.pattern: Final = pattern  # compiled when first used: most never are
 
-    def admit(self, value: str) -> str:
+    def validate(self, value: str) -> str:
         if re.fullmatch(self.pattern, value) is None:
             raise BadValue
         return value
 
 
-class _ThrottledReplicas(Valid[tuple[str, ...]]):
+class _ThrottledReplicas(Validator[tuple[str, ...]]):
     __slots__ = ()
 
-    def admit(self, value: tuple[str, ...]) -> tuple[str, ...]:
+    def validate(self, value: tuple[str, ...]) -> tuple[str, ...]:
         if value != ("*",) and not all(re.fullmatch("[0-9]+:[0-9]+", each) for each in value):
             raise BadValue
         return value
 
 
-class _OffsetReset(Valid[str]):
+class _OffsetReset(Validator[str]):
     __slots__ = ()
 
-    def admit(self, value: str) -> str:
+    def validate(self, value: str) -> str:
         lowered = value.lower()
         if lowered in ("latest", "earliest", "none"):
             return lowered
@@ -198,17 +198,17 @@ def duration_ms(text: str) -> int:
     return total_ms
 
 
-def at_least(low: N) -> Valid[N]:
+def at_least(low: N) -> Validator[N]:
     """Every number from `low` on."""
     return _Range(low, None)
 
 
-def between(low: N, high: N) -> Valid[N]:
+def between(low: N, high: N) -> Validator[N]:
     """Every number from `low` to `high`, both included."""
     return _Range(low, high)
 
 
-def either(inside: Valid[int], special: int) -> Valid[int]:
+def either(inside: Validator[int], special: int) -> Validator[int]:
     """The range, or the one special number."""
     return _RangeOr(inside, special)
 
@@ -218,7 +218,7 @@ def one_of(
     any_case: bool = False,
     aliases: Mapping[str, str] | None = None,
     otherwise: str = "",
-) -> Valid[str]:
+) -> Validator[str]:
     """One of the names; an alias is read as the name it stands for.
 
     `otherwise` tells whoever names another what to do.
@@ -231,33 +231,33 @@ def some_of(
     any_case: bool = False,
     aliases: Mapping[str, str] | None = None,
     empty_allowed: bool = True,
-) -> Valid[tuple[str, ...]]:
+) -> Validator[tuple[str, ...]]:
     """A list of which each entry is one of the names."""
     choice = one_of(*names, any_case=any_case, aliases=aliases)
     return _ListOf(choice, empty_allowed=empty_allowed)
 
 
-def list_of(each: Valid[str]) -> Valid[tuple[str, ...]]:
+def list_of(each: Validator[str]) -> Validator[tuple[str, ...]]:
     """A list of which each entry is valid; it may be empty."""
     return _ListOf(each, empty_allowed=True)
 
 
-def including(member: str, inner: Valid[tuple[str, ...]]) -> Valid[tuple[str, ...]]:
+def including(member: str, inner: Validator[tuple[str, ...]]) -> Validator[tuple[str, ...]]:
     """A list that `inner` admits and that has `member` in it."""
     return _Including(member, inner)
 
 
-def matching(pattern: str, printed: str) -> Valid[str]:
+def matching(pattern: str, printed: str) -> Validator[str]:
     """A text of a form, with the form as people write it."""
     return _Matching(pattern, printed)
 
 
-NON_EMPTY: Final[Valid[str]] = _NonEmptyString("non-empty string")
-NON_EMPTY_LIST: Final[Valid[tuple[str, ...]]] = _ListSize("non-empty list", 1)
-AT_MOST_ONE: Final[Valid[tuple[str, ...]]] = _ListSize("at most one entry", 0, 1)
-THROTTLED_REPLICAS: Final[Valid[tuple[str, ...]]] = _ThrottledReplicas(
+NON_EMPTY: Final[Validator[str]] = _NonEmptyString("non-empty string")
+NON_EMPTY_LIST: Final[Validator[tuple[str, ...]]] = _ListSize("non-empty list", 1)
+AT_MOST_ONE: Final[Validator[tuple[str, ...]]] = _ListSize("at most one entry", 0, 1)
+THROTTLED_REPLICAS: Final[Validator[tuple[str, ...]]] = _ThrottledReplicas(
     "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 )
-OFFSET_RESET: Final[Valid[str]] = _OffsetReset(
+OFFSET_RESET: Final[Validator[str]] = _OffsetReset(
     f"[latest, earliest, none, {BY_DURATION}PnDTnHnMn.nS]"
 )

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from ottla.settings.valid import (
+from ottla.settings.config_types import BadValue
+from ottla.settings.validators import (
     AT_MOST_ONE,
     NON_EMPTY,
     NON_EMPTY_LIST,
     OFFSET_RESET,
     THROTTLED_REPLICAS,
-    Valid,
+    Validator,
     at_least,
     between,
     duration_ms,
@@ -22,7 +23,6 @@ from ottla.settings.valid import (
     one_of,
     some_of,
 )
-from ottla.settings.values import BadValue
 
 ROLES = including("broker", some_of("broker", "controller"))
 
@@ -43,7 +43,7 @@ ROLES = including("broker", some_of("broker", "controller"))
         (OFFSET_RESET, "[latest, earliest, none, by_duration:PnDTnHnMn.nS]"),
     ],
 )
-def test_valid_values_print_as_in_kafka(valid: Valid[Any], printed: str) -> None:
+def test_valid_values_print_as_in_kafka(valid: Validator[Any], printed: str) -> None:
     assert str(valid) == printed
 
 
@@ -69,9 +69,9 @@ def test_valid_values_print_as_in_kafka(valid: Valid[Any], printed: str) -> None
         (OFFSET_RESET, "BY_DURATION:p1d", "by_duration:p1d"),
     ],
 )
-def test_admitted_values(valid: Valid[Any], given: object, admitted: object) -> None:
-    assert valid.admit(given) == admitted
-    assert valid.admit(admitted) == admitted
+def test_admitted_values(valid: Validator[Any], given: object, admitted: object) -> None:
+    assert valid.validate(given) == admitted
+    assert valid.validate(admitted) == admitted
 
 
 @each_case(
@@ -102,9 +102,9 @@ def test_admitted_values(valid: Valid[Any], given: object, admitted: object) -> 
         (OFFSET_RESET, "by_duration:1h"),
     ],
 )
-def test_refused_values(valid: Valid[Any], value: object) -> None:
+def test_refused_values(valid: Validator[Any], value: object) -> None:
     with pytest.raises(BadValue):
-        valid.admit(value)
+        valid.validate(value)
 
 
 @each_case(

@@ -18,19 +18,29 @@ from ottla.settings import (
     security,
     topic,
 )
-from ottla.settings.resolution import TABLES
-from ottla.settings.table import (
-    Refused,
+from ottla.settings.config_def import (
+    ConfigDef,
+    Ignored,
     Required,
     Setting,
-    Table,
-    WithoutEffect,
+    Unsupported,
     in_hours,
     in_minutes,
     settings_in,
 )
-from ottla.settings.valid import at_least
-from ottla.settings.values import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, BadValue, Secret
+from ottla.settings.config_parser import TABLES
+from ottla.settings.config_types import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    SHORT,
+    STRING,
+    BadValue,
+    Secret,
+)
+from ottla.settings.validators import at_least
 
 
 class KafkaSetting(NamedTuple):
@@ -72,7 +82,7 @@ HONOURED = [each for each in KAFKA if each.name in SCOPES[each.scope].settings]
 every_row = each_case(
     ("table", "row"),
     [(table, row) for table in TABLES for row in table.settings.values()],
-    ids=lambda one: one.scope if isinstance(one, Table) else one.name,
+    ids=lambda one: one.scope if isinstance(one, ConfigDef) else one.name,
 )
 
 # Where Ottla knows the values better than Kafka's documentation, or takes fewer.
@@ -104,8 +114,8 @@ def test_every_setting_of_kafka_has_one_place(kafka: KafkaSetting) -> None:
     table = SCOPES[kafka.scope]
     places = [
         kafka.name in table.settings,
-        kafka.name in {row.name for row in table.without_effect},
-        kafka.name in {row.name for row in table.refused},
+        kafka.name in {row.name for row in table.ignored},
+        kafka.name in {row.name for row in table.unsupported},
     ]
     assert places.count(True) == 1
 
@@ -172,14 +182,14 @@ def test_topics_fall_back_as_in_kafka() -> None:
         if row.falls_back
     }
     honoured = {name: row for name, row in kafka_fallbacks().items() if name in ours}
-    refused = {row.name for row in topic.TOPIC.refused}
+    unsupported = {row.name for row in topic.TOPIC.unsupported}
     assert ours == honoured
-    assert set(kafka_fallbacks()) - set(ours) <= refused
+    assert set(kafka_fallbacks()) - set(ours) <= unsupported
 
 
 @every_row
 def test_a_fallback_is_of_the_brokers_table_and_of_the_same_default(
-    table: Table, row: Setting[Any]
+    table: ConfigDef, row: Setting[Any]
 ) -> None:
     for fallback in row.falls_back:
         assert broker.BROKER.settings[fallback.setting.name] is fallback.setting
@@ -205,7 +215,7 @@ def test_units_of_fallbacks() -> None:
 
 
 @every_row
-def test_a_default_passes_its_own_row(table: Table, row: Setting[Any]) -> None:
+def test_a_default_passes_its_own_row(table: ConfigDef, row: Setting[Any]) -> None:
     if isinstance(row.default, Required):
         return
     assert row.convert(row.default) == row.default
@@ -226,7 +236,7 @@ SAMPLES: dict[str, list[Any]] = {
 
 
 @every_row
-def test_a_value_survives_its_text(table: Table, row: Setting[Any]) -> None:
+def test_a_value_survives_its_text(table: ConfigDef, row: Setting[Any]) -> None:
     if row.sensitive:
         assert row.parse(Secret("a b").reveal()) == Secret("a b")
         return
@@ -241,7 +251,7 @@ def test_a_value_survives_its_text(table: Table, row: Setting[Any]) -> None:
 
 
 @every_row
-def test_null_is_for_settings_whose_default_is_null(table: Table, row: Setting[Any]) -> None:
+def test_null_is_for_settings_whose_default_is_null(table: ConfigDef, row: Setting[Any]) -> None:
     if row.nullable:
         assert row.convert(None) is None
         assert row.format(None) is None
@@ -251,7 +261,7 @@ def test_null_is_for_settings_whose_default_is_null(table: Table, row: Setting[A
 
 
 @every_row
-def test_a_row_explains_itself(table: Table, row: Setting[Any]) -> None:
+def test_a_row_explains_itself(table: ConfigDef, row: Setting[Any]) -> None:
     assert row.doc[0].isupper() or row.doc[0] == "`"
     assert row.doc.endswith(".")
     assert "  " not in row.doc
@@ -293,16 +303,18 @@ def test_clients_differ_only_where_they_say_so() -> None:
 
 def test_a_name_may_stand_in_a_table_once() -> None:
     row = Setting("a", INT, 1, at_least(1), doc="A.")
-    Table("broker", [row], without_effect=[], refused=[])
+    ConfigDef("broker", [row], ignored=[], unsupported=[])
     with pytest.raises(AssertionError):
-        Table("broker", [row], without_effect=[WithoutEffect("a", "x")], refused=[])
+        ConfigDef("broker", [row], ignored=[Ignored("a", "x")], unsupported=[])
     with pytest.raises(AssertionError):
-        Table("broker", [], without_effect=[], refused=[Refused("a", "x"), Refused("a", "y")])
+        ConfigDef(
+            "broker", [], ignored=[], unsupported=[Unsupported("a", "x"), Unsupported("a", "y")]
+        )
 
 
 def test_a_family_is_found_by_its_prefix() -> None:
     row = broker.BROKER.find("rsm.config.bucket")
-    assert isinstance(row, Refused)
+    assert isinstance(row, Unsupported)
     assert broker.BROKER.find("rsm.configuration") is None
 
 

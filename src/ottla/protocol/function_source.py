@@ -12,7 +12,7 @@ from struct import calcsize
 from typing import Any
 
 
-class Source:
+class FunctionSource:
     """The body of one function, written line by line."""
 
     def __init__(self, signature: str) -> None:

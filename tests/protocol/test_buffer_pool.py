@@ -4,50 +4,50 @@ import struct
 from random import Random
 
 from cases import each_case
+from ottla.protocol.buffer_pool import COUNT_MAX, PIECE_BYTES_MIN, BufferPool
 from ottla.protocol.frames import SCRATCH_BYTES, Framer
-from ottla.protocol.spares import COUNT_MAX, PIECE_BYTES_MIN, Spares
 
 KB = 1024
 
 
 def test_a_piece_is_given_away_once_and_only_when_nobody_has_a_view_of_it() -> None:
-    spares = Spares(1000 * KB)
+    buffer_pool = BufferPool(1000 * KB)
     piece = bytearray(100 * KB)
     view = memoryview(piece)[10:20].toreadonly()
-    spares.keep(piece)
-    assert spares.take(100 * KB) is None
+    buffer_pool.keep(piece)
+    assert buffer_pool.take(100 * KB) is None
     part = view[2:4]
     view.release()
-    assert spares.take(100 * KB) is None  # a part of a view is one, too
+    assert buffer_pool.take(100 * KB) is None  # a part of a view is one, too
     part.release()
-    assert spares.take(100 * KB + 1) is None
-    assert spares.take(100 * KB) is piece
+    assert buffer_pool.take(100 * KB + 1) is None
+    assert buffer_pool.take(100 * KB) is piece
     assert len(piece) == 100 * KB
-    assert spares.take(100 * KB) is None
-    assert spares.kept_bytes == 0
+    assert buffer_pool.take(100 * KB) is None
+    assert buffer_pool.kept_bytes == 0
 
 
 def test_the_smallest_that_fits_is_given() -> None:
-    spares = Spares(2000 * KB)
+    buffer_pool = BufferPool(2000 * KB)
     pieces = [bytearray(size * KB) for size in (300, 100, 200)]
     for piece in pieces:
-        spares.keep(piece)
-    assert spares.take(150 * KB) is pieces[2]
-    assert spares.take(150 * KB) is pieces[0]
-    assert spares.take(150 * KB) is None
-    assert spares.take(PIECE_BYTES_MIN - 1) is None  # that is new fast enough
+        buffer_pool.keep(piece)
+    assert buffer_pool.take(150 * KB) is pieces[2]
+    assert buffer_pool.take(150 * KB) is pieces[0]
+    assert buffer_pool.take(150 * KB) is None
+    assert buffer_pool.take(PIECE_BYTES_MIN - 1) is None  # that is new fast enough
 
 
 def test_what_is_kept_is_bounded_and_the_largest_stay() -> None:
-    spares = Spares(1000 * KB)
+    buffer_pool = BufferPool(1000 * KB)
     for size in (100, 200, 300, 400, 500, 501, 5):
-        spares.keep(bytearray(size * KB))
-        assert spares.kept_bytes <= 1000 * KB
-    assert spares.kept_bytes == (400 + 500) * KB  # more than half of the room is too much for one
+        buffer_pool.keep(bytearray(size * KB))
+        assert buffer_pool.kept_bytes <= 1000 * KB
+    assert buffer_pool.kept_bytes == (400 + 500) * KB  # a buffer is at most half of it
     for _ in range(2 * COUNT_MAX):
-        spares.keep(bytearray(50 * KB))
-    assert spares.kept_bytes <= 1000 * KB
-    many = Spares(1000 * KB)
+        buffer_pool.keep(bytearray(50 * KB))
+    assert buffer_pool.kept_bytes <= 1000 * KB
+    many = BufferPool(1000 * KB)
     for _ in range(2 * COUNT_MAX):
         many.keep(bytearray(40 * KB))
     assert many.kept_bytes == COUNT_MAX * 40 * KB
@@ -56,8 +56,8 @@ def test_what_is_kept_is_bounded_and_the_largest_stay() -> None:
 @each_case("seed", range(5))
 def test_frames_of_many_streams_stay_as_they_came_while_somebody_keeps_them(seed: int) -> None:
     random = Random(seed)
-    spares = Spares(2000 * KB)
-    framers = [Framer(spares=spares) for _ in range(4)]
+    buffer_pool = BufferPool(2000 * KB)
+    framers = [Framer(buffer_pool=buffer_pool) for _ in range(4)]
     unsent: list[bytes] = [b""] * len(framers)
     coming: list[bytes] = [b""] * len(framers)
     kept: list[tuple[memoryview, bytes]] = []
@@ -84,8 +84,8 @@ def test_frames_of_many_streams_stay_as_they_came_while_somebody_keeps_them(seed
 
 
 def test_a_frame_in_spare_memory_has_all_of_it_from_the_start() -> None:
-    spares = Spares(2000 * KB)
-    framer = Framer(spares=spares)
+    buffer_pool = BufferPool(2000 * KB)
+    framer = Framer(buffer_pool=buffer_pool)
     size = 600 * KB
     (first,) = framer.receive(struct.pack(">i", size) + b"\7" * size)
     memory = first.obj
@@ -98,8 +98,8 @@ def test_a_frame_in_spare_memory_has_all_of_it_from_the_start() -> None:
 
 
 def test_memory_of_a_stream_that_was_dropped_is_not_kept() -> None:
-    spares = Spares(2000 * KB)
-    framer = Framer(spares=spares)
+    buffer_pool = BufferPool(2000 * KB)
+    framer = Framer(buffer_pool=buffer_pool)
     framer.receive(struct.pack(">i", 600 * KB) + bytes(300 * KB))
     framer.drop()
-    assert spares.kept_bytes == 0
+    assert buffer_pool.kept_bytes == 0

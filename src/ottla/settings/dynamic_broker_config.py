@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 from ottla.settings import security
 from ottla.settings.broker import BROKER
 from ottla.settings.config import Config, Given, ListenerName, split_listener_name
-from ottla.settings.resolution import checked
-from ottla.settings.table import READ_ONLY, Fallback, Setting
+from ottla.settings.config_def import READ_ONLY, Fallback, Setting
+from ottla.settings.config_parser import checked
 from ottla.settings.topic import TOPIC
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Who gave a value, by the numbers of DescribeConfigs; a smaller number is stronger."""
 
     DYNAMIC_TOPIC_CONFIG = 1
@@ -26,7 +26,7 @@ class Source(IntEnum):
     DEFAULT_CONFIG = 5
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """One source of a value: the text under its own name, and in the unit of the setting asked for.
 
     log.retention.hours=168 has text "168" and, asked for retention.ms, converted "604800000".
@@ -35,18 +35,18 @@ class Synonym(NamedTuple):
 
     name: str
     text: str | None
-    source: Source
+    source: ConfigSource
     converted: str | None
 
 
-class Described(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One setting as DescribeConfigs tells it."""
 
     name: str
     setting: Setting[Any]
     text: str | None
-    source: Source
-    synonyms: tuple[Synonym, ...]
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
     read_only: bool
     sensitive: bool
 
@@ -60,7 +60,7 @@ _GROUP_OF: Final[Mapping[str, tuple[Fallback, ...]]] = {
 }
 
 
-class Layers:
+class DynamicBrokerConfig:
     """A broker's settings from all their sources: its file, the cluster's default, its own."""
 
     __slots__ = ("_sources", "config")
@@ -77,10 +77,10 @@ class Layers:
         Raises InvalidSettings when what counts in the end does not go together.
         """
         assert static.table is BROKER
-        self._sources: Final[tuple[tuple[Source, Mapping[str, Given]], ...]] = (
-            (Source.DYNAMIC_BROKER_CONFIG, broker or {}),
-            (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster or {}),
-            (Source.STATIC_BROKER_CONFIG, static.given),
+        self._sources: Final[tuple[tuple[ConfigSource, Mapping[str, Given]], ...]] = (
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, broker or {}),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster or {}),
+            (ConfigSource.STATIC_BROKER_CONFIG, static.given),
         )
         self.config: Final = checked(Config(BROKER, self._merged()))
 
@@ -113,7 +113,7 @@ class Layers:
         """Raise InvalidSettings when a topic's own values do not go with each other or the rest."""
         checked(self.topic(overrides))
 
-    def describe_topic(self, overrides: Config) -> tuple[Described, ...]:
+    def describe_topic(self, overrides: Config) -> tuple[ConfigEntry, ...]:
         """Every setting of a topic, with its value and all its sources."""
         effective = self.topic(overrides)
         return tuple(
@@ -121,30 +121,32 @@ class Layers:
             for setting in TOPIC.settings.values()
         )
 
-    def describe_broker(self) -> tuple[Described, ...]:
+    def describe_broker(self) -> tuple[ConfigEntry, ...]:
         """Every setting of the broker, those of single listeners after the others."""
         names = [*BROKER.settings, *(name for name in self.config.given if _parts(name))]
         return tuple(map(self._described_broker, names))
 
     def _described_topic(
         self, setting: Setting[Any], overrides: Config, effective: Config
-    ) -> Described:
-        synonyms: list[Synonym] = []
+    ) -> ConfigEntry:
+        synonyms: list[ConfigSynonym] = []
         if setting.name in overrides.given:
             text = effective.text(setting)
-            synonyms.append(Synonym(setting.name, text, Source.DYNAMIC_TOPIC_CONFIG, text))
+            synonyms.append(
+                ConfigSynonym(setting.name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG, text)
+            )
         synonyms += self._synonyms(setting, setting.falls_back)
-        return Described(
+        return ConfigEntry(
             setting.name,
             setting,
             effective.text(setting),
-            synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+            synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
             tuple(synonyms),
             read_only=False,
             sensitive=setting.sensitive,
         )
 
-    def _described_broker(self, name: str) -> Described:
+    def _described_broker(self, name: str) -> ConfigEntry:
         parts = _parts(name)
         setting = BROKER.settings[parts.setting if parts else name]
         group = _GROUP_OF.get(name, (Fallback(setting),))
@@ -155,33 +157,37 @@ class Layers:
             del synonyms[0]
         given = self.config.given.get(name)
         value = given.value if given else setting.default
-        return Described(
+        return ConfigEntry(
             name,
             setting,
             None if setting.sensitive else setting.format(value),
-            synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+            synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
             tuple(synonyms),
             read_only=setting.dynamic is READ_ONLY,
             sensitive=setting.sensitive,
         )
 
-    def _own(self, name: str, setting: Setting[Any]) -> Iterator[Synonym]:
+    def _own(self, name: str, setting: Setting[Any]) -> Iterator[ConfigSynonym]:
         for source, given in self._sources:
             if name in given:
                 text = None if setting.sensitive else setting.format(given[name].value)
-                yield Synonym(name, text, source, text)
+                yield ConfigSynonym(name, text, source, text)
 
-    def _synonyms(self, asked: Setting[Any], fallbacks: tuple[Fallback, ...]) -> Iterator[Synonym]:
+    def _synonyms(
+        self, asked: Setting[Any], fallbacks: tuple[Fallback, ...]
+    ) -> Iterator[ConfigSynonym]:
         for source, fallback, value in self._found(fallbacks):
             setting = fallback.setting
             if setting.sensitive:
-                yield Synonym(setting.name, None, source, None)
+                yield ConfigSynonym(setting.name, None, source, None)
             else:
                 converted = asked.format(fallback.convert(value)) if asked.falls_back else None
                 text = setting.format(value)
-                yield Synonym(setting.name, text, source, converted or text)
+                yield ConfigSynonym(setting.name, text, source, converted or text)
 
-    def _found(self, fallbacks: tuple[Fallback, ...]) -> Iterator[tuple[Source, Fallback, object]]:
+    def _found(
+        self, fallbacks: tuple[Fallback, ...]
+    ) -> Iterator[tuple[ConfigSource, Fallback, object]]:
         """What the sources say, strongest first: by source, within one in the order given."""
         for source, given in self._sources:
             for fallback in fallbacks:
@@ -189,7 +195,7 @@ class Layers:
                     yield source, fallback, own.value
         for fallback in fallbacks:
             if fallback.setting.default is not None:
-                yield Source.DEFAULT_CONFIG, fallback, fallback.setting.default
+                yield ConfigSource.DEFAULT_CONFIG, fallback, fallback.setting.default
 
 
 def _parts(name: str) -> ListenerName | None:

@@ -15,7 +15,7 @@ PIECE_BYTES_MIN: Final = 32 * 1024
 """Less than this is new fast enough."""
 
 
-class Spares:
+class BufferPool:
     """Of all connections of a process that share them."""
 
     __slots__ = ("_bytes", "_bytes_max", "_pieces")

@@ -5,19 +5,19 @@ from cases import each_case
 from ottla.settings import broker, connection, consumer, producer, security, topic
 from ottla.settings.admin import ADMIN
 from ottla.settings.config import Config
-from ottla.settings.consumer import CONSUMER
-from ottla.settings.problems import InvalidSettings
-from ottla.settings.producer import PRODUCER
-from ottla.settings.properties import read_properties
-from ottla.settings.resolution import (
+from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER
+from ottla.settings.config_parser import (
     broker_config,
     client_config,
     dynamic_config,
     resolve,
     topic_overrides,
 )
-from ottla.settings.table import CLUSTER_WIDE, PER_BROKER
-from ottla.settings.values import Secret
+from ottla.settings.config_types import Secret
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.invalid_settings import InvalidSettings
+from ottla.settings.producer import PRODUCER
+from ottla.settings.properties import read_properties
 
 # What Kafka 4 ships as config/server.properties, without its comments.
 KAFKA_4_FILE = """\

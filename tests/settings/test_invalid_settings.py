@@ -4,7 +4,7 @@ import pytest
 
 from cases import each_case
 from ottla.settings import InvalidSettings, Origin, Problem
-from ottla.settings.problems import invalid, quoted
+from ottla.settings.invalid_settings import invalid, quoted
 
 FILE = Origin("server.properties", 12)
 

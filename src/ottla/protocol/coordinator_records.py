@@ -16,17 +16,17 @@ from ottla.protocol.primitives import Buffer
 _NUMBER: Final = Layout(">h")
 
 
-class RecordType(NamedTuple):
+class CoordinatorRecordType(NamedTuple):
     """The classes of a record's key and value."""
 
     key: type[Message]
     value: type[Message]
 
 
-class TopicRecords:
+class CoordinatorRecordTypes:
     """The types of records in one topic."""
 
-    def __init__(self, types: Mapping[int, RecordType]) -> None:
+    def __init__(self, types: Mapping[int, CoordinatorRecordType]) -> None:
         self._types = dict(types)
         # Of two numbers with the same key, the later is the one to write.
         self._numbers = {row.key: number for number, row in sorted(types.items())}

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
-from ottla.settings.valid import Valid
-from ottla.settings.values import BOOLEAN, PASSWORD, BadValue, Kind
+from ottla.settings.config_types import BOOLEAN, PASSWORD, BadValue, ConfigType
+from ottla.settings.validators import Validator
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -63,9 +63,9 @@ class Setting(Generic[T]):
     def __init__(
         self: "Setting[V]",
         name: str,
-        kind: Kind[V],
+        kind: ConfigType[V],
         default: V | Required,
-        valid: Valid[V] | None = None,
+        valid: Validator[V] | None = None,
         *,
         doc: str,
         dynamic: Dynamic = READ_ONLY,
@@ -77,9 +77,9 @@ class Setting(Generic[T]):
     def __init__(
         self: "Setting[V | None]",
         name: str,
-        kind: Kind[V],
+        kind: ConfigType[V],
         default: None,
-        valid: Valid[V] | None = None,
+        valid: Validator[V] | None = None,
         *,
         doc: str,
         dynamic: Dynamic = READ_ONLY,
@@ -89,9 +89,9 @@ class Setting(Generic[T]):
     def __init__(
         self,
         name: str,
-        kind: Kind[Any],
+        kind: ConfigType[Any],
         default: Any,
-        valid: Valid[Any] | None = None,
+        valid: Validator[Any] | None = None,
         *,
         doc: str,
         dynamic: Dynamic = READ_ONLY,
@@ -184,7 +184,7 @@ class Setting(Generic[T]):
         return cast("Setting[T]", row)
 
     def _admit(self, value: Any) -> T:
-        return self._valid.admit(value) if self._valid else value
+        return self._valid.validate(value) if self._valid else value
 
 
 class Fallback(NamedTuple):
@@ -211,7 +211,7 @@ def in_hours(setting: Setting[int] | Setting[int | None]) -> Fallback:
     return Fallback(setting, 3_600_000)
 
 
-class WithoutEffect(NamedTuple):
+class Ignored(NamedTuple):
     """A setting of Kafka that is accepted so that its file works, and of which the user is told.
 
     `takes` limits what the value, a list, may say; a value beyond that asks for what is not there.
@@ -219,13 +219,13 @@ class WithoutEffect(NamedTuple):
 
     name: str
     reason: str
-    takes: Valid[tuple[str, ...]] | None = None
+    takes: Validator[tuple[str, ...]] | None = None
 
     def __str__(self) -> str:
         return f"accepted, without effect here: {self.reason}"
 
 
-class Refused(NamedTuple):
+class Unsupported(NamedTuple):
     """A setting of Kafka that Ottla does not have; a name that ends in `.*` is a family.
 
     A value in `harmless` asks for just what Ottla does anyway, so it passes: the file of someone
@@ -241,32 +241,32 @@ class Refused(NamedTuple):
         return f"not supported: {self.reason}" + (f"; {self.instead}" if self.instead else "")
 
 
-Row = Setting[Any] | WithoutEffect | Refused
+Row = Setting[Any] | Ignored | Unsupported
 
 
-class Table:
+class ConfigDef:
     """All names of one scope: honoured, accepted without effect, refused.
 
     Of two settings with one name the later counts: a client's own default comes after the rows
     it shares.
     """
 
-    __slots__ = ("_families", "_names", "refused", "scope", "settings", "without_effect")
+    __slots__ = ("_families", "_names", "ignored", "scope", "settings", "unsupported")
 
     def __init__(
         self,
         scope: Scope,
         settings: Iterable[Setting[Any]],
         *,
-        without_effect: Iterable[WithoutEffect],
-        refused: Iterable[Refused],
+        ignored: Iterable[Ignored],
+        unsupported: Iterable[Unsupported],
     ) -> None:
         self.scope: Final = scope
         self.settings: Final[Mapping[str, Setting[Any]]] = {row.name: row for row in settings}
-        self.without_effect: Final = tuple(without_effect)
-        self.refused: Final = tuple(refused)
-        self._families: Final = tuple(row for row in self.refused if row.name.endswith(".*"))
-        others = (*self.without_effect, *self.refused)
+        self.ignored: Final = tuple(ignored)
+        self.unsupported: Final = tuple(unsupported)
+        self._families: Final = tuple(row for row in self.unsupported if row.name.endswith(".*"))
+        others = (*self.ignored, *self.unsupported)
         self._names: Final[dict[str, Row]] = {**self.settings, **{row.name: row for row in others}}
         assert len(self._names) == len(self.settings) + len(others), f"{scope}: a name twice"
 

@@ -14,22 +14,22 @@ from ottla.settings.admin import ADMIN
 from ottla.settings.broker import BROKER, BROKER_ID, NODE_ID
 from ottla.settings.checks import findings
 from ottla.settings.config import Config, Given, ListenerName, split_listener_name
-from ottla.settings.consumer import CONSUMER
-from ottla.settings.problems import InvalidSettings, Problem, invalid, quoted
-from ottla.settings.producer import PRODUCER
-from ottla.settings.properties import Entry, Properties, read_override
-from ottla.settings.table import (
+from ottla.settings.config_def import (
     PER_BROKER,
     READ_ONLY,
+    ConfigDef,
     Dynamic,
-    Refused,
+    Ignored,
     Required,
     Setting,
-    Table,
-    WithoutEffect,
+    Unsupported,
 )
+from ottla.settings.config_types import HIDDEN, LIST, BadValue
+from ottla.settings.consumer import CONSUMER
+from ottla.settings.invalid_settings import InvalidSettings, Problem, invalid, quoted
+from ottla.settings.producer import PRODUCER
+from ottla.settings.properties import Entry, Properties, read_override
 from ottla.settings.topic import TOPIC
-from ottla.settings.values import HIDDEN, LIST, BadValue
 
 HINTS_MAX: Final = 10
 HINT_CHARACTERS_MAX: Final = 100
@@ -63,7 +63,7 @@ def _under_both_names(config: Config) -> Config:
 
 
 def client_config(
-    table: Table, settings: Mapping[str, object] | None = None, /, **arguments: object
+    table: ConfigDef, settings: Mapping[str, object] | None = None, /, **arguments: object
 ) -> Config:
     """A client's configuration from {"linger.ms": 5}, from linger_ms=5, or from both."""
     if not isinstance(settings, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -80,14 +80,14 @@ def client_config(
 
 
 def topic_overrides(values: Mapping[str, object]) -> Config:
-    """What one topic sets for itself. Only what is given counts: see Layers.topic."""
+    """What one topic sets for itself. Only what is given counts: see DynamicBrokerConfig.topic."""
     return resolve(TOPIC, (Entry(name, value) for name, value in values.items()))
 
 
 def dynamic_config(values: Mapping[str, object], level: Dynamic) -> Config:
     """What a running broker is given: PER_BROKER for one, CLUSTER_WIDE as the default of all.
 
-    Checks between settings are left to Layers.config, where all that counts comes together.
+    Checks between settings run in DynamicBrokerConfig, on the values of all sources.
     """
     assert level is not READ_ONLY
     reading = _Reading(BROKER, level)
@@ -96,7 +96,7 @@ def dynamic_config(values: Mapping[str, object], level: Dynamic) -> Config:
 
 
 def resolve(
-    table: Table,
+    table: ConfigDef,
     entries: Iterable[Entry],
     *,
     problems: Iterable[Problem] = (),
@@ -125,7 +125,7 @@ def checked(config: Config) -> Config:
 class _Reading:
     """One pass over entries: what was given so far, and what was wrong with the rest."""
 
-    def __init__(self, table: Table, level: Dynamic | None = None) -> None:
+    def __init__(self, table: ConfigDef, level: Dynamic | None = None) -> None:
         self.table = table
         self.level = level
         self.given: dict[str, Given] = {}
@@ -174,9 +174,9 @@ class _Reading:
                 self._fail(entry, name, self._unknown(name, listener))
             case Setting():
                 self._take(entry, name, row, listener)
-            case WithoutEffect():
+            case Ignored():
                 self._accept(entry, name, row)
-            case Refused():
+            case Unsupported():
                 if _plain(entry.value) not in row.harmless:
                     self._fail(entry, name, str(row))
 
@@ -212,10 +212,10 @@ class _Reading:
         """Whether DescribeConfigs answers with the value: a client's is nobody else's."""
         return self.table in (BROKER, TOPIC) and not setting.sensitive
 
-    def _accept(self, entry: Entry, name: str, row: WithoutEffect) -> None:
+    def _accept(self, entry: Entry, name: str, row: Ignored) -> None:
         if row.takes is not None:
             try:
-                row.takes.admit(LIST.convert(entry.value))
+                row.takes.validate(LIST.convert(entry.value))
             except BadValue as bad:
                 shown = _shown(entry.value)
                 valid = f"{row.takes}: {row.reason}"

@@ -2,40 +2,42 @@ import pytest
 
 from cases import each_case
 from ottla.settings import broker, security, topic
-from ottla.settings.layers import Described, Layers, Source
-from ottla.settings.problems import InvalidSettings
+from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER
+from ottla.settings.config_parser import broker_config, dynamic_config, topic_overrides
+from ottla.settings.dynamic_broker_config import ConfigEntry, ConfigSource, DynamicBrokerConfig
+from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.properties import read_properties
-from ottla.settings.resolution import broker_config, dynamic_config, topic_overrides
-from ottla.settings.table import CLUSTER_WIDE, PER_BROKER
 
-TOPIC, BROKER, CLUSTER, STATIC, DEFAULT = Source
+TOPIC, BROKER, CLUSTER, STATIC, DEFAULT = ConfigSource
 
 
 def layers(
     static: str = "", cluster: dict[str, str] | None = None, own: dict[str, str] | None = None
-) -> Layers:
-    return Layers(
+) -> DynamicBrokerConfig:
+    return DynamicBrokerConfig(
         broker_config(read_properties(static, "f")),
         cluster=dynamic_config(cluster or {}, CLUSTER_WIDE).given,
         broker=dynamic_config(own or {}, PER_BROKER).given,
     )
 
 
-def described(layers: Layers, name: str, overrides: dict[str, str] | None = None) -> Described:
+def described(
+    layers: DynamicBrokerConfig, name: str, overrides: dict[str, str] | None = None
+) -> ConfigEntry:
     found = layers.describe_topic(topic_overrides(overrides or {}))
     return next(each for each in found if each.name == name)
 
 
-def of_broker(layers: Layers, name: str) -> Described:
+def of_broker(layers: DynamicBrokerConfig, name: str) -> ConfigEntry:
     return next(each for each in layers.describe_broker() if each.name == name)
 
 
-def sources(each: Described) -> list[tuple[str, str | None, Source]]:
+def sources(each: ConfigEntry) -> list[tuple[str, str | None, ConfigSource]]:
     return [(synonym.name, synonym.text, synonym.source) for synonym in each.synonyms]
 
 
 def test_sources_have_the_numbers_of_the_protocol() -> None:
-    assert [(each.name, each.value) for each in Source] == [
+    assert [(each.name, each.value) for each in ConfigSource] == [
         ("DYNAMIC_TOPIC_CONFIG", 1),
         ("DYNAMIC_BROKER_CONFIG", 2),
         ("DYNAMIC_DEFAULT_BROKER_CONFIG", 3),
@@ -81,7 +83,7 @@ def test_the_strongest_source_decides(
     own: dict[str, str],
     overrides: dict[str, str],
     value: int,
-    source: Source,
+    source: ConfigSource,
 ) -> None:
     found = layers(static, cluster, own)
     assert found.topic(topic_overrides(overrides))[topic.RETENTION_MS] == value
