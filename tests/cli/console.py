@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from cli.forked import as_text, run_script
+
 SCRIPTS = Path(sys.executable).parent
 PATIENCE_S = 120
 
@@ -27,17 +29,19 @@ def command(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     folder: Path | None = None,
+    fresh: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script to its end."""
-    return subprocess.run(
-        [str(SCRIPTS / name), *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-        env=surroundings(home, env),
-        cwd=folder,
+    """Run a script to its end; `fresh` starts a new interpreter for it."""
+    return as_text(
+        run_script(
+            name,
+            arguments,
+            env=surroundings(home, env),
+            stdin=stdin.encode(),
+            timeout_s=PATIENCE_S,
+            folder=folder,
+            fresh=fresh,
+        )
     )
 
 

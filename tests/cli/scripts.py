@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from cli.forked import as_text, run_script
+
 BIN = Path(sys.executable).parent
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "dumb"}
 
@@ -24,14 +26,14 @@ def run(
     timeout_s: float = 60,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script to its end."""
-    return subprocess.run(
-        [str(BIN / script), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(env),
-        input=stdin if stdin is not None else "",
-        timeout=timeout_s,
+    return as_text(
+        run_script(
+            script,
+            arguments,
+            env=environment(env),
+            stdin=(stdin or "").encode(),
+            timeout_s=timeout_s,
+        )
     )
 
 

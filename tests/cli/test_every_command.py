@@ -201,7 +201,7 @@ def verdict(
 
 def test_help_of_everything() -> None:
     def check(words: tuple[str, ...]) -> str | None:
-        done = command(words[0], *words[1:], "--help")
+        done = command(words[0], *words[1:], "--help", fresh=True)
         if done.returncode or not done.stdout.strip() or done.stderr:
             return f"{words}: {done.returncode} {done.stderr}"
         return None

@@ -2,10 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from cli.forked import as_text, run_script
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 PATIENCE_S = 60
@@ -38,13 +39,13 @@ def environment() -> dict[str, str]:
 
 def ottla(bootstrap: str, *arguments: str) -> Ran:
     """Run a command on a cluster."""
-    done = subprocess.run(
-        [OTTLA, *arguments, "-b", bootstrap],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-        env=environment(),
+    done = as_text(
+        run_script(
+            "ottla",
+            [*arguments, "-b", bootstrap],
+            env=environment(),
+            stdin=b"",
+            timeout_s=PATIENCE_S,
+        )
     )
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from cli.forked import run_script
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.cli.records.cells import Taken
 from ottla.client.admin import Admin, NewTopic
@@ -42,13 +43,12 @@ def run(
     script: str, *arguments: str, stdin: bytes = b"", more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a script to its end."""
-    return subprocess.run(
-        [str(BIN / script), *arguments],
-        input=stdin,
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE_S,
+    return run_script(
+        script,
+        arguments,
         env={**environment(), **(more or {})},
+        stdin=stdin,
+        timeout_s=PATIENCE_S,
     )
 
 
