@@ -1,6 +1,8 @@
-"""A cleaning that is stopped at every call of the disk, and the log opened again (rule C7)."""
+"""A cleaning that is stopped at a call of the disk, and the log opened again (rule C7).
 
-import os
+`make test` takes a sample of the calls; `make soak` stops at every one, in ten logs.
+"""
+
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -16,8 +18,12 @@ from ottla.log.cleaner import CleaningFailed
 from ottla.log.names import FileState, parse_offset_file
 from ottla.records.batch import Batch, batches
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
+from sampling import sample, scaled
 
-SEEDS = max(1, int(float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))))
+SEEDS = scaled(1)
+CRASHES_SAMPLED = 30  # of more than 60 calls, or of more than 40
+FAILURES_SAMPLED = 10  # of each kind of call
+STARTS_SAMPLED = 4  # seeds, of 12
 
 
 @cache
@@ -71,35 +77,35 @@ def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_c7_a_crash_at_any_call_of_a_cleaning_loses_nothing(loss: Loss, seed: int) -> None:
     expected = history(seed)
+    first = len(expected.disk.calls)
     assert expected.compact() is not None
     expected.check()
-    crash, ended, seen = 0, False, set[str]()
-    while not ended:
+    calls = [what for what, _ in expected.disk.calls[first:]]
+    assert len(calls) > 60
+    assert {*calls} >= {"create", "write", "sync", "rename"}
+    for crash in sample(range(len(calls) + 1), CRASHES_SAMPLED):
         owner = history(seed)
-        calls = len(owner.disk.calls)
-        owner.disk.crash_at = calls + crash
-        try:
-            owner.compact()
-            ended = True
-        except Crashed:
-            pass
-        seen |= {what for what, _ in owner.disk.calls[calls:]}
-        if not ended:
+        owner.disk.crash_at = first + crash
+        if crash < len(calls):
+            with pytest.raises(Crashed):
+                owner.compact()
             check_after_crash(owner, owner.disk.after_crash(loss, Random(crash)))
             owner.compact()
         else:
+            owner.compact()
             owner.reopen(clean=False, disk=owner.disk.after_crash(loss, Random(crash)))
         # What was half done was seen a first time: its markers may have their horizon already.
         assert [one[:-1] for one in owner.facts()] == [one[:-1] for one in expected.facts()]
-        crash += 1
-    assert crash > 60
-    assert seen >= {"create", "write", "sync", "rename"}
 
 
 @pytest.mark.parametrize("what", ["create", "write", "sync", "rename", "remove"])
 def test_a_disk_that_fails_in_a_cleaning_leaves_a_log_that_opens(what: str) -> None:
-    turns = 0
-    while True:
+    whole = history(3)
+    first = len(whole.disk.calls)
+    whole.compact()
+    count = sum(called == what for called, _ in whole.disk.calls[first:])
+    assert count or what == "remove"
+    for turns in sample(range(count), FAILURES_SAMPLED):
         owner = history(3)
         left = turns
 
@@ -109,15 +115,11 @@ def test_a_disk_that_fails_in_a_cleaning_leaves_a_log_that_opens(what: str) -> N
             return left < 0
 
         owner.disk.fails = fails
-        try:
+        with pytest.raises((StorageFailure, CleaningFailed)):
             owner.compact()
-            break
-        except (StorageFailure, CleaningFailed):
-            owner.disk.fails = lambda called, path: False
+        owner.disk.fails = lambda called, path: False
         check_after_crash(owner, owner.disk.after_crash(Loss.ALL, Random(turns)))
         owner.compact()
-        turns += 1
-    assert turns > 0 or what == "remove"
 
 
 def test_a_full_disk_fails_the_cleaning_and_not_the_log() -> None:
@@ -149,22 +151,22 @@ def log_that_splits() -> CompactedLog:
 def test_c7_a_crash_in_the_swap_of_a_group_that_became_two_loses_nothing(loss: Loss) -> None:
     """Either both of the new ones count or none."""
     source = log_that_splits()
-    crash, splits = 0, 0
-    while True:
+    whole = source.twin()
+    bases = {segment.base_offset for segment in whole.log.segments}
+    first = len(whole.disk.calls)
+    whole.compact()
+    count = len(whole.disk.calls) - first
+    assert count > 40
+    assert {segment.base_offset for segment in whole.log.segments} - bases
+    for crash in sample(range(count), CRASHES_SAMPLED):
         owner = source.twin()
-        bases = {segment.base_offset for segment in owner.log.segments}
         owner.disk.crash_at = len(owner.disk.calls) + crash
-        with suppress(Crashed):
+        with pytest.raises(Crashed):
             owner.compact()
-            splits = len({segment.base_offset for segment in owner.log.segments} - bases)
-            break
         crashed = owner.disk
         for seed in range(crash * 4, crash * 4 + 4):
             owner.reopen(clean=False, disk=crashed.after_crash(loss, Random(seed)))
             assert offsets(owner.log) == list(range(96)), seed
-        crash += 1
-    assert splits
-    assert crash > 40
 
 
 def half_swapped(source: CompactedLog) -> list[SimulatedDisk]:
@@ -192,7 +194,7 @@ def test_c7_a_start_that_dies_while_it_finishes_a_swap_loses_nothing() -> None:
     for disk in states:
         calls, ended = 0, False
         while not ended:
-            for seed in range(12):
+            for seed in sample(range(12), STARTS_SAMPLED):
                 owner = source.twin()
                 dying = deepcopy(disk)
                 dying.crash_at = calls

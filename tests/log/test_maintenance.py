@@ -13,6 +13,7 @@ from log.logs import SMALL
 from log.logs import append as append_batch
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset, TopicPartition
+from ottla.log import maintenance
 from ottla.log.disk import read_whole
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
@@ -174,7 +175,12 @@ def test_d4_producers_that_have_been_silent_are_forgotten() -> None:
     simulated(program)
 
 
-def test_c4_damage_that_nobody_has_met_is_found_within_a_week() -> None:
+def test_c4_damage_that_nobody_has_met_is_found_within_a_week(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # There is nothing to purge; without this, 14 simulated days are 240,000 turns of that duty.
+    monkeypatch.setattr(maintenance, "PURGE_INTERVAL_MS", NEVER.flush_check_ms)
+
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
