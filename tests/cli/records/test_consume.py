@@ -242,22 +242,33 @@ def test_it_follows_and_ctrl_c_ends_it(broker: OttlaBroker) -> None:
 
 @pytest.fixture(scope="module")
 def many(broker: OttlaBroker) -> str:
-    async def fill() -> None:
+    fill(broker, "many", MANY, batch_bytes=262_144)
+    return "many"
+
+
+@pytest.fixture(scope="module")
+def few(broker: OttlaBroker) -> str:
+    """More than a pipe holds, in small batches: YAML takes a millisecond for each record."""
+    fill(broker, "few", 5_000, batch_bytes=8_192)
+    return "few"
+
+
+def fill(broker: OttlaBroker, topic: str, count: int, *, batch_bytes: int) -> None:
+    async def send() -> None:
         import pyarrow
 
         pa: Any = pyarrow
-        rows = 100_000
+        rows = min(count, 100_000)
         values = pa.array([b"%020d" % n for n in range(rows)], pa.binary())
         batch = pa.RecordBatch.from_arrays([values], ["value"])
         settings = {"bootstrap.servers": broker.bootstrap}
         async with Admin(settings) as admin:
-            await admin.create_topic("many", partitions=3)
-        async with Producer({**settings, "batch.size": 262_144}) as producer:
-            for _ in range(MANY // rows):
-                await producer.send_arrow("many", batch, key=None)
+            await admin.create_topic(topic, partitions=3)
+        async with Producer({**settings, "batch.size": batch_bytes}) as producer:
+            for _ in range(count // rows):
+                await producer.send_arrow(topic, batch, key=None)
 
-    asyncio.run(fill())
-    return "many"
+    asyncio.run(send())
 
 
 def command(tool: str, broker: OttlaBroker, topic: str) -> list[str]:
@@ -343,10 +354,11 @@ def test_a_closed_pipe_ends_it_without_a_word_too_many(
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml"])
 def test_a_pipe_that_nobody_reads_does_not_keep_ctrl_c(
-    broker: OttlaBroker, many: str, form: str
+    broker: OttlaBroker, many: str, few: str, form: str
 ) -> None:
     ours, theirs = os.pipe()
-    words = [*command("ottla", broker, many), "-o", form]
+    words = [*command("ottla", broker, few if form == "yaml" else many), "-o", form]
+    words += ["-X", "max.partition.fetch.bytes=8192"] if form == "yaml" else []
     with subprocess.Popen(
         words, stdout=theirs, stderr=subprocess.PIPE, env=environment()
     ) as process:
