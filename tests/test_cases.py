@@ -58,11 +58,20 @@ def test_a_failure_of_pytest_is_one_of_a_case() -> None:
         cases.check()
 
 
-def test_a_case_cannot_be_skipped() -> None:
-    @each_case("number", [1])
-    def skipping(number: int) -> None:
-        pytest.skip("not today")
+def test_only_the_first_case_can_skip_the_test() -> None:
+    ran: list[int] = []
 
+    @each_case("number", [1, 2, 3])
+    def skipping(number: int) -> None:
+        ran.append(number)
+        if number == skipped:
+            pytest.skip("not today")
+
+    skipped = 1
+    with pytest.raises(pytest.skip.Exception):
+        skipping()
+    assert ran == [1]
+    skipped = 2
     with pytest.raises(RuntimeError, match="cannot be skipped"):
         skipping()
 

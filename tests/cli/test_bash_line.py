@@ -1,13 +1,12 @@
 """A line that bash is to complete, without a bash."""
 
-import pytest
-
+from cases import each_case
 from ottla.cli.bash_line import bash_line
 
 BREAKS = " \t\n\"'><=;|&(:"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "words", "kept", "quote"),
     [
         ("ottla topic ", ["ottla", "topic", ""], 0, ""),
@@ -24,7 +23,7 @@ def test_words_are_those_of_the_shell(text: str, words: list[str], kept: int, qu
     assert bash_line(text, BREAKS) == (words, kept, quote)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "breaks", "value", "offered"),
     [
         ("ottla au", BREAKS, "audit", "audit"),

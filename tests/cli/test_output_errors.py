@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from cases import each_case
 from cli.console import PATIENCE_S, SCRIPTS, surroundings
 
 WORDS = ("version", "--help", "topic", "topic --help", "topic list --help")
@@ -23,7 +24,7 @@ def ended(words: str, output: int) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("words", WORDS)
+@each_case("words", WORDS)
 def test_a_reader_that_left_is_141_for_help_too(words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -34,7 +35,7 @@ def test_a_reader_that_left_is_141_for_help_too(words: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
-@pytest.mark.parametrize("words", WORDS)
+@each_case("words", WORDS)
 def test_a_full_disk_is_74_and_one_line(words: str) -> None:
     with open("/dev/full", "w") as full:
         code, told = ended(words, full.fileno())

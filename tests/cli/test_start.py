@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import typer.main
 
+from cases import each_case
 from cli.test_early_interrupt import done_by
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.cli.main import app
@@ -119,7 +120,7 @@ def test_the_command_line_answers_as_the_short_way_does(broker: OttlaBroker) -> 
     assert [one["name"] for one in json.loads(told)["topics"]] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         "--help",

@@ -1,11 +1,10 @@
 """Times in what commands answer."""
 
-import pytest
-
+from cases import each_case
 from ottla.cli.times import time_text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("time_ms", "text"),
     [
         (0, "1970-01-01T00:00:00.000Z"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from cli.console import command, ottla
 from judges.ottla_broker import OttlaBroker, ottla_broker
 
@@ -23,7 +24,7 @@ def own_settings(broker: OttlaBroker) -> dict[str, str]:
     return {one["name"]: one["value"] for one in json.loads(told.stdout)["configs"]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "code", "said"),
     [
         (["topic", "create", "x", "-p", "99999999999"], 2, "99999999999"),
@@ -60,7 +61,7 @@ def test_it_is_one_line_and_nothing_is_done(
     assert [one["name"] for one in json.loads(listed.stdout)["topics"]] == ["fruit"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "words", "said"),
     [
         ("console-consumer", "--partition 99999999999", "'99999999999' of option partition"),
@@ -84,7 +85,7 @@ def test_kafkas_tools_refuse_numbers_that_java_refuses(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
+@each_case(
     "servers", ["", "127.0.0.1:99999", "127.0.0.1:x", "a..b:1", ".a:1", "a" * 64 + ":1", "\udcff:1"]
 )
 def test_what_is_no_address_is_a_wrong_use(servers: str) -> None:

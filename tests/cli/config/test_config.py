@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from cli.golden import check_settled
 from cli.scripts import ottla
 from judges.ottla_broker import OttlaBroker, ottla_broker
@@ -90,7 +91,7 @@ def test_settings_of_brokers(broker: OttlaBroker) -> None:
     assert values(broker, "--broker-defaults") == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "why"),
     [
         (("describe", "--topic", "absent"), "topic absent: "),
@@ -117,7 +118,7 @@ def test_what_is_refused_is_one_line_and_1(
     assert told(broker, *words, code=1)["error"]["message"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ("describe",),

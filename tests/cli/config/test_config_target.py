@@ -2,13 +2,14 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.config.target import Said, quotas_of
 from ottla.cli.failures import Misused
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.quotas import Quota, QuotaEntity
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "target"),
     [
         (Said(topic="t"), ConfigResource.topic("t")),
@@ -29,7 +30,7 @@ def test_it_is_one_thing(said: Said, target: object) -> None:
     assert said.target() == target
 
 
-@pytest.mark.parametrize(
+@each_case(
     "said",
     [
         Said(),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from cli.console import PATIENCE_S, SCRIPTS, ottla, surroundings
 from cli.golden import check_golden
 from cli.strangers import silent, talkative
@@ -121,7 +122,7 @@ def test_the_cluster() -> None:
     grade(judgements.cluster(ClusterFacts("a:1", False, "nobody")), WARNING, "ottla dev")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "servers", "expected"),
     [
         ("10.0.0.1", "a:9092", OK),

@@ -15,6 +15,7 @@ from itertools import count
 
 import pytest
 
+from cases import each_case
 from cli.golden import check_golden
 from cli.group.runs import OTTLA, PATIENCE_S, environment, ottla
 from cli.group.scene import (
@@ -68,7 +69,7 @@ GOLDEN = {
 
 
 # This comes first: what is done later makes more groups.
-@pytest.mark.parametrize("name", GOLDEN)
+@each_case("name", GOLDEN)
 def test_what_is_shown_is_as_somebody_saw_it(cluster: str, name: str) -> None:
     table = ottla(cluster, *GOLDEN[name])
     assert (table.status, table.err) == (0, "")
@@ -295,7 +296,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("words", WRONG)
+@each_case("words", WRONG)
 def test_a_wrong_use_is_one_line_and_2(cluster: str, words: str) -> None:
     noun = [] if words.startswith("offsets") else ["group"]
     refused = ottla(cluster, *noun, *words.split())
@@ -323,7 +324,7 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("words", UNKNOWN)
+@each_case("words", UNKNOWN)
 def test_what_is_not_there_is_one_line_and_1(cluster: str, words: str) -> None:
     noun = [] if words.startswith("offsets") else ["group"]
     refused = ottla(cluster, *noun, *words.split())
@@ -351,7 +352,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@each_case("words", COMMANDS)
 def test_without_a_broker_it_is_one_line_and_1(words: str) -> None:
     with socket.socket() as nobody:  # bound and not listening
         nobody.bind(("127.0.0.1", 0))
@@ -395,7 +396,7 @@ def reply(one: socket.socket, answer: bytes) -> None:
     one.close()
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@each_case("words", COMMANDS)
 def test_what_is_no_broker_is_told_in_one_line_and_1(words: str) -> None:
     with server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         refused = ottla(address, *words.split(), "-X", "default.api.timeout.ms=1000",
@@ -405,7 +406,7 @@ def test_what_is_no_broker_is_told_in_one_line_and_1(words: str) -> None:
     assert refused.out == ""
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@each_case("words", COMMANDS)
 def test_an_interrupt_is_one_line_and_130(words: str) -> None:
     with server(None) as address:
         process = subprocess.Popen(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.cli.group.seek_plan import Aim, Bounds, Limit, Move, NothingCommitted, planned
 from ottla.cli.offsets.positions import END, START, Position, PositionKind
 
@@ -29,7 +30,7 @@ def shift(value: int) -> Position:
 TIME = Position(PositionKind.TIME, 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("aim", "before", "found", "after", "limit"),
     [
         (START, 15, None, 10, None),
@@ -59,7 +60,7 @@ def test_a_move_goes_where_it_is_aimed_at(
     assert (one.wanted is not None) == (limit in (Limit.START, Limit.END))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("before", "after", "skipped", "again"),
     [
         (15, 18, 3, 0),

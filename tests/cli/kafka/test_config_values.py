@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from ottla.cli.kafka.configs.quotas import java_double
 from ottla.cli.kafka.configs.tool import USAGE
 from ottla.cli.kafka.configs.values import credential, to_set, to_unset
@@ -14,7 +15,7 @@ from ottla.errors import OttlaError
 from ottla.settings.invalid_settings import InvalidSettings
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "found"),
     [
         ("a=1", {"a": "1"}),
@@ -40,7 +41,7 @@ def test_a_file_of_settings_is_taken_as_a_whole_or_not_at_all(tmp_path: Path) ->
         to_set(given)
 
 
-@pytest.mark.parametrize("text", ["a", "a=1=2", "a=1,,b=2", "a b=1", "a$=1", ""])
+@each_case("text", ["a", "a=1=2", "a=1,,b=2", "a b=1", "a$=1", ""])
 def test_what_is_no_setting_is_refused(text: str) -> None:
     with pytest.raises(Illegal):
         to_set(USAGE.read(["--add-config", text]))
@@ -60,7 +61,7 @@ def test_passwords_have_iterations_or_not() -> None:
     assert credential("SCRAM-SHA-512", "iterations=9000,password=x") == (9000, "x")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [
         (0.0, "0.0"),
@@ -84,7 +85,7 @@ def test_replicas_are_by_partition() -> None:
     assert new_topic(given).replicas == {0: [1, 2], 1: [2, 3]}
 
 
-@pytest.mark.parametrize("broker", ["99999999999999", "-2147483649", "x", ""])
+@each_case("broker", ["99999999999999", "-2147483649", "x", ""])
 def test_what_is_no_int_of_java_is_told_as_java_does(broker: str) -> None:
     given = TOPICS.read(["--topic", "a", f"--replica-assignment=1:{broker}"])
     with pytest.raises(OttlaError) as told:

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from cases import each_case
 from cli.records.scene import Row, taken_of
 from ottla.cli.kafka.console.deserializers import deserializer, double_text, single_text
 from ottla.cli.kafka.console.formatter import DEFAULT_FORMATTER, formatter_of
@@ -71,7 +72,7 @@ def test_another_formatter_is_not_done() -> None:
     assert silent.shown(Cells(taken_of(ROWS), 0, 2)) == b""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [
         (1.0, "1.0"), (-0.0, "-0.0"), (0.001, "0.001"), (0.0001, "1.0E-4"), (1e7, "1.0E7"),
@@ -86,7 +87,7 @@ def test_doubles_are_printed_as_by_java(value: float, text: str) -> None:
         assert double_text(value) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [(0.1, "0.1"), (3.4028235e38, "3.4028235E38"), (1e10, "1.0E10"), (2.0**24, "1.6777216E7")],
 )
@@ -95,7 +96,7 @@ def test_floats_are_printed_as_by_java(value: float, text: str) -> None:
     assert single_text(single) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "data", "text"),
     [
         ("StringDeserializer", b"\xff", "\ufffd".encode()),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.kafka.delete_records import BadOffsets, parse_offsets
 
 ROW = '{"topic": "t", "partition": 0, "offset": 5}'
@@ -13,7 +14,7 @@ def test_offsets_of_partitions() -> None:
     assert parse_offsets('{"partitions": [], "version": 1}') == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "why"),
     [
         ("", "not a valid JSON"),

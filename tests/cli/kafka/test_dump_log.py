@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from cli.console import command
 from kafka_tools import Said, kafka_tools
 from log.test_dump_tool import write_log
@@ -185,13 +186,13 @@ def ours(*words: str) -> Said:
     return Said.by(command("kafka-dump-log", *words))
 
 
-@pytest.mark.parametrize("case", GOOD)
+@each_case("case", GOOD)
 def test_the_lines_are_kafkas(case: str, names: dict[str, str], judged: dict[str, Said]) -> None:
     assert ours(*arguments(GOOD[case], names)) == judged[case]
     assert judged[case].code == 0
 
 
-@pytest.mark.parametrize("case", BAD)
+@each_case("case", BAD)
 def test_what_cannot_be_ends_as_with_kafka(
     case: str, names: dict[str, str], judged: dict[str, Said]
 ) -> None:
@@ -221,7 +222,7 @@ def test_the_cases_have_in_them_what_they_are_for(judged: dict[str, Said]) -> No
         assert part in judged[case].out + judged[case].err, case
 
 
-@pytest.mark.parametrize(
+@each_case(
     "flags",
     ["--cluster-metadata-decoder", "--remote-log-metadata-decoder", "--share-group-state-decoder",
      "--key-decoder-class my.Decoder"],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from cli.group.runs import PATIENCE_S, environment
 from cli.group.test_group import server, wait_until_connected
 from ottla.cli.kafka.groups.tool import show
@@ -69,7 +70,7 @@ def test_an_interrupt_is_130_and_silent(tool: str, file: str) -> None:
     assert (process.returncode, err) == (130, "")
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each_case("tool", TOOLS)
 def test_help_and_a_wrong_flag_are_1(tool: str) -> None:
     def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

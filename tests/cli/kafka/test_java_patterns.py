@@ -2,13 +2,14 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.kafka.include_list import included
 from ottla.cli.kafka.java_patterns import BadPattern, compiled
 
 NAMES = ["a", "b1", "B", "orders", "Orders-2", "x.y", "x_y", "[odd]", "a+b"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "names"),
     [
         (r"\p{Lower}", ["a"]),
@@ -36,13 +37,13 @@ def test_they_mean_what_they_mean_in_java(pattern: str, names: list[str]) -> Non
     assert included(pattern, NAMES) == names
 
 
-@pytest.mark.parametrize("pattern", ["[", "*", "(", "p(?<x>", "a{2,1}", "\\", r"\p{Nothing}x"])
+@each_case("pattern", ["[", "*", "(", "p(?<x>", "a{2,1}", "\\", r"\p{Nothing}x"])
 def test_what_is_none_is_refused(pattern: str) -> None:
     with pytest.raises(BadPattern, match=r"is an invalid regex|is not known here"):
         compiled(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", "[a[b]]", r"[\P{Lower}]", r"\G", r"\X"])
+@each_case("pattern", ["[a-z&&[^b]]", "[a[b]]", r"[\P{Lower}]", r"\G", r"\X"])
 def test_what_would_mean_something_else_here_is_refused(pattern: str) -> None:
     with pytest.raises(BadPattern, match="not done here"):
         compiled(pattern)

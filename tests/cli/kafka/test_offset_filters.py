@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.kafka.java_patterns import BadPattern
 from ottla.cli.kafka.offsets.filters import (
     BadFilter,
@@ -19,7 +20,7 @@ def texts(found: list[tuple[str, int]]) -> list[str]:
     return [f"{topic}:{number}" for topic, number in found]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("topic", "partitions", "found"),
     [
         ("order", None, ["order:0", "order:1"]),
@@ -36,7 +37,7 @@ def test_a_topic_and_partitions(
     assert texts(wanted(rules_of(topic, partitions), TOPICS)) == found
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "found"),
     [
         ("order", ["order:0", "order:1"]),
@@ -69,7 +70,7 @@ def test_what_means_nothing_is_refused() -> None:
         rules_of("a(", None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "place"),
     [
         ("latest", OffsetAt.LATEST),
@@ -87,7 +88,7 @@ def test_a_time(text: str, place: int) -> None:
     assert parse_place(text) == place
 
 
-@pytest.mark.parametrize("text", ["", "soon", "1.5", "-", "LATEST", "-7", "9223372036854775808"])
+@each_case("text", ["", "soon", "1.5", "-", "LATEST", "-7", "9223372036854775808"])
 def test_no_time(text: str) -> None:
     with pytest.raises(BadFilter, match="Malformed time argument"):
         parse_place(text)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.kafka.groups.reset_options import (
     BadReset,
     datetime_ms,
@@ -14,7 +15,7 @@ DAY_MS = 86_400_000
 LONG = "a-name-of-more-than-24-letters"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "time_ms"),
     [
         ("1970-01-02T00:00:00.000", DAY_MS),
@@ -29,7 +30,7 @@ def test_a_time(text: str, time_ms: int) -> None:
     assert datetime_ms(text) == time_ms
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "why"),
     [
         ("1970-01-02", "does not contain a 'T'"),
@@ -48,7 +49,7 @@ def test_no_time(text: str, why: str) -> None:
         datetime_ms(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "span_ms"),
     [
         ("P1D", DAY_MS),
@@ -65,7 +66,7 @@ def test_a_span(text: str, span_ms: int) -> None:
     assert duration_ms(text) == span_ms
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1D", "P1Y", "PT1", "P1D ", "1h"])
+@each_case("text", ["", "P", "PT", "P1DT", "1D", "P1Y", "PT1", "P1D ", "1h"])
 def test_no_span(text: str) -> None:
     with pytest.raises(BadReset, match="Text cannot be parsed to a Duration"):
         duration_ms(text)
@@ -82,7 +83,7 @@ def test_a_file_is_of_one_group_or_names_them() -> None:
     assert read_rows("", ["g"]) == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "t,0",

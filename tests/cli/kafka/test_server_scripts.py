@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from cli.console import PATIENCE_S, SCRIPTS, command, surroundings
 from ottla.cli.kafka.flags import BadFlags
 from ottla.cli.kafka.server.processes import (
@@ -147,7 +148,7 @@ def test_who_asks_for_help_stops_no_broker() -> None:
     assert "--node-id" in told.stdout
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "expected"),
     [
         ("python /x/ottla broker --config f --override a=1 --override=b=2",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cases import each_case
 from cli.golden import check_settled
 from log.test_dump_tool import write_log
 from ottla.cli.log.dump import PROGRESS_BYTES_MIN, Progress
@@ -145,7 +146,7 @@ def test_an_unfinished_batch_is_reported_and_no_damage(tmp_path: Path) -> None:
     assert "no damage, 1 incomplete" in done.stdout
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         ["/nowhere/at/all"],
@@ -248,7 +249,7 @@ def test_the_forms_of_a_value(tmp_path: Path) -> None:
     assert "value null" in table
 
 
-@pytest.mark.parametrize("value", [b"[" * 100_000, b"NaN", b"1e999", b"1" * 10_000, b"{", b""])
+@each_case("value", [b"[" * 100_000, b"NaN", b"1e999", b"1" * 10_000, b"{", b""])
 def test_what_is_no_json_is_shown_as_text(tmp_path: Path, value: bytes) -> None:
     path = lone(tmp_path, (b"k", value))
     found = [e["value"] for e in objects(path, "--values", "json") if e["kind"] == "record"]
@@ -367,8 +368,8 @@ def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments:
     assert done.stderr == b"ottla: the output cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("arguments", ["version", "log dump {}", "log dump --verify {}"])
-@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@each_case("arguments", ["version", "log dump {}", "log dump --verify {}"])
+@each_case("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, closed: str) -> None:
     run = f"{sys.executable} -c 'from ottla.cli.entry import run; run()'"
     command = f"{run} {arguments.format(data)} {closed}"
@@ -386,8 +387,8 @@ def test_no_stderr_is_no_failure(data: Path) -> None:
     assert b"batches" in done.stdout
 
 
-@pytest.mark.parametrize("options", [[], ["--verify"]])
-@pytest.mark.parametrize("name", ["00000000000000000100.log", "00000000000000000000.index"])
+@each_case("options", [[], ["--verify"]])
+@each_case("name", ["00000000000000000100.log", "00000000000000000000.index"])
 def test_a_pipe_named_like_a_file_of_a_log_is_refused(
     tmp_path: Path, name: str, options: list[str]
 ) -> None:

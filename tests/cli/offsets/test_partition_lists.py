@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.offsets.partition_lists import (
     BadPartitions,
     Choice,
@@ -20,14 +21,14 @@ def test_a_topic_stands_for_all_its_partitions() -> None:
     assert both == [("bills", 0), ("orders", 0), ("orders", 2)]
 
 
-@pytest.mark.parametrize("text", ["", ":0", "orders:", "orders:0:1"])
+@each_case("text", ["", ":0", "orders:", "orders:0:1"])
 def test_what_names_nothing_is_refused(text: str) -> None:
     with pytest.raises(BadPartitions, match="as orders:0,1") as refused:
         parse_choice(text)
     assert refused.value.number is None
 
 
-@pytest.mark.parametrize("number", ["x", "-1", "", " 1", "1_0", "2147483648"])
+@each_case("number", ["x", "-1", "", " 1", "1_0", "2147483648"])
 def test_what_is_no_number_is_named(number: str) -> None:
     with pytest.raises(BadPartitions, match="is no number") as refused:
         parse_choice(f"orders:0,{number}")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.offsets.positions import (
     END,
     START,
@@ -16,7 +17,7 @@ NOW_MS = 1_793_577_600_000  # 2026-11-02T00:00Z
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "position"),
     [
         ("start", START),
@@ -34,7 +35,7 @@ def test_a_position_is_what_was_said(text: str, position: Position) -> None:
     assert parse_position(text, NOW_MS) == position
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "time_ms"),
     [
         ("2026-11-02", NOW_MS),
@@ -56,7 +57,7 @@ def test_a_time_is_what_was_said(text: str, time_ms: int) -> None:
     assert parse_time(text, NOW_MS) == time_ms
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",

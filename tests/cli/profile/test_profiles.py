@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from ottla.cli.failures import BadProfile, BadSetting
 from ottla.cli.profile import file as profiles
 from ottla.cli.profile.file import Profiles
@@ -66,9 +67,7 @@ def test_without_a_file_there_are_none(tmp_path: Path) -> None:
     assert profiles.read(tmp_path / "none") == Profiles()
 
 
-@pytest.mark.parametrize(
-    "text", ["[profiles", "profile = 3", "profiles = 3", "[profiles]\nprod = 3", "\xff"]
-)
+@each_case("text", ["[profiles", "profile = 3", "profiles = 3", "[profiles]\nprod = 3", "\xff"])
 def test_a_bad_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(text.encode("latin-1"))

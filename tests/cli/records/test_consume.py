@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from cases import each_case
 from cli.golden import check_golden
 from cli.records.scene import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
@@ -76,7 +77,7 @@ def test_what_is_printed(broker: OttlaBroker) -> None:
     check_golden("consume.json", "".join(f"{line}\n" for line in lines(objects)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("where", "shown"),
     [
         ("start", ["0:0", "0:1", "0:2", "1:0", "1:1"]),
@@ -107,7 +108,7 @@ def test_so_many_and_no_more(broker: OttlaBroker) -> None:
 CONSOLE_CONSUMER = "kafka-console-consumer --topic fruit --from-beginning --max-messages 1"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "ottla consume fruit -n 1 -b {servers}",
@@ -115,7 +116,7 @@ CONSOLE_CONSUMER = "kafka-console-consumer --topic fruit --from-beginning --max-
         f"{CONSOLE_CONSUMER} --bootstrap-server {{servers}}",
     ],
 )
-@pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-"])
+@each_case("closed", ["<&-", "<&- 2>&-"])
 def test_what_is_closed_is_no_place_for_a_socket(
     broker: OttlaBroker, command: str, closed: str
 ) -> None:
@@ -160,7 +161,7 @@ def test_a_member_without_partitions_ends_and_says_why(broker: OttlaBroker) -> N
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", said)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "code", "said"),
     [
         (["none"], 1, "there is no topic none"),
@@ -193,8 +194,8 @@ def test_what_cannot_be_done_is_one_line(
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize("output", ["table", "json", "yaml"])
-@pytest.mark.parametrize(
+@each_case("output", ["table", "json", "yaml"])
+@each_case(
     ("part", "text", "said"),
     [
         ("key", None, "to decode Avro takes its schema: --key-schema or --value-schema"),
@@ -335,8 +336,8 @@ def test_five_million_records_into_nothing_take_little_memory(
     assert found.memory_mb <= MEMORY_MB_MAX
 
 
-@pytest.mark.parametrize("read_bytes", [0, 1_000_000])
-@pytest.mark.parametrize("tool", ["ottla", "kafka-console-consumer"])
+@each_case("read_bytes", [0, 1_000_000])
+@each_case("tool", ["ottla", "kafka-console-consumer"])
 def test_a_closed_pipe_ends_it_without_a_word_too_many(
     broker: OttlaBroker, many: str, tool: str, read_bytes: int
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from cli.golden import check_golden
 from cli.records.scene import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
@@ -192,7 +193,7 @@ def test_what_has_no_lines_ends_it_and_is_not_held_without_bounds(broker: OttlaB
     assert done.stderr == ("ottla: line 2: it is longer than 64 MB; 1 record was written to bad\n")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "code", "said"),
     [
         (["none", "-X", "max.block.ms=500"], 1, "there is no such topic"),
@@ -256,7 +257,7 @@ async def _create_one(servers: str, name: str) -> None:
         await admin.create_topic(name, partitions=2)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "said"),
     [
         (["consume", "none"], "there is no topic none"),

@@ -5,6 +5,7 @@ from itertools import chain
 
 import pytest
 
+from cases import each_case
 from cli.records.scene import Row, taken_of
 from ottla.cli.output import Output
 from ottla.cli.records.cells import Cells
@@ -27,7 +28,7 @@ def text(format_: str, rows: list[Row] = ROWS, looks: Looks | None = None) -> by
     return b"".join(rendered(parse(format_), looks or Looks(), one) for one in cells)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("format_", "expected"),
     [
         ("%v\\n", b"one\n\nnull\n"),
@@ -50,7 +51,7 @@ def test_a_format_is_filled_in(format_: str, expected: bytes) -> None:
     assert text(format_) == expected
 
 
-@pytest.mark.parametrize("bad", ["%y", "%", "\\q", "\\", "\\xg0", "a%"])
+@each_case("bad", ["%y", "%", "\\q", "\\", "\\xg0", "a%"])
 def test_an_unknown_part_is_told(bad: str) -> None:
     with pytest.raises(BadFormat, match="is not known in a format"):
         parse(bad)
@@ -85,7 +86,7 @@ INTS = [(b"\x7f", 127), (b"\xff\xfe", -2), (b"\0\0\0\x01", 1), (b"\0" * 7 + b"\x
 SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "bytes"}]}'  # noqa: E501
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("form", "data", "told", "printed"),
     [
         *((Seen.INT, data, number, str(number).encode()) for data, number in INTS),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.records.input import BadLine, Draft, LineForm, header_of, timestamp_of
 from ottla.cli.records.sending import split_lines
 
@@ -29,7 +30,7 @@ def test_headers_are_of_all() -> None:
         header_of("=x")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "draft"),
     [
         (b'{"value": "v"}', Draft(None, b"v")),
@@ -48,7 +49,7 @@ def test_a_line_of_json_is_a_record(line: bytes, draft: Draft) -> None:
     assert LineForm(json=True).draft(line) == draft
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "why"),
     [
         (b"{", "no JSON"),
@@ -74,7 +75,7 @@ def test_what_is_no_record_is_told(line: bytes, why: str) -> None:
         LineForm(json=True).draft(line)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "written"),
     [
         (b"0.1234567890123456789012", b"0.12345678901234568"),

@@ -1,13 +1,12 @@
 """Where reading begins and stops."""
 
-import pytest
-
+from cases import each_case
 from cli.records.scene import WHERE, taken_of
 from ottla.cli.offsets.positions import parse_position
 from ottla.cli.records.places import Limits, places
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "place"),
     [
         ("start", 10), ("end", 30), ("15", 15), ("3", 10), ("99", 30), ("-5", 25), ("-500", 10),

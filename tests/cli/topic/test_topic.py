@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cases import each_case
 from cli.golden import check_settled
 from cli.scripts import ottla
 from cli.terminal import Terminal
@@ -446,7 +447,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@each_case("words", COMMANDS, ids=lambda words: words[0])
 def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # nobody listens
@@ -461,7 +462,7 @@ def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
         assert yaml.safe_load(answer.stdout)["error"]["code"] == "NETWORK_EXCEPTION"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ("list", "--nothing"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.cli.topic.file import BadTopicFile, WantedTopic, read_topics
 
 GOOD = """\
@@ -48,7 +49,7 @@ def test_the_list_may_stand_alone_and_parts_may_be_shared() -> None:
     assert read_topics("[]", "f") == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("", "f is empty"),
