@@ -16,7 +16,9 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 80
-OPTIONS = ["-v", "--color=yes", "-p", "no:cacheprovider", "-o", "console_output_style=count"]
+# Only Ottla's plugin, as in an environment that has nothing else; others slow the start.
+PLUGINS = ["-p", "no:cacheprovider", "-p", "ottla.testing.pytest_plugin"]
+OPTIONS = ["-v", "--color=yes", *PLUGINS, "-o", "console_output_style=count"]
 
 
 def main() -> None:
@@ -29,7 +31,11 @@ def main() -> None:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *OPTIONS],
             cwd=folder,
-            env={**os.environ, "COLUMNS": str(COLUMNS)},
+            env={
+                **os.environ,
+                "COLUMNS": str(COLUMNS),
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            },
             stdout=subprocess.PIPE,
             text=True,
             check=True,
