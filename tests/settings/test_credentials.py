@@ -38,18 +38,18 @@ def test_a_token_needs_neither() -> None:
 @each_case(
     ("given", "what"),
     [
-        ({}, "sasl.username: missing, because security.protocol is SASL_PLAINTEXT"),
-        ({"sasl_username": "u"}, "sasl.username: set without sasl.password"),
-        ({"sasl_password": "hunter2"}, "sasl.password: set without sasl.username"),
-        ({"sasl_username": "", "sasl_password": "hunter2"}, "sasl.username: missing"),
+        ({}, "sasl.username: required, because security.protocol is SASL_PLAINTEXT"),
+        ({"sasl_username": "u"}, "sasl.username: requires sasl.password"),
+        ({"sasl_password": "hunter2"}, "sasl.password: requires sasl.username"),
+        ({"sasl_username": "", "sasl_password": "hunter2"}, "sasl.username: required"),
         (
             {"sasl_username": "u", "sasl_password": "hunter2", "sasl_jaas_config": JAAS},
-            "sasl.username: set together with sasl.jaas.config",
+            "sasl.username: conflicts with sasl.jaas.config",
         ),
-        ({"sasl_jaas_config": "hunter2"}, "sasl.jaas.config: cannot be read (it does not begin"),
+        ({"sasl_jaas_config": "hunter2"}, "sasl.jaas.config: invalid value (does not begin"),
         (
             {"sasl_jaas_config": "M required password=hunter2;"},
-            "sasl.jaas.config: has no username and password",
+            "sasl.jaas.config: no username and password",
         ),
     ],
 )

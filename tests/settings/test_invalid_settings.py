@@ -12,7 +12,7 @@ FILE = Origin("server.properties", 12)
 def test_a_problem_is_one_line_with_its_place() -> None:
     problem = invalid("num.partitions", quoted("zero"), "int, [1,...]", FILE)
     assert str(problem) == (
-        'server.properties:12: num.partitions: found "zero", valid: int, [1,...]'
+        'server.properties:12: num.partitions: invalid value "zero": expected int, [1,...]'
     )
     assert str(problem._replace(origin=Origin("--override"))).startswith("--override: num")
     assert str(problem._replace(origin=None)).startswith("num.partitions: ")
@@ -21,7 +21,7 @@ def test_a_problem_is_one_line_with_its_place() -> None:
 
 def test_a_note_follows_what_was_found() -> None:
     problem = invalid("a", '"x"', "int", note="not a number")
-    assert str(problem) == 'a: found "x" (not a number), valid: int'
+    assert str(problem) == 'a: invalid value "x" (not a number): expected int'
 
 
 @each_case(

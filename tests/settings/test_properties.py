@@ -79,8 +79,8 @@ def test_the_last_of_two_counts_and_both_lines_are_told() -> None:
     read = read_properties("a=1\nb=2\na=3\na=4", FILE)
     assert [(each.name, each.value) for each in read.entries] == [("b", "2"), ("a", "4")]
     assert [str(each) for each in read.notices] == [
-        "server.properties:3: a: set twice, in lines 1 and 3; the last one counts",
-        "server.properties:4: a: set twice, in lines 3 and 4; the last one counts",
+        "server.properties:3: a: set twice, in lines 1 and 3; the last value applies",
+        "server.properties:4: a: set twice, in lines 3 and 4; the last value applies",
     ]
 
 
@@ -116,7 +116,7 @@ def test_overrides() -> None:
 def test_an_override_without_a_key_is_not_repeated(text: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         read_override(text)
-    assert str(caught.value) == "--override: found no key=value"
+    assert str(caught.value) == "--override: expected key=value"
 
 
 # A writer of its own, made from the documentation of java.util.Properties.store.

@@ -1,7 +1,7 @@
-"""The settings of brokers, topics and clients: one row each, read by everything that needs them.
+"""The settings of brokers, topics and clients, one row each.
 
-Invariant: a name, its type, default, range and meaning are declared once. Parsing, messages,
-DescribeConfigs and the reference pages read that row.
+Name, type, default, valid values and documentation of a setting are declared once. Parsing, error
+messages, DescribeConfigs and the reference pages read that row.
 """
 
 from ottla.settings.config_types import Secret

@@ -1,7 +1,4 @@
-"""The admin client's settings: what it shares with the other clients, with its own defaults.
-
-Invariant: no row is declared here; connection.py has them all.
-"""
+"""The admin client settings: those of connection.py, with its own defaults."""
 
 from typing import Final
 

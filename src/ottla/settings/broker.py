@@ -1,8 +1,8 @@
-# ruff: noqa: E501 - a row reads best with its facts on one line.
-"""The broker's settings, one row each, grouped by what they are about.
+# ruff: noqa: E501 - one line per row
+"""The broker settings, grouped by topic.
 
-Invariant: names, types, and unless a row says otherwise defaults and valid values, are those of
-Kafka 4.3, with the ZooKeeper settings of 3.9. Sizes are bytes; a name says its unit of time.
+Names and types are those of Kafka 4.3, and of Kafka 3.9 for ZooKeeper. So are defaults and valid
+values, unless the row has a `kafka_default`. Sizes are in bytes; names contain the unit of time.
 """
 
 from typing import Final
@@ -24,14 +24,14 @@ from ottla.settings.validators import (
     NON_EMPTY_LIST,
     at_least,
     between,
-    either,
     list_of,
     matching,
     one_of,
+    range_or,
     some_of,
 )
 
-# The authorizers of Kafka, before and since KRaft. Ottla's own stands in for all of them.
+# Kafka's authorizers. Ottla uses its own in place of them.
 ACL_AUTHORIZER: Final = "acl"
 AUTHORIZERS: Final = {
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer": ACL_AUTHORIZER,
@@ -50,464 +50,477 @@ GROUP_ASSIGNORS: Final = {
 SHARE_ASSIGNORS: Final = {"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"}
 
 # fmt: off
-# Who this broker is, and who coordinates it with the others.
+# Identity and coordination.
 NODE_ID = Setting("node.id", INT, None, at_least(0), kafka_default="(required)",
-    doc="The number of this broker, different from that of every other in the cluster. broker.id means "
-        "the same; with neither, the broker keeps the id in its data directory or chooses one.")
+    doc="Id of this broker, unique in the cluster. broker.id is the older name. If neither is set, the broker "
+        "uses the id stored in its data directory, or generates one.")
 BROKER_ID = Setting("broker.id", INT, -1, at_least(-1),
-    doc="The older name of node.id; -1 is unset. When both are given they have to agree.")
+    doc="Older name of node.id; -1 means unset. If both are set, they must be equal.")
 BROKER_RACK = Setting("broker.rack", STRING, None,
-    doc="The rack, zone or host this broker stands in. Replicas of a partition are put on different "
-        "racks, and consumers with the same client.rack may read here.")
+    doc="Rack, zone or host of this broker. The controller places the replicas of a partition on different "
+        "racks. Consumers with the same client.rack can fetch from this broker.")
 ZOOKEEPER_CONNECT = Setting("zookeeper.connect", STRING, None, matching(r"[^\s,/]+(\s*,\s*[^\s,/]+)*(/\S*)?", "host:port,host:port,.../path"),
-    doc="The ZooKeeper servers that coordinate the cluster, with an optional path that keeps it apart "
-        "from others. Unset, the broker coordinates itself and is a cluster of one.")
+    doc="ZooKeeper servers that coordinate the cluster, with an optional chroot path. If unset, the broker uses "
+        "its embedded coordination and forms a cluster of one.")
 ZOOKEEPER_SESSION_TIMEOUT_MS = Setting("zookeeper.session.timeout.ms", INT, 18_000, at_least(1),
-    doc="Milliseconds without a sign of life after which ZooKeeper gives this broker up and its "
-        "leaderships go to others. Shorter reacts sooner and bears shorter pauses.")
+    doc="ZooKeeper session timeout in milliseconds. When the session expires, the broker loses its leaderships. "
+        "A lower value shortens failover but tolerates only shorter pauses.")
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = Setting("zookeeper.connection.timeout.ms", INT, None, at_least(1),
-    doc="Milliseconds to wait for ZooKeeper at start; null takes zookeeper.session.timeout.ms.")
+    doc="Maximum time in milliseconds to wait for ZooKeeper at startup; null means zookeeper.session.timeout.ms.")
 CONTROLLED_SHUTDOWN_ENABLE = Setting("controlled.shutdown.enable", BOOLEAN, True,
-    doc="Whether a broker that stops hands its leaderships over first, so that nobody waits for an election.")
+    doc="Move the leaderships to other brokers before the broker shuts down, so that clients do not wait for an "
+        "election.")
 CONTROLLER_SOCKET_TIMEOUT_MS = Setting("controller.socket.timeout.ms", INT, 30_000,
-    doc="Milliseconds that the controller waits for a broker's answer to its orders.")
+    doc="Time in milliseconds that the controller waits for a broker's response.")
 
-# Listeners: where connections come in.
+# Listeners and connections.
 LISTENERS = Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), NON_EMPTY_LIST, dynamic=PER_BROKER, kafka_default="PLAINTEXT://:9092",
-    doc="The addresses to listen on, as name://host:port; port 0 takes a free one. An empty host means "
-        "every interface, which is Kafka's default; Ottla opens itself to the network only when told to.")
+    doc="Addresses to listen on, as name://host:port. Port 0 selects a free port. An empty host means all "
+        "interfaces; this is Kafka's default, while Ottla listens on loopback unless configured.")
 ADVERTISED_LISTENERS = Setting("advertised.listeners", LIST, None, NON_EMPTY_LIST,
-    doc="The addresses that clients and other brokers are told to use. Set it when they reach the "
-        "broker by another name or port than it listens on; null takes listeners.")
+    doc="Addresses that the broker returns to clients and other brokers. Set it if they reach the broker under "
+        "another host or port; null means the value of listeners.")
 LISTENER_SECURITY_PROTOCOL_MAP = Setting("listener.security.protocol.map", STRING,
     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", matching(r"\s*[^:,\s]+\s*:\s*[^:,\s]+\s*(,\s*[^:,\s]+\s*:\s*[^:,\s]+\s*)*", "name:protocol,name:protocol,..."), dynamic=PER_BROKER,
-    doc="Which protocol each listener speaks. Needed when listeners have names of their own, such as "
-        "INTERNAL and EXTERNAL.")
+    doc="Security protocol of each listener name. Required for custom listener names such as INTERNAL and "
+        "EXTERNAL.")
 INTER_BROKER_LISTENER_NAME = Setting("inter.broker.listener.name", STRING, None,
-    doc="The listener that brokers use among themselves; null takes the one whose protocol is "
-        "security.inter.broker.protocol, or the only one there is.")
+    doc="Listener for traffic between brokers; null means the listener with security.inter.broker.protocol, or "
+        "the only listener.")
 SECURITY_INTER_BROKER_PROTOCOL = Setting("security.inter.broker.protocol", STRING, "PLAINTEXT", one_of(*security.PROTOCOLS),
-    doc="The protocol that brokers use among themselves. Give this or inter.broker.listener.name, not both.")
+    doc="Security protocol for traffic between brokers. Set this or inter.broker.listener.name, not both.")
 CONTROLLER_LISTENER_NAMES = Setting("controller.listener.names", LIST, (), kafka_default="(required)",
-    doc="Listeners that a Kafka file sets apart for its controllers. Ottla has none such and does not "
-        "open them, so the rest of the file can stay as it is.")
+    doc="Listeners that a Kafka configuration reserves for KRaft controllers. Ottla does not open them, so that "
+        "the file can be used unchanged.")
 SOCKET_LISTEN_BACKLOG_SIZE = Setting("socket.listen.backlog.size", INT, 50, at_least(1),
-    doc="Connections the operating system queues before the broker has accepted them. Raise it, and the "
-        "system's own limit, when many clients reconnect at once.")
+    doc="Number of pending connections that the operating system queues before the broker accepts them. Raise "
+        "it, and the limit of the operating system, if many clients reconnect at once.")
 SOCKET_RECEIVE_BUFFER_BYTES = Setting("socket.receive.buffer.bytes", INT, 102_400, at_least(-1),
-    doc="The TCP receive buffer of a connection; -1 leaves it to the operating system.")
+    doc="Size of the TCP receive buffer (SO_RCVBUF) of a connection; -1 means the default of the operating "
+        "system.")
 SOCKET_SEND_BUFFER_BYTES = Setting("socket.send.buffer.bytes", INT, 102_400, at_least(-1),
-    doc="The TCP send buffer of a connection; -1 leaves it to the operating system.")
+    doc="Size of the TCP send buffer (SO_SNDBUF) of a connection; -1 means the default of the operating system.")
 SOCKET_REQUEST_MAX_BYTES = Setting("socket.request.max.bytes", INT, 104_857_600, at_least(1),
-    doc="The largest request a connection may send; a longer one closes it before any memory is taken.")
+    doc="Maximum size of a request in bytes. The broker closes the connection of a larger request before it "
+        "allocates memory for it.")
 QUEUED_MAX_REQUEST_BYTES = Setting("queued.max.request.bytes", LONG, 33_554_432, kafka_default="-1",
-    doc="Memory for requests that have not come whole or are being served, of all connections together. When it "
-        "is used up, large requests wait, and one at a time goes on, whatever its size; a quarter is kept for "
-        "those of about a megabyte. A value of 0 or less does not limit it.")
+    doc="Memory in bytes for requests of all connections that are being received or processed. When it is "
+        "exhausted, large requests wait and proceed one at a time. A quarter is reserved for requests of up to "
+        "about 1 MiB. 0 or less means unlimited.")
 OTTLA_QUEUED_MAX_RESPONSE_BYTES = Setting("ottla.queued.max.response.bytes", LONG, 33_554_432,
-    doc="Memory for answers that clients have not taken, of all connections together: half for those that are known "
-        "to read, half for the others. When it is used up, answers wait, and who takes nothing for 10 seconds, or 2 "
-        "when it never read, is closed while others wait. 0 or less does not limit it. Ottla's own.")
+    doc="Memory in bytes for responses that clients have not read. Half is reserved for clients that are known "
+        "to read. When it is exhausted, responses wait, and the broker closes clients that read nothing for 10 s "
+        "(2 s if they never did). 0 or less means unlimited. Specific to Ottla.")
 CONNECTIONS_MAX_IDLE_MS = Setting("connections.max.idle.ms", LONG, 600_000,
-    doc="Milliseconds after which a connection without traffic is closed.")
+    doc="Time in milliseconds after which the broker closes an idle connection.")
 CONNECTIONS_MAX_REAUTH_MS = Setting("connections.max.reauth.ms", LONG, 0, at_least(0), per_listener=True,
-    doc="Milliseconds after which a SASL client has to log in again on its connection; 0 never asks. Set "
-        "it so that a withdrawn credential stops working.")
+    doc="Maximum time in milliseconds that a SASL session stays valid before the client must re-authenticate on "
+        "the connection; 0 disables it. Set it so that revoked credentials stop working.")
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = Setting("connection.failed.authentication.delay.ms", INT, 100, at_least(0),
-    doc="Milliseconds before a failed login is answered, so that guessing is slow. Keep it below "
-        "connections.max.idle.ms.")
+    doc="Delay in milliseconds before the broker responds to a failed authentication, to slow down password "
+        "guessing. It must be less than connections.max.idle.ms.")
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
-    doc="The most connections at a time, of the broker or of one listener. Beyond it new ones wait until "
-        "others have left, as many as socket.listen.backlog.size; the rest is closed. When the broker's is "
-        "lowered, and in favour of inter.broker.listener.name, those that were silent for longest are closed.")
+    doc="Maximum number of connections of the broker, or of one listener. Up to socket.listen.backlog.size more "
+        "wait; the broker closes the rest. If the limit is lowered, or the inter-broker listener needs a "
+        "connection, it closes the connections idle for longest.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="The most connections at a time from one address. Beyond it new ones are closed.")
+    doc="Maximum number of connections from one IP address. The broker closes new connections above it.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]{1,10}(\s*,\s*[^\s,]+:[0-9]{1,10})*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
-    doc="Addresses with a number of connections of their own in place of max.connections.per.ip.")
+    doc="Limits for single IP addresses that replace max.connections.per.ip.")
 MAX_CONNECTION_CREATION_RATE = Setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
-    doc="The most new connections a second, of the broker or of one listener. More wait for their second, "
-        "as many as socket.listen.backlog.size; the rest is closed.")
+    doc="Maximum number of new connections per second, of the broker or of one listener. Up to "
+        "socket.listen.backlog.size more wait; the broker closes the rest.")
 
-# Logging in, and what is then allowed.
+# Authentication and authorization.
 SASL_ENABLED_MECHANISMS = Setting("sasl.enabled.mechanisms", LIST, (), some_of(*security.MECHANISMS, any_case=True), dynamic=PER_BROKER, per_listener=True, kafka_default="GSSAPI",
-    doc="The ways to log in that a SASL listener offers; such a listener has to name at least one. Kafka "
-        "assumes Kerberos, which Ottla does not have.")
+    doc="SASL mechanisms that a listener accepts. A SASL listener requires at least one. Kafka's default is "
+        "GSSAPI (Kerberos), which Ottla does not support.")
 SASL_MECHANISM_INTER_BROKER_PROTOCOL = Setting("sasl.mechanism.inter.broker.protocol", STRING, None, one_of(*security.MECHANISMS, any_case=True), dynamic=PER_BROKER, per_listener=True, kafka_default="GSSAPI",
-    doc="How brokers log in to each other; null takes the mechanism that is enabled, if there is just one.")
+    doc="SASL mechanism between brokers; null means the enabled mechanism, if there is exactly one.")
 SASL_SERVER_MAX_RECEIVE_SIZE = Setting("sasl.server.max.receive.size", INT, 524_288, at_least(1), per_listener=True,
-    doc="The largest request a connection may send before it has logged in.")
+    doc="Maximum size in bytes of a request on a connection that is not authenticated yet.")
 SSL_CLIENT_AUTH = Setting("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), dynamic=PER_BROKER, per_listener=True,
-    doc="Whether clients of a TLS listener have to show a certificate, may, or need not.")
+    doc="Client certificates on TLS listeners: `required`, `requested` (optional), or `none`.")
 SSL_PRINCIPAL_MAPPING_RULES = Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", per_listener=True,
-    doc="Turns the subject of a client's certificate into a user name, as RULE:pattern/replacement/ with L "
-        "or U for lower or upper case; the first match wins and DEFAULT is the whole subject.")
+    doc="Rules that map the distinguished name of a client certificate to a principal: "
+        "RULE:pattern/replacement/[LU]. The first match applies; L and U change the case. DEFAULT uses the whole "
+        "name.")
 SSL_ALLOW_DN_CHANGES = Setting("ssl.allow.dn.changes", BOOLEAN, False, per_listener=True,
-    doc="Whether a certificate that is exchanged while the broker runs may have another subject.")
+    doc="Allow a certificate that is replaced at runtime to have a different distinguished name.")
 SSL_ALLOW_SAN_CHANGES = Setting("ssl.allow.san.changes", BOOLEAN, False, per_listener=True,
-    doc="Whether a certificate that is exchanged while the broker runs may have other host names.")
+    doc="Allow a certificate that is replaced at runtime to have different subject alternative names.")
 AUTHORIZER_CLASS_NAME = Setting("authorizer.class.name", STRING, "", one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS),
-    doc="Empty lets everyone do everything; `acl`, or the class name of one of Kafka's own authorizers, "
-        "checks every request against the ACLs. No class is loaded.")
+    doc="Authorizer: empty allows every request, `acl` or the class name of one of Kafka's authorizers enforces "
+        "ACLs. Ottla does not load Java classes.")
 SUPER_USERS = Setting("super.users", STRING, "", matching(r"([^:;]+:[^;]+(;|$))*", "User:name;User:name;..."),
-    doc="Users that no ACL limits, separated by semicolons. The brokers' own user belongs here.")
+    doc="Principals that bypass ACLs, separated by semicolons. Include the principal of the brokers.")
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = Setting("allow.everyone.if.no.acl.found", BOOLEAN, False,
-    doc="Whether something without any ACL is open to all. Off, it is open to super users alone.")
+    doc="Allow everyone to access a resource that has no ACLs. If false, only super users can access it.")
 
-# Topics and their partitions.
+# Topics and partitions.
 NUM_PARTITIONS = Setting("num.partitions", INT, 1, at_least(1),
-    doc="Partitions of a topic that is created without saying how many.")
+    doc="Default number of partitions of a new topic.")
 DEFAULT_REPLICATION_FACTOR = Setting("default.replication.factor", INT, 1, at_least(1),
-    doc="Replicas of a topic that is created without saying how many. Three in a cluster bears the loss "
-        "of a broker while another is being restarted.")
+    doc="Default replication factor of a new topic. A factor of 3 tolerates the failure of one broker while "
+        "another restarts.")
 AUTO_CREATE_TOPICS_ENABLE = Setting("auto.create.topics.enable", BOOLEAN, True,
-    doc="Whether a topic comes into being when a client first names it. Turn it off where a typing error "
-        "should not make a topic.")
+    doc="Create a topic when a client first requests it. Disable it where a misspelt name must not create a "
+        "topic.")
 DELETE_TOPIC_ENABLE = Setting("delete.topic.enable", BOOLEAN, True,
-    doc="Whether topics can be deleted at all.")
+    doc="Allow topics to be deleted.")
 OTTLA_TOPIC_NAME_POLICY = Setting("ottla.topic.name.policy", LIST, (), list_of(matching(r"([A-Za-z0-9._-]|\{[a-z_]+(:[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*)?\})+", "{part}.{part:word|word},...")), dynamic=CLUSTER_WIDE,
-    doc="Forms that the name of a new topic has to have, one of them. `{env:dev|prod}.{team}.{name}` wants "
-        "dev or prod and then two words of letters, digits, - and _, with dots between. Empty allows every "
-        "legal name. Topics that are there keep theirs. Ottla's own; Kafka has a Java class for it.")
+    doc="Patterns of which the name of a new topic must match one. `{env:dev|prod}.{team}.{name}` requires dev "
+        "or prod and two words of letters, digits, - and _. Empty allows every legal name. Existing topics are "
+        "not checked. Specific to Ottla; Kafka uses a Java class.")
 MIN_INSYNC_REPLICAS = Setting("min.insync.replicas", INT, 1, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="Replicas that must be in sync for a write with acks=all to be accepted. Two of three replicas "
-        "keeps acknowledged records through the loss of any one broker.")
+    doc="Minimum number of in-sync replicas for a write with acks=all. With 2 of 3 replicas, acknowledged "
+        "records survive the loss of any one broker.")
 UNCLEAN_LEADER_ELECTION_ENABLE = Setting("unclean.leader.election.enable", BOOLEAN, False, dynamic=CLUSTER_WIDE,
-    doc="Whether a replica that lags may lead when all in sync are gone. On, the partition comes back "
-        "sooner and acknowledged records are lost.")
+    doc="Allow a replica that is not in sync to become leader if no in-sync replica is alive. The partition "
+        "becomes available sooner, but acknowledged records can be lost.")
 AUTO_LEADER_REBALANCE_ENABLE = Setting("auto.leader.rebalance.enable", BOOLEAN, True,
-    doc="Whether leaderships go back to their preferred brokers by themselves after a restart.")
+    doc="Move leaderships back to the preferred replicas automatically.")
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = Setting("leader.imbalance.check.interval.seconds", LONG, 300, at_least(1),
-    doc="Seconds between two looks at whether leaderships are where they should be.")
+    doc="Interval in seconds between checks for leaders that are not the preferred replica.")
 MESSAGE_MAX_BYTES = Setting("message.max.bytes", INT, 1_048_588, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="The largest record batch that topics without max.message.bytes take, as it arrives, compressed. "
-        "Followers and consumers still fetch a batch that is larger than their own limit.")
+    doc="Maximum size in bytes of a record batch, after compression, for topics without max.message.bytes. "
+        "Followers and consumers can fetch a batch that exceeds their own limits.")
 MAX_DECOMPRESSED_MESSAGE_BYTES = Setting("max.decompressed.message.bytes", INT, 33_554_432, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="What a compressed batch may become when it is unpacked to be checked. A batch that holds more is "
-        "refused, so that a few kilobytes cannot fill the broker's memory.")
+    doc="Maximum size in bytes of a batch after decompression. The broker rejects a batch that expands to more, "
+        "so that a small batch cannot exhaust its memory.")
 COMPRESSION_TYPE = Setting("compression.type", STRING, "producer", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), dynamic=CLUSTER_WIDE,
-    doc="How batches are stored. `producer` keeps what the producer chose and is by far the cheapest: "
-        "anything else makes the broker compress again.")
+    doc="Compression of stored batches. `producer` keeps the codec of the producer and needs the least CPU; with "
+        "any other value the broker recompresses batches.")
 
 # The log: directories, segments, flushing.
 LOG_DIR = Setting("log.dir", LIST, (".ottla/data",), NON_EMPTY_LIST, kafka_default="/tmp/kafka-logs",
-    doc="The directory of the data, read when log.dirs is not set; a relative one starts at the working "
-        "directory. Kafka's default lies under /tmp, which many systems empty at start.")
+    doc="Data directory, used if log.dirs is not set. A relative path starts at the working directory. Kafka's "
+        "default is below /tmp, which many systems clear at boot.")
 LOG_DIRS = Setting("log.dirs", LIST, None, NON_EMPTY_LIST,
-    doc="The directories of the data, usually one per disk; null takes log.dir. A new partition goes "
-        "where the fewest are.")
+    doc="Data directories, usually one per disk; null means log.dir. A new partition goes to the directory with "
+        "the fewest partitions.")
 CORDONED_LOG_DIRS = Setting("cordoned.log.dirs", LIST, (), dynamic=PER_BROKER,
-    doc="Directories that get no new partitions, to be emptied before a disk is taken out; `*` is all.")
+    doc="Data directories that receive no new partitions, for example before a disk is removed; `*` means all.")
 LOG_SEGMENT_BYTES = Setting("log.segment.bytes", INT, 1_073_741_824, at_least(1_048_576), dynamic=CLUSTER_WIDE,
-    doc="The size at which a segment file is closed and the next begun, for topics without segment.bytes. "
-        "Retention and compaction work on closed segments.")
+    doc="Segment size in bytes at which the log rolls a new segment, for topics without segment.bytes. Retention "
+        "and compaction apply to closed segments only.")
 LOG_ROLL_MS = Setting("log.roll.ms", LONG, None, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds after which a segment is closed even if it is small, for topics without segment.ms; "
-        "null takes log.roll.hours.")
+    doc="Time in milliseconds after which the log rolls a new segment even if it is not full, for topics without "
+        "segment.ms; null means log.roll.hours.")
 LOG_ROLL_HOURS = Setting("log.roll.hours", INT, 168, at_least(1),
-    doc="Hours after which a segment is closed even if it is small, when log.roll.ms is not set.")
+    doc="Time in hours after which the log rolls a new segment even if it is not full, if log.roll.ms is not "
+        "set.")
 LOG_ROLL_JITTER_MS = Setting("log.roll.jitter.ms", LONG, None, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Up to so many milliseconds are taken by chance off the time a segment stays open, so that not "
-        "all are closed at once; null takes log.roll.jitter.hours.")
+    doc="Maximum random time in milliseconds that is subtracted from log.roll.ms, so that segments do not all "
+        "roll at once; null means log.roll.jitter.hours.")
 LOG_ROLL_JITTER_HOURS = Setting("log.roll.jitter.hours", INT, 0, at_least(0),
-    doc="Up to so many hours are taken by chance off the time a segment stays open, when "
-        "log.roll.jitter.ms is not set.")
+    doc="Maximum random time in hours that is subtracted from the roll time, if log.roll.jitter.ms is not set.")
 LOG_INDEX_INTERVAL_BYTES = Setting("log.index.interval.bytes", INT, 4096, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Bytes of log between two index entries, for topics without index.interval.bytes. Fewer find an "
-        "offset in fewer reads and make larger indexes.")
+    doc="Number of log bytes between two index entries, for topics without index.interval.bytes. Fewer bytes "
+        "make lookups faster and indexes larger.")
 LOG_INDEX_SIZE_MAX_BYTES = Setting("log.index.size.max.bytes", INT, 10_485_760, at_least(4), dynamic=CLUSTER_WIDE,
-    doc="The largest index of a segment, for topics without segment.index.bytes. A full one closes the segment.")
+    doc="Maximum size in bytes of an index file, for topics without segment.index.bytes. A full index closes its "
+        "segment.")
 LOG_PREALLOCATE = Setting("log.preallocate", BOOLEAN, False, dynamic=CLUSTER_WIDE,
-    doc="The same for topics without preallocate, and without effect as well.")
+    doc="Accepted for topics without preallocate. No effect: Ottla does not preallocate segment files.")
 LOG_FLUSH_INTERVAL_MESSAGES = Setting("log.flush.interval.messages", LONG, LONG_MAX, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="Records after which a partition is forced to disk, for topics without flush.messages. Replicas "
-        "are the usual safety; forcing every write costs most of the throughput.")
+    doc="Number of records after which a partition is flushed to disk (fsync), for topics without "
+        "flush.messages. Rely on replication for durability; a low value costs throughput.")
 LOG_FLUSH_INTERVAL_MS = Setting("log.flush.interval.ms", LONG, None, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds that a record may wait before it is forced to disk, for topics without flush.ms; "
-        "null takes log.flush.scheduler.interval.ms.")
+    doc="Maximum time in milliseconds before a record is flushed to disk, for topics without flush.ms; null "
+        "means log.flush.scheduler.interval.ms.")
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, at_least(1),
-    doc="Milliseconds between two looks at which partitions are due to be forced to disk.")
+    doc="Interval in milliseconds between checks for logs that need to be flushed to disk.")
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = Setting("log.flush.offset.checkpoint.interval.ms", INT, 60_000, at_least(0),
-    doc="Milliseconds between two writes of the offsets up to which logs are on disk. After a crash "
-        "recovery begins there.")
+    doc="Interval in milliseconds between checkpoints of the recovery points. After a crash, recovery starts at "
+        "the last checkpoint.")
 LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = Setting("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, at_least(0),
-    doc="Milliseconds between two writes of the first offset of each log, so that deleted records stay deleted.")
+    doc="Interval in milliseconds between checkpoints of the log start offsets, so that deleted records stay "
+        "deleted after a restart.")
 NUM_RECOVERY_THREADS_PER_DATA_DIR = Setting("num.recovery.threads.per.data.dir", INT, 2, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="How many logs of a directory are checked at a time after a crash; Ottla uses child processes, "
-        "not threads. Raise it on machines with many cores and fast disks.")
+    doc="Number of logs per data directory that are recovered in parallel after a crash. Ottla uses child "
+        "processes instead of threads. Raise it for many cores and fast disks.")
 
-# Retention: what is deleted when.
+# Retention.
 LOG_CLEANUP_POLICY = Setting("log.cleanup.policy", LIST, ("delete",), some_of("compact", "delete"), dynamic=CLUSTER_WIDE,
-    doc="What happens to old data of topics without cleanup.policy: `delete` drops whole segments, "
-        "`compact` keeps the newest record of each key, both does both, empty keeps all.")
-LOG_RETENTION_MS = Setting("log.retention.ms", LONG, None, either(at_least(1), -1), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds that records are kept, for topics without retention.ms; -1 is for ever, null takes "
+    doc="Cleanup policy for topics without cleanup.policy: `delete` removes old segments, `compact` keeps the "
+        "latest record of each key. Both can be combined; empty keeps everything.")
+LOG_RETENTION_MS = Setting("log.retention.ms", LONG, None, range_or(at_least(1), -1), dynamic=CLUSTER_WIDE,
+    doc="Retention time in milliseconds for topics without retention.ms; -1 means unlimited, null means "
         "log.retention.minutes.")
-LOG_RETENTION_MINUTES = Setting("log.retention.minutes", INT, None, either(at_least(1), -1),
-    doc="Minutes that records are kept, when log.retention.ms is not set; -1 is for ever, null takes "
+LOG_RETENTION_MINUTES = Setting("log.retention.minutes", INT, None, range_or(at_least(1), -1),
+    doc="Retention time in minutes, if log.retention.ms is not set; -1 means unlimited, null means "
         "log.retention.hours.")
-LOG_RETENTION_HOURS = Setting("log.retention.hours", INT, 168, either(at_least(1), -1),
-    doc="Hours that records are kept, when neither of the finer settings is set; -1 is for ever.")
+LOG_RETENTION_HOURS = Setting("log.retention.hours", INT, 168, range_or(at_least(1), -1),
+    doc="Retention time in hours, if neither log.retention.ms nor log.retention.minutes is set; -1 means "
+        "unlimited.")
 LOG_RETENTION_BYTES = Setting("log.retention.bytes", LONG, -1, dynamic=CLUSTER_WIDE,
-    doc="The size to which a partition is cut down, for topics without retention.bytes; below zero is no "
-        "limit. It counts per partition, not per topic.")
+    doc="Maximum size in bytes of a partition before old segments are deleted, for topics without "
+        "retention.bytes; a negative value means unlimited. It applies per partition, not per topic.")
 LOG_RETENTION_CHECK_INTERVAL_MS = Setting("log.retention.check.interval.ms", LONG, 300_000, at_least(1),
-    doc="Milliseconds between two searches for segments to delete.")
+    doc="Interval in milliseconds between checks for segments to delete.")
 LOG_SEGMENT_DELETE_DELAY_MS = Setting("log.segment.delete.delay.ms", LONG, 60_000, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds that the file of a deleted segment stays, for readers that still have it open.")
+    doc="Time in milliseconds before the file of a deleted segment is removed, so that readers can finish.")
 LOG_MESSAGE_TIMESTAMP_TYPE = Setting("log.message.timestamp.type", STRING, "CreateTime", one_of("CreateTime", "LogAppendTime"), dynamic=CLUSTER_WIDE,
-    doc="Whether records of topics without message.timestamp.type keep the producer's time or get the broker's.")
+    doc="Timestamp of records, for topics without message.timestamp.type: `CreateTime` (set by the producer) or "
+        "`LogAppendTime` (set by the broker).")
 LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS = Setting("log.message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="How many milliseconds a record's own time may lie before the broker's, or it is rejected.")
+    doc="Maximum time in milliseconds that a record timestamp may be earlier than the broker's clock. The broker "
+        "rejects older records.")
 LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS = Setting("log.message.timestamp.after.max.ms", LONG, 3_600_000, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="How many milliseconds a record's own time may lie ahead of the broker's, or it is rejected. A "
-        "record from the future would keep its segment too long.")
+    doc="Maximum time in milliseconds that a record timestamp may be later than the broker's clock. The broker "
+        "rejects such records, because they would delay retention.")
 
 # Compaction.
 LOG_CLEANER_ENABLE = Setting("log.cleaner.enable", BOOLEAN, True,
-    doc="Whether compaction runs. Off, compacted topics grow for ever, the committed offsets among them.")
+    doc="Enable log compaction. If false, compacted topics grow without limit, including __consumer_offsets.")
 LOG_CLEANER_THREADS = Setting("log.cleaner.threads", INT, 1, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="How many logs are compacted at a time; Ottla uses child processes, not threads.")
+    doc="Number of logs that are compacted in parallel. Ottla uses child processes instead of threads.")
 LOG_CLEANER_BACKOFF_MS = Setting("log.cleaner.backoff.ms", LONG, 15_000, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds to rest when no log needs compaction.")
+    doc="Time in milliseconds that the cleaner sleeps when there are no logs to compact.")
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = Setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, dynamic=CLUSTER_WIDE,
-    doc="Memory for the table of keys, all of log.cleaner.threads together. More of it compacts more of a "
-        "log in one pass.")
+    doc="Memory in bytes for the key map of compaction, shared by all log.cleaner.threads. More memory compacts "
+        "a larger part of a log in one pass.")
 LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, dynamic=CLUSTER_WIDE,
-    doc="How full the table of keys may get, above 0 and up to 1. Fuller compacts more of a log in one "
-        "pass and finds keys more slowly.")
+    doc="Maximum load factor of the key map, above 0 and at most 1. A higher value compacts a larger part of a "
+        "log in one pass, but with more hash collisions.")
 LOG_CLEANER_IO_BUFFER_SIZE = Setting("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Memory for reading and writing logs while compacting, all of log.cleaner.threads together.")
+    doc="Memory in bytes for reading and writing logs during compaction, shared by all log.cleaner.threads.")
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, dynamic=CLUSTER_WIDE,
-    doc="The most bytes that compaction reads and writes a second. Lower it when it slows clients down.")
+    doc="Maximum I/O rate of compaction, reads and writes, in bytes per second. Lower it if compaction slows "
+        "clients down.")
 LOG_CLEANER_MIN_CLEANABLE_RATIO = Setting("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, between(0, 1), dynamic=CLUSTER_WIDE,
-    doc="The share of a log that must be uncompacted before it is worth a pass, for topics without "
-        "min.cleanable.dirty.ratio. Lower saves disk and costs reading.")
+    doc="Minimum ratio of dirty log to total log for a log to be compacted, for topics without "
+        "min.cleanable.dirty.ratio. A lower ratio saves disk space but costs more I/O.")
 LOG_CLEANER_MIN_COMPACTION_LAG_MS = Setting("log.cleaner.min.compaction.lag.ms", LONG, 0, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds for which every record stays, whatever its key, for topics without min.compaction.lag.ms.")
+    doc="Minimum time in milliseconds that a record stays uncompacted, for topics without min.compaction.lag.ms.")
 LOG_CLEANER_MAX_COMPACTION_LAG_MS = Setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds after which a record is compacted even if little else is due, for topics without "
-        "max.compaction.lag.ms.")
+    doc="Maximum time in milliseconds that a record stays uncompacted, for topics without max.compaction.lag.ms.")
 LOG_CLEANER_DELETE_RETENTION_MS = Setting("log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds for which the mark of a deleted key stays, for topics without delete.retention.ms. "
-        "A consumer slower than that may miss the deletion.")
+    doc="Time in milliseconds that tombstones are retained, for topics without delete.retention.ms. A consumer "
+        "that takes longer to read the log can miss deletions.")
 
 # Replication.
 NUM_REPLICA_FETCHERS = Setting("num.replica.fetchers", INT, 1, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="Connections on which this broker follows each other broker. Raise it when followers lag though "
-        "network and CPU are idle.")
+    doc="Number of fetcher connections to each other broker. Raise it if followers lag although network and CPU "
+        "are idle.")
 REPLICA_FETCH_MAX_BYTES = Setting("replica.fetch.max.bytes", INT, 1_048_576, at_least(0),
-    doc="Bytes of one partition that a follower asks for at once. A batch that is larger still comes through.")
+    doc="Maximum number of bytes per partition in a follower's fetch. A first batch that is larger is still "
+        "returned.")
 REPLICA_FETCH_RESPONSE_MAX_BYTES = Setting("replica.fetch.response.max.bytes", INT, 10_485_760, at_least(0),
-    doc="Bytes of all partitions together that a follower asks for at once.")
+    doc="Maximum number of bytes of all partitions in the response to a follower's fetch.")
 REPLICA_FETCH_MIN_BYTES = Setting("replica.fetch.min.bytes", INT, 1,
-    doc="Bytes that a leader waits for before it answers a follower, up to replica.fetch.wait.max.ms.")
+    doc="Minimum number of bytes for the response to a follower's fetch. The leader waits for them up to "
+        "replica.fetch.wait.max.ms.")
 REPLICA_FETCH_WAIT_MAX_MS = Setting("replica.fetch.wait.max.ms", INT, 500, at_least(0),
-    doc="Milliseconds that a follower's fetch may wait at the leader for new records. Keep it well below "
-        "replica.lag.time.max.ms.")
+    doc="Maximum time in milliseconds that the leader delays the response to a follower's fetch. It must be less "
+        "than replica.lag.time.max.ms, or followers leave the ISR of idle topics.")
 REPLICA_FETCH_BACKOFF_MS = Setting("replica.fetch.backoff.ms", INT, 1000, at_least(0),
-    doc="Milliseconds before a follower fetches a partition again after an error.")
+    doc="Time in milliseconds that a follower waits after a fetch error on a partition.")
 REPLICA_LAG_TIME_MAX_MS = Setting("replica.lag.time.max.ms", LONG, 30_000, at_least(1),
-    doc="Milliseconds for which a follower may not have caught up before it leaves the replicas in sync. "
-        "Writes with acks=all wait that long for a broker that died.")
+    doc="Time in milliseconds after which a follower that has not caught up is removed from the ISR. Writes with "
+        "acks=all wait up to this long for a failed broker.")
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, at_least(1),
-    doc="Milliseconds between two writes of the high watermarks to disk.")
+    doc="Interval in milliseconds between checkpoints of the high watermarks.")
 REPLICA_SOCKET_TIMEOUT_MS = Setting("replica.socket.timeout.ms", INT, 30_000, at_least(1),
-    doc="Milliseconds that a follower waits for its leader's answer; at least replica.fetch.wait.max.ms.")
+    doc="Time in milliseconds that a follower waits for a fetch response; at least replica.fetch.wait.max.ms.")
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = Setting("replica.socket.receive.buffer.bytes", INT, 65_536, at_least(-1),
-    doc="The TCP receive buffer of a follower; -1 leaves it to the operating system.")
+    doc="Size of the TCP receive buffer of a follower's connection; -1 means the default of the operating "
+        "system.")
 REPLICA_SELECTOR_CLASS = Setting("replica.selector.class", STRING, None, one_of("leader", RACK_AWARE, "", aliases=REPLICA_SELECTORS),
-    doc="Which replica a consumer is sent to: the leader, or with `rack-aware` one in the consumer's rack. "
-        "The class names of Kafka's two selectors mean the same; none is loaded.")
+    doc="Replica that consumers fetch from: the leader (`leader`), or a replica in the consumer's rack "
+        "(`rack-aware`). The class names of Kafka's selectors are accepted; Ottla does not load Java classes.")
 REQUEST_TIMEOUT_MS = Setting("request.timeout.ms", INT, 30_000, at_least(0),
-    doc="Milliseconds that this broker waits for another's answer, other than a fetch, before it tries again.")
+    doc="Time in milliseconds that this broker waits for a response of another broker, except for fetches, "
+        "before it retries.")
 MAX_REQUEST_PARTITION_SIZE_LIMIT = Setting("max.request.partition.size.limit", INT, 2000, at_least(1),
-    doc="Partitions in one answer to a client that describes topics; it asks again for the rest.")
+    doc="Maximum number of partitions in one DescribeTopicPartitions response. Clients request the rest with a "
+        "cursor.")
 
 # Fetching.
 FETCH_MAX_BYTES = Setting("fetch.max.bytes", INT, 57_671_680, at_least(1024),
-    doc="The most bytes in one answer to a consumer, whatever it asks for.")
+    doc="Maximum number of bytes in one fetch response, regardless of the value that the client requests.")
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = Setting("max.incremental.fetch.session.cache.slots", INT, 1000, at_least(0),
-    doc="Fetch sessions the broker remembers, so that a consumer names only what changed. Raise it to the "
-        "number of consumers and followers.")
+    doc="Maximum number of fetch sessions in the cache. Set it to at least the number of consumers and "
+        "followers.")
 
-# Groups of consumers: the classic protocol, then the one of KIP-848.
+# Classic and consumer groups (KIP-848).
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = Setting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), some_of("consumer", "classic", "share", empty_allowed=False), kafka_default="classic,consumer,streams",
-    doc="The kinds of groups that may form; `share` turns queues on. Kafka also lists streams, which "
-        "Ottla does not have.")
+    doc="Enabled group protocols; `share` enables share groups. Ottla does not support `streams`.")
 GROUP_INITIAL_REBALANCE_DELAY_MS = Setting("group.initial.rebalance.delay.ms", INT, 3000, at_least(0),
-    doc="Milliseconds that an empty classic group waits for more members before it assigns partitions. "
-        "0 is pleasant in tests.")
+    doc="Time in milliseconds that the coordinator waits for more members before the first rebalance of an empty "
+        "classic group. Use 0 in tests.")
 GROUP_MIN_SESSION_TIMEOUT_MS = Setting("group.min.session.timeout.ms", INT, 6000, at_least(1),
-    doc="The shortest session.timeout.ms that a member of a classic group may ask for.")
+    doc="Minimum session.timeout.ms of a classic group member in milliseconds.")
 GROUP_MAX_SESSION_TIMEOUT_MS = Setting("group.max.session.timeout.ms", INT, 1_800_000, at_least(1),
-    doc="The longest session.timeout.ms that a member of a classic group may ask for.")
+    doc="Maximum session.timeout.ms of a classic group member in milliseconds.")
 GROUP_MAX_SIZE = Setting("group.max.size", INT, INT_MAX, at_least(1),
-    doc="The most members of one classic group.")
+    doc="Maximum number of members of a classic group.")
 GROUP_CONSUMER_ASSIGNORS = Setting("group.consumer.assignors", LIST, ("uniform", "range"), some_of("uniform", "range", empty_allowed=False, aliases=GROUP_ASSIGNORS),
-    doc="How the broker spreads partitions over the members of a group; the first is the one taken when "
-        "members do not ask for another.")
+    doc="Server-side assignors of consumer groups. The first is the default for members that do not request one.")
 GROUP_CONSUMER_MIGRATION_POLICY = Setting("group.consumer.migration.policy", STRING, "bidirectional", one_of("disabled", "downgrade", "upgrade", "bidirectional", any_case=True),
-    doc="Whether a running group may change between the classic and the consumer protocol while its "
-        "members are updated one by one, and in which direction.")
+    doc="Online migration of groups between the classic and the consumer protocol: `upgrade`, `downgrade`, "
+        "`bidirectional` or `disabled`.")
 GROUP_CONSUMER_SESSION_TIMEOUT_MS = Setting("group.consumer.session.timeout.ms", INT, 45_000, at_least(1),
-    doc="Milliseconds without a heartbeat after which a member is removed from its group.")
+    doc="Time in milliseconds without a heartbeat after which a member is removed from its consumer group.")
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = Setting("group.consumer.min.session.timeout.ms", INT, 45_000, at_least(1),
-    doc="The shortest session timeout that a group may be given.")
+    doc="Minimum session timeout of a consumer group in milliseconds.")
 GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = Setting("group.consumer.max.session.timeout.ms", INT, 60_000, at_least(1),
-    doc="The longest session timeout that a group may be given.")
+    doc="Maximum session timeout of a consumer group in milliseconds.")
 GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = Setting("group.consumer.heartbeat.interval.ms", INT, 5000, at_least(1),
-    doc="Milliseconds between two heartbeats that the broker tells members to keep. Lower notices changes sooner.")
+    doc="Heartbeat interval of consumer group members in milliseconds. Members learn of changes sooner with a "
+        "lower value.")
 GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1),
-    doc="The shortest heartbeat interval that a group may be given.")
+    doc="Minimum heartbeat interval of a consumer group in milliseconds.")
 GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = Setting("group.consumer.max.heartbeat.interval.ms", INT, 15_000, at_least(1),
-    doc="The longest heartbeat interval that a group may be given.")
+    doc="Maximum heartbeat interval of a consumer group in milliseconds.")
 GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS = Setting("group.consumer.assignment.interval.ms", INT, 1000, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="The least number of milliseconds between two assignments of one group, so that many members "
-        "joining cost one.")
+    doc="Minimum time in milliseconds between two assignments of a consumer group, so that many joins cause one "
+        "assignment.")
 GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS = Setting("group.consumer.min.assignment.interval.ms", INT, 0, at_least(0),
-    doc="The shortest assignment interval that a group may be given.")
+    doc="Minimum assignment interval of a consumer group in milliseconds.")
 GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS = Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, at_least(0),
-    doc="The longest assignment interval that a group may be given.")
+    doc="Maximum assignment interval of a consumer group in milliseconds.")
 GROUP_CONSUMER_MAX_SIZE = Setting("group.consumer.max.size", INT, INT_MAX, at_least(1),
-    doc="The most members of one group of the consumer protocol.")
+    doc="Maximum number of members of a consumer group.")
 
-# Share groups: queues (KIP-932).
+# Share groups (KIP-932).
 GROUP_SHARE_ASSIGNORS = Setting("group.share.assignors", LIST, ("simple",), some_of("simple", empty_allowed=False, aliases=SHARE_ASSIGNORS),
-    doc="How partitions are spread over the members of a share group.")
+    doc="Server-side assignors of share groups.")
 GROUP_SHARE_SESSION_TIMEOUT_MS = Setting("group.share.session.timeout.ms", INT, 45_000, at_least(1),
-    doc="Milliseconds without a heartbeat after which a member is removed from its share group.")
+    doc="Time in milliseconds without a heartbeat after which a member is removed from its share group.")
 GROUP_SHARE_MIN_SESSION_TIMEOUT_MS = Setting("group.share.min.session.timeout.ms", INT, 45_000, at_least(1),
-    doc="The shortest session timeout that a share group may be given.")
+    doc="Minimum session timeout of a share group in milliseconds.")
 GROUP_SHARE_MAX_SESSION_TIMEOUT_MS = Setting("group.share.max.session.timeout.ms", INT, 60_000, at_least(1),
-    doc="The longest session timeout that a share group may be given.")
+    doc="Maximum session timeout of a share group in milliseconds.")
 GROUP_SHARE_HEARTBEAT_INTERVAL_MS = Setting("group.share.heartbeat.interval.ms", INT, 5000, at_least(1),
-    doc="Milliseconds between two heartbeats that the broker tells members of a share group to keep.")
+    doc="Heartbeat interval of share group members in milliseconds.")
 GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = Setting("group.share.min.heartbeat.interval.ms", INT, 5000, at_least(1),
-    doc="The shortest heartbeat interval that a share group may be given.")
+    doc="Minimum heartbeat interval of a share group in milliseconds.")
 GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS = Setting("group.share.max.heartbeat.interval.ms", INT, 15_000, at_least(1),
-    doc="The longest heartbeat interval that a share group may be given.")
+    doc="Maximum heartbeat interval of a share group in milliseconds.")
 GROUP_SHARE_ASSIGNMENT_INTERVAL_MS = Setting("group.share.assignment.interval.ms", INT, 1000, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="The least number of milliseconds between two assignments of one share group.")
+    doc="Minimum time in milliseconds between two assignments of a share group.")
 GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS = Setting("group.share.min.assignment.interval.ms", INT, 0, at_least(0),
-    doc="The shortest assignment interval that a share group may be given.")
+    doc="Minimum assignment interval of a share group in milliseconds.")
 GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = Setting("group.share.max.assignment.interval.ms", INT, 15_000, at_least(0),
-    doc="The longest assignment interval that a share group may be given.")
+    doc="Maximum assignment interval of a share group in milliseconds.")
 GROUP_SHARE_MAX_SIZE = Setting("group.share.max.size", INT, 200, between(1, 1000),
-    doc="The most members of one share group.")
+    doc="Maximum number of members of a share group.")
 GROUP_SHARE_MAX_SHARE_SESSIONS = Setting("group.share.max.share.sessions", INT, 2000, at_least(1),
-    doc="The most share sessions one broker keeps.")
+    doc="Maximum number of share sessions per broker.")
 GROUP_SHARE_DELIVERY_COUNT_LIMIT = Setting("group.share.delivery.count.limit", INT, 5, between(2, 10),
-    doc="How often a record is handed out before it counts as undeliverable.")
+    doc="Maximum number of delivery attempts of a record in a share group. The record is then archived.")
 GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT = Setting("group.share.min.delivery.count.limit", INT, 2, between(2, 5),
-    doc="The lowest delivery limit that a share group may be given.")
+    doc="Minimum delivery count limit of a share group.")
 GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT = Setting("group.share.max.delivery.count.limit", INT, 10, between(5, 25),
-    doc="The highest delivery limit that a share group may be given.")
+    doc="Maximum delivery count limit of a share group.")
 GROUP_SHARE_RECORD_LOCK_DURATION_MS = Setting("group.share.record.lock.duration.ms", INT, 30_000, between(1000, 3_600_000),
-    doc="Milliseconds that a member has for a record before it is handed to another. Make it longer than "
-        "the slowest record takes.")
+    doc="Time in milliseconds that a member holds the lock of a record before another member can acquire it. Set "
+        "it longer than the slowest record takes to process.")
 GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS = Setting("group.share.min.record.lock.duration.ms", INT, 15_000, between(1000, 30_000),
-    doc="The shortest lock that a share group may be given.")
+    doc="Minimum record lock duration of a share group in milliseconds.")
 GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS = Setting("group.share.max.record.lock.duration.ms", INT, 60_000, between(30_000, 3_600_000),
-    doc="The longest lock that a share group may be given.")
+    doc="Maximum record lock duration of a share group in milliseconds.")
 GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = Setting("group.share.partition.max.record.locks", INT, 2000, between(100, 10_000),
-    doc="Records of one partition that may be handed out and not yet settled.")
+    doc="Maximum number of record locks per share partition.")
 GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS = Setting("group.share.min.partition.max.record.locks", INT, 100, between(100, 2000),
-    doc="The lowest number of unsettled records that a share group may be given.")
+    doc="Minimum value of the record lock limit of a share group.")
 GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS = Setting("group.share.max.partition.max.record.locks", INT, 4000, between(2000, 10_000),
-    doc="The highest number of unsettled records that a share group may be given.")
+    doc="Maximum value of the record lock limit of a share group.")
 SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS = Setting("share.coordinator.state.topic.num.partitions", INT, 50, at_least(1),
-    doc="Partitions of the topic that holds the state of share groups. It cannot be changed once the topic exists.")
+    doc="Number of partitions of __share_group_state. It cannot change after the topic is created.")
 SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR = Setting("share.coordinator.state.topic.replication.factor", SHORT, 3, at_least(1),
-    doc="Replicas of the topic that holds the state of share groups.")
+    doc="Replication factor of __share_group_state.")
 SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR = Setting("share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1),
-    doc="Replicas of the topic with the state of share groups that must be in sync for a write to it.")
+    doc="Minimum number of in-sync replicas for writes to __share_group_state.")
 SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES = Setting("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, at_least(1),
-    doc="The size of a segment of the topic that holds the state of share groups. Smaller ones load faster.")
+    doc="Segment size of __share_group_state in bytes. Smaller segments load faster.")
 SHARE_COORDINATOR_STATE_TOPIC_COMPRESSION_CODEC = Setting("share.coordinator.state.topic.compression.codec", INT, 0, between(0, 4),
-    doc="How the topic that holds the state of share groups is compressed: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
+    doc="Compression codec of __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
 SHARE_COORDINATOR_LOAD_BUFFER_SIZE = Setting("share.coordinator.load.buffer.size", INT, 5_242_880, at_least(1),
-    doc="Bytes read at a time while the state of share groups is loaded.")
+    doc="Batch size in bytes for reading __share_group_state when a share coordinator loads.")
 SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = Setting("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, between(0, 500),
-    doc="Changes of a share partition that are written before its whole state is written once more.")
+    doc="Number of update records of a share partition between two snapshots.")
 SHARE_COORDINATOR_WRITE_TIMEOUT_MS = Setting("share.coordinator.write.timeout.ms", INT, 5000, at_least(1),
-    doc="Milliseconds for a change of a share group's state to reach all replicas in sync.")
+    doc="Time in milliseconds for a write to __share_group_state to reach all in-sync replicas.")
 
 # Committed offsets.
 OFFSETS_TOPIC_NUM_PARTITIONS = Setting("offsets.topic.num.partitions", INT, 50, at_least(1),
-    doc="Partitions of the topic that holds committed offsets. It cannot be changed once the topic exists.")
+    doc="Number of partitions of __consumer_offsets. It cannot change after the topic is created.")
 OFFSETS_TOPIC_REPLICATION_FACTOR = Setting("offsets.topic.replication.factor", SHORT, 3, at_least(1),
-    doc="Replicas of the topic that holds committed offsets.")
+    doc="Replication factor of __consumer_offsets.")
 OFFSETS_TOPIC_SEGMENT_BYTES = Setting("offsets.topic.segment.bytes", INT, 104_857_600, at_least(1),
-    doc="The size of a segment of the topic that holds committed offsets, 1 MiB at least. Smaller ones load "
-        "faster.")
+    doc="Segment size of __consumer_offsets in bytes, at least 1 MiB. Smaller segments load faster.")
 OFFSETS_TOPIC_COMPRESSION_CODEC = Setting("offsets.topic.compression.codec", INT, 0, between(0, 4),
-    doc="How the topic that holds committed offsets is compressed: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
+    doc="Compression codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
 OFFSETS_LOAD_BUFFER_SIZE = Setting("offsets.load.buffer.size", INT, 5_242_880, at_least(1),
-    doc="Bytes read at a time while committed offsets are loaded.")
+    doc="Batch size in bytes for reading __consumer_offsets when a group coordinator loads.")
 OFFSETS_COMMIT_TIMEOUT_MS = Setting("offsets.commit.timeout.ms", INT, 5000, at_least(1),
-    doc="Milliseconds for a commit to reach all replicas in sync.")
+    doc="Time in milliseconds for an offset commit to reach all in-sync replicas.")
 OFFSETS_RETENTION_MINUTES = Setting("offsets.retention.minutes", INT, 10_080, at_least(1),
-    doc="Minutes that offsets are kept after their group is empty. Raise it when consumers pause for "
-        "longer than a week.")
+    doc="Time in minutes that committed offsets are retained after their group becomes empty. Raise it if "
+        "consumers pause for longer than a week.")
 OFFSETS_RETENTION_CHECK_INTERVAL_MS = Setting("offsets.retention.check.interval.ms", LONG, 600_000, at_least(1),
-    doc="Milliseconds between two searches for offsets that have expired.")
+    doc="Interval in milliseconds between checks for expired offsets.")
 OFFSET_METADATA_MAX_BYTES = Setting("offset.metadata.max.bytes", INT, 4096, at_least(0),
-    doc="The longest note that a client may store with a committed offset.")
+    doc="Maximum size in bytes of the metadata that a client stores with a committed offset.")
 
 # Producers and transactions.
 PRODUCER_ID_EXPIRATION_MS = Setting("producer.id.expiration.ms", INT, 86_400_000, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="Milliseconds after which a partition forgets a producer that has sent nothing. A retry that is "
-        "older would be written twice.")
+    doc="Time in milliseconds after which a partition forgets an inactive producer id. A retry after that time "
+        "is not recognised as a duplicate.")
 TRANSACTION_STATE_LOG_NUM_PARTITIONS = Setting("transaction.state.log.num.partitions", INT, 50, at_least(1),
-    doc="Partitions of the topic that holds transactions. It cannot be changed once the topic exists.")
+    doc="Number of partitions of __transaction_state. It cannot change after the topic is created.")
 TRANSACTION_STATE_LOG_REPLICATION_FACTOR = Setting("transaction.state.log.replication.factor", SHORT, 3, at_least(1),
-    doc="Replicas of the topic that holds transactions.")
+    doc="Replication factor of __transaction_state.")
 TRANSACTION_STATE_LOG_MIN_ISR = Setting("transaction.state.log.min.isr", INT, 2, at_least(1),
-    doc="Replicas of the topic with transactions that must be in sync for a write to it.")
+    doc="Minimum number of in-sync replicas for writes to __transaction_state.")
 TRANSACTION_STATE_LOG_SEGMENT_BYTES = Setting("transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1),
-    doc="The size of a segment of the topic that holds transactions. Smaller ones load faster.")
+    doc="Segment size of __transaction_state in bytes. Smaller segments load faster.")
 TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE = Setting("transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1),
-    doc="Bytes read at a time while transactions are loaded.")
+    doc="Batch size in bytes for reading __transaction_state when a transaction coordinator loads.")
 TRANSACTION_MAX_TIMEOUT_MS = Setting("transaction.max.timeout.ms", INT, 900_000, at_least(1),
-    doc="The longest transaction.timeout.ms that a producer may ask for. A hanging transaction holds "
-        "back readers of committed records for that long.")
+    doc="Maximum transaction.timeout.ms of a producer in milliseconds. A hanging transaction blocks "
+        "read_committed consumers for up to this time.")
 TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS = Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, at_least(1),
-    doc="Milliseconds between two searches for transactions that have run out of time.")
+    doc="Interval in milliseconds between checks for transactions that have timed out.")
 TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS = Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, at_least(1),
-    doc="Milliseconds between two searches for transactional ids that have expired.")
+    doc="Interval in milliseconds between checks for expired transactional ids.")
 TRANSACTIONAL_ID_EXPIRATION_MS = Setting("transactional.id.expiration.ms", INT, 604_800_000, at_least(1),
-    doc="Milliseconds after which an unused transactional id is forgotten.")
+    doc="Time in milliseconds after which an unused transactional id expires.")
 TRANSACTION_PARTITION_VERIFICATION_ENABLE = Setting("transaction.partition.verification.enable", BOOLEAN, True, dynamic=CLUSTER_WIDE,
-    doc="Whether a partition asks the coordinator before it takes the first record of a transaction. It "
-        "keeps late records out of the next transaction; leave it on.")
+    doc="Verify with the coordinator that a partition belongs to the transaction before its first record is "
+        "appended. This keeps late records out of the next transaction; keep it enabled.")
 TRANSACTION_TWO_PHASE_COMMIT_ENABLE = Setting("transaction.two.phase.commit.enable", BOOLEAN, False,
-    doc="Whether producers may keep a prepared transaction open without a time limit, for commits that "
-        "span other systems. Exactly-once pipelines need it.")
+    doc="Allow producers to keep a prepared transaction open without a timeout, for two-phase commits with other "
+        "systems. Exactly-once pipelines require it.")
 ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS = Setting("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1),
-    doc="Milliseconds before a partition asks the coordinator again about a transaction that is still ending.")
+    doc="Time in milliseconds before a partition is added again to a transaction while the previous one is still "
+        "completing.")
 ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS = Setting("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0),
-    doc="Milliseconds after which a partition stops asking the coordinator about a transaction that is "
-        "still ending, and lets the producer try again.")
+    doc="Time in milliseconds after which the broker stops retrying to add a partition to a transaction and "
+        "returns the error to the producer.")
 
-# Watching a broker.
+# Metrics.
 OTTLA_METRICS_LISTENER = Setting("ottla.metrics.listener", STRING, "", matching(r"((\[[0-9a-fA-F:.]+\]|[^:/\[\]\s]*):[0-9]{1,5})?", "host:port"),
-    doc="Where /metrics, for Prometheus, and /healthz are, such as 127.0.0.1:9192; without a host on every "
-        "interface, and empty nowhere. Everybody who gets there may read names of topics and groups. A port "
-        "that is taken is a warning. Ottla's own; Kafka has JMX for it.")
+    doc="Address of /metrics (Prometheus) and /healthz, for example 127.0.0.1:9192. No host means all "
+        "interfaces; empty disables it. Anyone who can connect can read topic and group names. The broker logs a "
+        "warning if the port is in use. Specific to Ottla; Kafka uses JMX.")
 
-# Quotas: over which time rates are taken.
+# Quota windows.
 QUOTA_WINDOW_NUM = Setting("quota.window.num", INT, 11, at_least(1),
-    doc="Windows over which a client's rate is averaged. More of them forgive bursts.")
+    doc="Number of windows over which client quota rates are measured. More windows tolerate longer bursts.")
 QUOTA_WINDOW_SIZE_SECONDS = Setting("quota.window.size.seconds", INT, 1, at_least(1),
-    doc="Seconds of one window of a client's quota.")
+    doc="Length in seconds of a window of client quotas.")
 REPLICATION_QUOTA_WINDOW_NUM = Setting("replication.quota.window.num", INT, 11, at_least(1),
-    doc="Windows over which throttled replication is averaged.")
+    doc="Number of windows over which replication quota rates are measured.")
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = Setting("replication.quota.window.size.seconds", INT, 1, at_least(1),
-    doc="Seconds of one window of throttled replication.")
+    doc="Length in seconds of a window of replication quotas.")
 CONTROLLER_QUOTA_WINDOW_NUM = Setting("controller.quota.window.num", INT, 11, at_least(1),
-    doc="Windows over which the rate of creating and deleting topics and partitions is averaged.")
+    doc="Number of windows over which the rate of topic and partition changes is measured.")
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = Setting("controller.quota.window.size.seconds", INT, 1, at_least(1),
-    doc="Seconds of one window of the rate of creating and deleting topics and partitions.")
+    doc="Length in seconds of a window of the quota of topic and partition changes.")
 # fmt: on
 
 BROKER: Final = ConfigDef(

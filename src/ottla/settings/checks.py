@@ -1,11 +1,11 @@
-"""What has to hold between settings, beyond the range of each.
+"""Checks of consistency between settings.
 
-Invariant: a check reads a configuration whose single values are valid, changes nothing, and
-names every setting its finding rests on, so that one broken value is not reported twice.
+Invariant: a check reads a config whose single values are valid. Its finding lists all settings it
+depends on, so that an invalid value is reported only once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from posixpath import normpath  # of texts alone: no file is looked at
+from posixpath import normpath  # works on text only, without file access
 from typing import Any, Final, NamedTuple
 
 from ottla.settings import broker, connection, consumer, producer, security, topic
@@ -13,7 +13,7 @@ from ottla.settings.config import Config, split_listener_name
 from ottla.settings.config_def import Scope, Setting
 from ottla.settings.config_types import BadValue
 from ottla.settings.credentials import login_problems
-from ottla.settings.derived import idempotence_hindrance
+from ottla.settings.derived import idempotence_conflict
 from ottla.settings.endpoints import (
     Endpoint,
     advertised_listeners,
@@ -21,27 +21,27 @@ from ottla.settings.endpoints import (
     inter_broker_listener,
     inter_broker_mechanism,
     listeners,
+    normalised_address,
     protocols,
-    usual_address,
 )
 from ottla.settings.invalid_settings import quoted
 
-DEDUPE_BYTES_MIN: Final = 1_048_576  # per cleaner, as in Kafka: less finds hardly any duplicates
+DEDUPE_BYTES_MIN: Final = 1_048_576  # per cleaner, as in Kafka
 
 
 class Finding(NamedTuple):
-    """Settings that do not go together; the first of them is the one to name."""
+    """Inconsistent settings; the first one is named in the problem."""
 
     settings: tuple[Setting[Any], ...]
     what: str
     only_warn: bool = False
-    name: str = ""  # in place of the first setting's, for a listener's own
+    name: str = ""  # overrides the name of the first setting, for a listener setting
 
 
 Check = Callable[[Config], Iterator[Finding]]
 Limit = tuple[Setting[int], Setting[int]]
 
-# In each pair the first may not be above the second.
+# In each pair the first value must be at most the second.
 _BROKER_ORDER: Final[tuple[Limit, ...]] = (
     (broker.GROUP_MIN_SESSION_TIMEOUT_MS, broker.GROUP_MAX_SESSION_TIMEOUT_MS),
     (broker.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS, broker.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
@@ -82,7 +82,7 @@ _BROKER_ORDER: Final[tuple[Limit, ...]] = (
         broker.ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS,
     ),
 )
-# In each pair the first has to be below the second.
+# In each pair the first value must be less than the second.
 _BROKER_STRICT_ORDER: Final[tuple[Limit, ...]] = (
     (broker.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS, broker.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
     (broker.GROUP_SHARE_HEARTBEAT_INTERVAL_MS, broker.GROUP_SHARE_SESSION_TIMEOUT_MS),
@@ -92,15 +92,16 @@ _BROKER_STRICT_ORDER: Final[tuple[Limit, ...]] = (
 def _in_order(
     config: Config, low: Setting[int], high: Setting[int], *, strict: bool = False
 ) -> Iterator[Finding]:
-    """A finding when low is above high, told about the one that somebody set."""
+    """Yield a finding if low exceeds high. It names the setting that was set."""
     if config[low] < config[high] or (config[low] == config[high] and not strict):
         return
     subject, other, relation = (
-        (high, low, "above" if strict else "at least")
+        (high, low, "greater than" if strict else "at least")
         if config.is_set(high) and not config.is_set(low)
-        else (low, high, "below" if strict else "at most")
+        else (low, high, "less than" if strict else "at most")
     )
-    what = f'found "{config[subject]}", valid: {relation} {other.name}, which is {config[other]}'
+    value, bound = config[subject], config[other]
+    what = f'invalid value "{value}": must be {relation} {other.name}, which is {bound}'
     yield Finding((subject, other), what)
 
 
@@ -117,7 +118,7 @@ def _broker_orders(config: Config) -> Iterator[Finding]:
 def _identity(config: Config) -> Iterator[Finding]:
     node_id, older = config[broker.NODE_ID], config[broker.BROKER_ID]
     if node_id is not None and older >= 0 and node_id != older:
-        what = f'found "{older}", valid: the same as {broker.NODE_ID.name}, which is {node_id}'
+        what = f'invalid value "{older}": must equal {broker.NODE_ID.name}, which is {node_id}'
         yield Finding((broker.BROKER_ID, broker.NODE_ID), what)
 
 
@@ -129,7 +130,7 @@ def _directories(config: Config) -> Iterator[Finding]:
         seen: dict[str, str] = {}
         for given in paths:
             if (other := seen.setdefault(normpath(given), given)) != given:
-                what = f'found "{given}" and "{other}", valid: each directory once'
+                what = f'"{given}" and "{other}" are the same directory; list it once'
                 yield Finding((setting,), what)
 
 
@@ -137,15 +138,17 @@ def _log(config: Config) -> Iterator[Finding]:
     size, threads = broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE, broker.LOG_CLEANER_THREADS
     least = config[threads] * DEDUPE_BYTES_MIN
     if config[size] < least:
-        what = f'found "{config[size]}", valid: at least {DEDUPE_BYTES_MIN} for each of'
-        yield Finding((size, threads), f"{what} {threads.name}, which makes {least}")
+        what = f'invalid value "{config[size]}": must be at least {least}'
+        why = f"{DEDUPE_BYTES_MIN} for each of {threads.name}"
+        yield Finding((size, threads), f"{what}, which is {why}")
     load = broker.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR
     if not 0 < config[load] <= 1:
-        yield Finding((load,), f'found "{config[load]}", valid: more than 0 and at most 1')
+        what = f'invalid value "{config[load]}": must be greater than 0 and at most 1'
+        yield Finding((load,), what)
     least_in_sync, replicas = broker.MIN_INSYNC_REPLICAS, broker.DEFAULT_REPLICATION_FACTOR
     if config[least_in_sync] > config[replicas]:
-        what = f"{config[least_in_sync]} replicas in sync are never reached by a new topic's"
-        what = f"{what} {config[replicas]} ({replicas.name}): acks=all fails on it"
+        what = f"{config[least_in_sync]} exceeds {replicas.name}, which is {config[replicas]}:"
+        what = f"{what} writes with acks=all to a new topic fail"
         yield Finding((least_in_sync, replicas), what, only_warn=True)
 
 
@@ -154,9 +157,8 @@ def _authorizer(config: Config) -> Iterator[Finding]:
         return
     for setting in (broker.SUPER_USERS, broker.ALLOW_EVERYONE_IF_NO_ACL_FOUND):
         if config.is_set(setting):
-            what = (
-                f"everyone may do everything, because {broker.AUTHORIZER_CLASS_NAME.name} is empty"
-            )
+            authorizer = broker.AUTHORIZER_CLASS_NAME.name
+            what = f"no effect, because {authorizer} is empty: all requests are allowed"
             yield Finding((setting, broker.AUTHORIZER_CLASS_NAME), what, only_warn=True)
 
 
@@ -170,13 +172,14 @@ _LISTENER_SETTINGS: Final = (
 
 
 def _listeners(config: Config) -> Iterator[Finding]:
-    """Everything about listeners; one that cannot be read hides what rests on it."""
+    """Check the listeners. If one cannot be parsed, the checks that depend on it are skipped."""
     try:
         protocols(config)
     except BadValue as bad:
-        what = f"found {quoted(config[broker.LISTENER_SECURITY_PROTOCOL_MAP])} ({bad.note})"
-        valid = broker.LISTENER_SECURITY_PROTOCOL_MAP.range_text
-        yield Finding((broker.LISTENER_SECURITY_PROTOCOL_MAP,), f"{what}, valid: {valid}")
+        found = quoted(config[broker.LISTENER_SECURITY_PROTOCOL_MAP])
+        expected = broker.LISTENER_SECURITY_PROTOCOL_MAP.range_text
+        what = f"invalid value {found} ({bad.note}): expected {expected}"
+        yield Finding((broker.LISTENER_SECURITY_PROTOCOL_MAP,), what)
         return
     try:
         opened = listeners(config)
@@ -189,9 +192,7 @@ def _listeners(config: Config) -> Iterator[Finding]:
         yield _unreadable(config, broker.ADVERTISED_LISTENERS, bad)
         return
     if not opened:
-        what = (
-            f"no listener is left for the broker: {broker.CONTROLLER_LISTENER_NAMES.name} has all"
-        )
+        what = f"{broker.CONTROLLER_LISTENER_NAMES.name} contains all listeners of the broker"
         yield Finding(_LISTENER_SETTINGS, what)
         return
     yield from _distinct(opened)
@@ -204,32 +205,33 @@ def _listeners(config: Config) -> Iterator[Finding]:
 
 def _named_hosts(config: Config) -> Iterator[Finding]:
     for host in connections_by_address(config):
-        if usual_address(host) is None:
-            what = f"{quoted(host)} limits nobody: give an address, for names are not looked up"
+        if normalised_address(host) is None:
+            what = f"{quoted(host)} has no effect: use an IP address, host names are not resolved"
             yield Finding((broker.MAX_CONNECTIONS_PER_IP_OVERRIDES,), what, only_warn=True)
 
 
 def _unreadable(config: Config, setting: Setting[Any], bad: BadValue) -> Finding:
-    what = f"found {quoted(config.text(setting) or '')} ({bad.note}), valid: name://host:port,..."
+    found = quoted(config.text(setting) or "")
+    what = f"invalid value {found} ({bad.note}): expected name://host:port,..."
     return Finding((setting, *_LISTENER_SETTINGS), what)
 
 
 def _distinct(opened: tuple[Endpoint, ...]) -> Iterator[Finding]:
     if len(opened) > LISTENERS_MAX:
-        what = f"{len(opened)} listeners are more than {LISTENERS_MAX}"
+        what = f"{len(opened)} listeners exceed the maximum of {LISTENERS_MAX}"
         yield Finding(_LISTENER_SETTINGS, what)
         return
     for at, endpoint in enumerate(opened):
         for other in opened[:at]:
             if endpoint.name == other.name:
-                yield Finding(_LISTENER_SETTINGS, f"the name {endpoint.name} stands there twice")
+                yield Finding(_LISTENER_SETTINGS, f"duplicate listener name {endpoint.name}")
             elif endpoint.port == other.port != 0 and _overlap(endpoint.host, other.host):
-                what = f"{other} and {endpoint} cannot listen on the same port"
+                what = f"{other} and {endpoint} have the same port"
                 yield Finding(_LISTENER_SETTINGS, what)
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether two hosts can mean one interface. An IPv4 and an IPv6 address never do."""
+    """Whether two hosts can be the same interface. IPv4 and IPv6 addresses are different."""
     if one == other or "" in (one, other):
         return True
     if (":" in one) != (":" in other):
@@ -240,75 +242,77 @@ def _overlap(one: str, other: str) -> bool:
 def _advertised(
     config: Config, opened: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...]
 ) -> Iterator[Finding]:
-    told = config[broker.ADVERTISED_LISTENERS] is not None
-    subject = broker.ADVERTISED_LISTENERS if told else broker.LISTENERS
+    is_advertised = config[broker.ADVERTISED_LISTENERS] is not None
+    subject = broker.ADVERTISED_LISTENERS if is_advertised else broker.LISTENERS
     involved = (subject, broker.ADVERTISED_LISTENERS, *_LISTENER_SETTINGS)
     names = {endpoint.name for endpoint in opened}
     for endpoint in advertised:
         if endpoint.name not in names:
             yield Finding(involved, f"{endpoint.name} is not one of {broker.LISTENERS.name}")
         if endpoint.host in ("0.0.0.0", "::"):
-            what = f"{endpoint} is an address nobody can connect to; set advertised.listeners to"
-            yield Finding(involved, f"{what} the name or address by which others reach this broker")
+            what = f"clients cannot connect to {endpoint}; set advertised.listeners to a host name"
+            yield Finding(involved, f"{what} or address of this broker")
 
 
 def _between_brokers(config: Config, opened: tuple[Endpoint, ...]) -> Iterator[Finding]:
     name, protocol = broker.INTER_BROKER_LISTENER_NAME, broker.SECURITY_INTER_BROKER_PROTOCOL
     involved = (name, protocol, *_LISTENER_SETTINGS)
     if config.is_set(name) and config.is_set(protocol):
-        yield Finding(involved, f"set together with {protocol.name}; give only one of them")
+        yield Finding(involved, f"conflicts with {protocol.name}; set only one of them")
         return
     listener = inter_broker_listener(config)
     if listener is None:
         names = ", ".join(endpoint.name for endpoint in opened)
-        what = f"no listener is for the brokers themselves, valid: one of [{names}]"
+        what = f"no inter-broker listener: expected one of [{names}]"
         yield Finding(involved, what)
         return
     mechanism = inter_broker_mechanism(config, listener.name)
     enabled = config.listener(listener.name)[broker.SASL_ENABLED_MECHANISMS]
     if listener.sasl and enabled and mechanism not in enabled:
-        found = f'found "{mechanism}"' if mechanism else "not set"
-        what = f"{found}, valid: one that {broker.SASL_ENABLED_MECHANISMS.name} has"
+        found = f'invalid value "{mechanism}"' if mechanism else "not set"
+        what = f"{found}: expected one of {broker.SASL_ENABLED_MECHANISMS.name}"
         settings = (broker.SASL_MECHANISM_INTER_BROKER_PROTOCOL, broker.SASL_ENABLED_MECHANISMS)
-        yield Finding((*settings, *involved), f"{what}: [{', '.join(enabled)}]")
+        yield Finding((*settings, *involved), f"{what} [{', '.join(enabled)}]")
 
 
 def _listeners_own(config: Config, opened: tuple[Endpoint, ...]) -> Iterator[Finding]:
-    """Settings of a listener that is not there would be ignored in silence."""
+    """Report settings of a listener that does not exist."""
     controllers = config[broker.CONTROLLER_LISTENER_NAMES]
     known = {endpoint.name for endpoint in opened} | {name.upper() for name in controllers}
     for name in config.given:
         parts = split_listener_name(name, security.MECHANISMS)
         if parts and parts.listener.upper() not in known:
             names = ", ".join(sorted(each.lower() for each in known))
-            what = f"there is no listener {quoted(parts.listener)}, valid: one of [{names}]"
+            what = f"unknown listener {quoted(parts.listener)}: expected one of [{names}]"
             yield Finding(_LISTENER_SETTINGS, what, name=name)
 
 
 def _secured(own: Config, endpoint: Endpoint) -> Iterator[Finding]:
     key, location = security.SSL_KEYSTORE_KEY, security.SSL_KEYSTORE_LOCATION
     if endpoint.tls and own[key] is None and own[location] is None:
-        what = f"{endpoint.name} speaks {endpoint.protocol} and needs {location.name} or {key.name}"
+        what = (
+            f"listener {endpoint.name} ({endpoint.protocol}) requires {location.name} or {key.name}"
+        )
         yield Finding((broker.LISTENERS, location, key, *_LISTENER_SETTINGS), what)
     mechanisms = broker.SASL_ENABLED_MECHANISMS
     if endpoint.sasl and not own[mechanisms]:
-        what = f"{endpoint.name} speaks {endpoint.protocol} and needs {mechanisms.name}"
+        what = f"listener {endpoint.name} ({endpoint.protocol}) requires {mechanisms.name}"
         yield Finding((broker.LISTENERS, mechanisms, *_LISTENER_SETTINGS), what)
     yield from _stores(own)
 
 
 def _stores(config: Config) -> Iterator[Finding]:
-    """A key and its certificate come both as text or both from one file; trust likewise."""
+    """Check that key and certificate, and trusted certificates, come from one source each."""
     key, chain = security.SSL_KEYSTORE_KEY, security.SSL_KEYSTORE_CERTIFICATE_CHAIN
     location = security.SSL_KEYSTORE_LOCATION
     for one, other in ((key, chain), (chain, key)):
         if config[one] is not None and config[other] is None:
-            yield Finding((one, other), f"set without {other.name}, which belongs to it")
+            yield Finding((one, other), f"requires {other.name}")
     if config[key] is not None and config[location] is not None:
-        yield Finding((key, location), f"set together with {location.name}; give only one of them")
+        yield Finding((key, location), f"conflicts with {location.name}; set only one of them")
     trusted, file = security.SSL_TRUSTSTORE_CERTIFICATES, security.SSL_TRUSTSTORE_LOCATION
     if config[trusted] is not None and config[file] is not None:
-        yield Finding((trusted, file), f"set together with {file.name}; give only one of them")
+        yield Finding((trusted, file), f"conflicts with {file.name}; set only one of them")
 
 
 def _topic(config: Config) -> Iterator[Finding]:
@@ -322,14 +326,14 @@ def _login(config: Config) -> Iterator[Finding]:
 
 def _idempotence(config: Config) -> Iterator[Finding]:
     wanted, transactions = producer.ENABLE_IDEMPOTENCE, producer.TRANSACTIONAL_ID
-    hindrance = idempotence_hindrance(config)
-    if config[wanted] and hindrance is not None:
-        in_its_way = f"{hindrance.name} is {config.text(hindrance)}"
+    conflict = idempotence_conflict(config)
+    if config[wanted] and conflict is not None:
+        because = f"{conflict.name} is {config.text(conflict)}"
         needed = config.is_set(wanted) or config[transactions] is not None
-        what = f"not possible when {in_its_way}" if needed else f"off, because {in_its_way}"
-        yield Finding((wanted, hindrance, transactions), what, only_warn=not needed)
+        what = f"not possible, because {because}" if needed else f"disabled, because {because}"
+        yield Finding((wanted, conflict, transactions), what, only_warn=not needed)
     if not config[wanted] and config[transactions] is not None:
-        what = f'found "false", valid: true, because {transactions.name} is set'
+        what = f'invalid value "false": must be true, because {transactions.name} is set'
         yield Finding((wanted, transactions), what)
 
 
@@ -342,16 +346,14 @@ def _producer_times(config: Config) -> Iterator[Finding]:
     least_ms = config[wait] + config[request]
     if config[total] < least_ms:
         if config.is_set(total):
-            what = (
-                f'found "{config[total]}", valid: at least {wait.name} and {request.name} together,'
-            )
-            yield Finding((total, wait, request), f"{what} which is {least_ms}")
+            what = f'invalid value "{config[total]}": must be at least {wait.name} plus'
+            yield Finding((total, wait, request), f"{what} {request.name}, which is {least_ms}")
         else:
-            what = f"raised to {least_ms}, which is {wait.name} and {request.name} together"
+            what = f"raised to {least_ms}, which is {wait.name} plus {request.name}"
             yield Finding((total, wait, request), what, only_warn=True)
     two_phase, limit = producer.TRANSACTION_TWO_PHASE_COMMIT_ENABLE, producer.TRANSACTION_TIMEOUT_MS
     if config[two_phase] and config.is_set(limit):
-        what = f"set together with {two_phase.name}, whose transactions have no time limit"
+        what = f"conflicts with {two_phase.name}, whose transactions have no timeout"
         yield Finding((limit, two_phase), what)
 
 
@@ -361,16 +363,16 @@ def _consumer(config: Config) -> Iterator[Finding]:
     if config[protocol] == "consumer":
         for setting in (heartbeat, session, consumer.PARTITION_ASSIGNMENT_STRATEGY):
             if config.is_set(setting):
-                what = f"the broker decides it when {protocol.name} is consumer; leave it out"
+                what = f"not allowed with {protocol.name}=consumer: the broker configures it"
                 yield Finding((setting, protocol), what)
     else:
         yield from _in_order(config, heartbeat, session, strict=True)
         if config[consumer.GROUP_REMOTE_ASSIGNOR] is not None:
-            what = f"only for {protocol.name}=consumer"
+            what = f"requires {protocol.name}=consumer"
             yield Finding((consumer.GROUP_REMOTE_ASSIGNOR, protocol), what)
     commits = consumer.ENABLE_AUTO_COMMIT
     if config[consumer.GROUP_ID] is None and config.is_set(commits) and config[commits]:
-        what = f'found "true", valid: false, because {consumer.GROUP_ID.name} is not set'
+        what = f'invalid value "true": must be false, because {consumer.GROUP_ID.name} is not set'
         yield Finding((commits, consumer.GROUP_ID), what)
 
 
@@ -394,6 +396,6 @@ CHECKS: Final[Mapping[Scope, tuple[Check, ...]]] = {
 
 
 def findings(config: Config) -> Iterator[Finding]:
-    """Everything that does not go together in a configuration."""
+    """Yield all inconsistencies of a config."""
     for check in CHECKS[config.table.scope]:
         yield from check(config)

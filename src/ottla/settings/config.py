@@ -1,7 +1,7 @@
-"""A configuration: the values of one table's settings, typed by their rows.
+"""Config: the values of the settings of one scope.
 
-Invariant: a configuration never changes, and every value in it has passed its row. What was not
-given is the row's default.
+Invariant: a Config is immutable, and every value in it is valid. A setting without a value has
+its default.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ LISTENER_PREFIX: Final = "listener.name."
 
 
 class Given(NamedTuple):
-    """A value that somebody gave, and where. A password is a Secret, so this may be printed."""
+    """A value that was set, and its origin. A password is a Secret, so a Given can be printed."""
 
     value: object
     origin: Origin | None = None
 
 
 class Config:
-    """Values of one scope: `config[NUM_PARTITIONS]` is an int, to the type checker too.
+    """The values of one scope: `config[NUM_PARTITIONS]` is an int, also to the type checker.
 
-    `given` holds what was given, under its full name (a broker's may begin with
-    listener.name.<listener>.). `notices` are what the user should be told at start.
+    `given` holds the values that were set, by full name; on a broker the name can begin with
+    listener.name.<listener>. `notices` are warnings to log at startup.
     """
 
     __slots__ = ("given", "notices", "table")
@@ -43,31 +43,31 @@ class Config:
         return f"Config({self.table.scope}, {len(self.given)} given)"
 
     def __getitem__(self, setting: Setting[T]) -> T:
-        """The value of a setting of this scope; a row of another is an error of the caller."""
+        """Return the value of a setting, which must be of this scope."""
         given = self.given.get(setting.name)
         if given is not None:
             return cast("T", given.value)
         default = self.table.settings[setting.name].default
-        assert not isinstance(default, Required), f"{setting.name} is required and was not given"
+        assert not isinstance(default, Required), f"{setting.name} is required and not set"
         return cast("T", default)
 
     def is_set(self, setting: Setting[Any]) -> bool:
-        """True when somebody gave the value, even if it equals the default."""
+        """Whether the value was set, even if it equals the default."""
         return setting.name in self.given
 
     def origin(self, setting: Setting[Any]) -> Origin | None:
-        """Where the value was given, if it was and if that has a place."""
+        """Return where the value was set; None if it was not set or has no origin."""
         given = self.given.get(setting.name)
         return given.origin if given else None
 
     def text(self, setting: Setting[Any]) -> str | None:
-        """The value as Kafka writes it; None for null, and a secret only says that it is one."""
+        """Return the value as Kafka formats it; None for null, [hidden] for a secret."""
         return setting.format(self[setting])
 
     def listener(self, name: str, mechanism: str | None = None) -> "Config":
-        """The configuration as one listener sees it, and one SASL mechanism on it.
+        """Return the configuration of one listener, or of one SASL mechanism on it.
 
-        The mechanism's value counts before the listener's, and that before the broker's.
+        A value of the mechanism overrides the listener's, which overrides the broker's.
         """
         prefixes = [f"{LISTENER_PREFIX}{name.lower()}."]
         if mechanism is not None:
@@ -81,7 +81,7 @@ class Config:
 
 
 class ListenerName(NamedTuple):
-    """The name of a setting of one listener, taken apart."""
+    """The parts of the name of a listener setting."""
 
     listener: str
     mechanism: str | None
@@ -93,16 +93,16 @@ class ListenerName(NamedTuple):
 
 
 def split_listener_name(name: str, mechanisms: tuple[str, ...]) -> ListenerName | None:
-    """The parts of listener.name.<listener>.[<mechanism>.]<setting>; None for any other name.
+    """Split listener.name.<listener>.[<mechanism>.]<setting>; None for any other name.
 
-    Listener and mechanism are lower case in the result, however they were written.
+    Listener and mechanism are returned in lower case.
     """
     if not name.startswith(LISTENER_PREFIX):
         return None
     listener, _, rest = name[len(LISTENER_PREFIX) :].partition(".")
     if not listener or not rest:
         return None
-    first, _, behind = rest.partition(".")
-    if behind and first.upper() in mechanisms:
-        return ListenerName(listener.lower(), first.lower(), behind)
+    first, _, after = rest.partition(".")
+    if after and first.upper() in mechanisms:
+        return ListenerName(listener.lower(), first.lower(), after)
     return ListenerName(listener.lower(), None, rest)

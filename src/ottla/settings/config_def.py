@@ -1,7 +1,7 @@
-"""A setting as one row, and the rows of one scope as a table.
+"""Setting, one row per setting, and ConfigDef, all rows of one scope.
 
-Invariant: a name stands in a table once: as a setting that is honoured, as one that is accepted
-without effect, or as one that is refused. A row never changes after import.
+Invariant: a ConfigDef contains a name once: as a supported setting, as an ignored one, or as an
+unsupported one. Rows are immutable.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ Scope = Literal["broker", "topic", "producer", "consumer", "admin"]
 
 
 class Dynamic(Enum):
-    """What a running broker does with a change. Clients read their settings once, at start."""
+    """How a setting of a running broker can be changed. Clients read their settings once."""
 
-    READ_ONLY = "read-only"  # takes a restart
-    PER_BROKER = "per-broker"  # one broker at a time
-    CLUSTER_WIDE = "cluster-wide"  # one broker, or all of them at once
+    READ_ONLY = "read-only"  # requires a restart
+    PER_BROKER = "per-broker"  # for single brokers
+    CLUSTER_WIDE = "cluster-wide"  # for single brokers, or as the default of all brokers
 
 
 READ_ONLY: Final = Dynamic.READ_ONLY
@@ -31,7 +31,7 @@ CLUSTER_WIDE: Final = Dynamic.CLUSTER_WIDE
 
 
 class Required:
-    """In place of a default: whoever starts the thing has to say."""
+    """Marks a setting without a default: the user must set it."""
 
     __slots__ = ()
 
@@ -40,15 +40,15 @@ REQUIRED: Final = Required()
 
 
 class Setting(Generic[T]):
-    """A setting that Ottla honours. Its value has the type T: `config[NUM_PARTITIONS]` is an int.
+    """A supported setting. Its value has the type T: `config[NUM_PARTITIONS]` is an int.
 
-    A row whose default is None takes null; no other row does. `kafka_default` is Kafka's default
-    as text, only where ours differs. `falls_back` is for topics: the broker settings that answer
-    when the topic has no value of its own, strongest first.
+    Null is valid only if the default is None. `kafka_default` is Kafka's default as text, set only
+    where Ottla's differs. `falls_back` of a topic setting lists the broker settings that provide
+    its default, in order of precedence.
     """
 
     __slots__ = (
-        "_valid",
+        "_validator",
         "default",
         "doc",
         "dynamic",
@@ -65,7 +65,7 @@ class Setting(Generic[T]):
         name: str,
         kind: ConfigType[V],
         default: V | Required,
-        valid: Validator[V] | None = None,
+        validator: Validator[V] | None = None,
         *,
         doc: str,
         dynamic: Dynamic = READ_ONLY,
@@ -79,7 +79,7 @@ class Setting(Generic[T]):
         name: str,
         kind: ConfigType[V],
         default: None,
-        valid: Validator[V] | None = None,
+        validator: Validator[V] | None = None,
         *,
         doc: str,
         dynamic: Dynamic = READ_ONLY,
@@ -91,7 +91,7 @@ class Setting(Generic[T]):
         name: str,
         kind: ConfigType[Any],
         default: Any,
-        valid: Validator[Any] | None = None,
+        validator: Validator[Any] | None = None,
         *,
         doc: str,
         dynamic: Dynamic = READ_ONLY,
@@ -102,7 +102,7 @@ class Setting(Generic[T]):
         self.name: Final = name
         self.kind: Final = kind
         self.default: Final[T | Required] = default
-        self._valid: Final = valid
+        self._validator: Final = validator
         self.doc: Final = doc
         self.dynamic: Final = dynamic
         self.per_listener: Final = per_listener
@@ -116,66 +116,66 @@ class Setting(Generic[T]):
 
     @property
     def nullable(self) -> bool:
-        """True when null is a value."""
+        """Whether null is a valid value."""
         return self.default is None
 
     @property
     def sensitive(self) -> bool:
-        """True when nobody may see the value."""
+        """Whether the value is secret and must not be shown."""
         return self.kind is PASSWORD
 
     @property
     def keyword(self) -> str:
-        """The name as a Python keyword argument: linger_ms."""
+        """The name as a Python keyword argument, for example linger_ms."""
         return self.name.replace(".", "_")
 
     @property
     def range_text(self) -> str:
-        """The valid values as Kafka prints them; empty when the type alone decides."""
-        return str(self._valid) if self._valid else ""
+        """The valid values as Kafka prints them; empty if every value of the type is valid."""
+        return str(self._validator) if self._validator else ""
 
     @property
     def valid_text(self) -> str:
-        """What a message calls valid: the type and the values."""
+        """The type and the valid values, for error messages."""
         values = "true or false" if self.kind is BOOLEAN else self.range_text
         return f"{self.kind.name}, {values}" if values else self.kind.name
 
     def parse(self, text: str) -> T:
-        """The value of a text. Raises BadValue."""
-        return self._admit(self.kind.parse(text))
+        """Parse and validate text. Raises BadValue."""
+        return self._validate(self.kind.parse(text))
 
     def convert(self, value: object) -> T:
-        """The value of a Python object, a str being text. Raises BadValue."""
+        """Convert and validate a Python object; a str is parsed. Raises BadValue."""
         if value is None:
             if not self.nullable:
                 raise BadValue
             return cast("T", None)
-        return self._admit(self.kind.convert(value))
+        return self._validate(self.kind.convert(value))
 
     def format(self, value: T) -> str | None:
-        """The value as Kafka writes it; None for null. Of a secret only that it is one."""
+        """Return the value as Kafka formats it; None for null, [hidden] for a secret."""
         return None if value is None else self.kind.format(value)
 
     @property
     def default_text(self) -> str | None:
-        """The default as text; None for null. Not for a required setting."""
+        """The default as text; None for null. Not allowed on a required setting."""
         assert not isinstance(self.default, Required), f"{self.name} has no default"
         return self.format(self.default)
 
     def but(self, default: T) -> "Setting[T]":
-        """The same row with the default of another client."""
-        return self._again(default, ())
+        """Return a copy of the row with another default."""
+        return self._copy(default, ())
 
     def for_topic(self) -> "Setting[T]":
-        """The same row for topics, which the broker's of this name answers for."""
-        return self._again(self.default, (self,))
+        """Return a copy for topics that falls back to this broker setting."""
+        return self._copy(self.default, (self,))
 
-    def _again(self, default: T | Required, falls_back: "tuple[Setting[T], ...]") -> "Setting[T]":
+    def _copy(self, default: T | Required, falls_back: "tuple[Setting[T], ...]") -> "Setting[T]":
         row = Setting[Any](
             self.name,
             self.kind,
             default,
-            self._valid,
+            self._validator,
             doc=self.doc,
             dynamic=self.dynamic,
             per_listener=self.per_listener,
@@ -183,18 +183,21 @@ class Setting(Generic[T]):
         )
         return cast("Setting[T]", row)
 
-    def _admit(self, value: Any) -> T:
-        return self._valid.validate(value) if self._valid else value
+    def _validate(self, value: Any) -> T:
+        return self._validator.validate(value) if self._validator else value
 
 
 class Fallback(NamedTuple):
-    """A broker setting that answers for a topic, and the milliseconds in its unit if it is time."""
+    """A broker setting that provides the default of a topic setting.
+
+    `unit_ms` is the length of the broker setting's unit in milliseconds.
+    """
 
     setting: Setting[Any]
     unit_ms: int = 1
 
     def convert(self, value: object) -> object:
-        """The broker's value in the unit of the topic. Below zero is "no limit" in any unit."""
+        """Convert the broker's value to the unit of the topic. Negative means unlimited."""
         if self.unit_ms == 1:
             return value
         assert isinstance(value, int)
@@ -202,34 +205,34 @@ class Fallback(NamedTuple):
 
 
 def in_minutes(setting: Setting[int] | Setting[int | None]) -> Fallback:
-    """A fallback that counts minutes where the topic counts milliseconds."""
+    """Fall back to a setting in minutes, where the topic setting is in milliseconds."""
     return Fallback(setting, 60_000)
 
 
 def in_hours(setting: Setting[int] | Setting[int | None]) -> Fallback:
-    """A fallback that counts hours where the topic counts milliseconds."""
+    """Fall back to a setting in hours, where the topic setting is in milliseconds."""
     return Fallback(setting, 3_600_000)
 
 
 class Ignored(NamedTuple):
-    """A setting of Kafka that is accepted so that its file works, and of which the user is told.
+    """A setting of Kafka that is accepted but has no effect. Ottla logs a warning.
 
-    `takes` limits what the value, a list, may say; a value beyond that asks for what is not there.
+    `validator` rejects values that request something that Ottla does not support.
     """
 
     name: str
     reason: str
-    takes: Validator[tuple[str, ...]] | None = None
+    validator: Validator[tuple[str, ...]] | None = None
 
     def __str__(self) -> str:
-        return f"accepted, without effect here: {self.reason}"
+        return f"ignored: {self.reason}"
 
 
 class Unsupported(NamedTuple):
-    """A setting of Kafka that Ottla does not have; a name that ends in `.*` is a family.
+    """A setting of Kafka that Ottla does not support. A name that ends in `.*` is a prefix.
 
-    A value in `harmless` asks for just what Ottla does anyway, so it passes: the file of someone
-    who wrote out that remote storage is off still works.
+    The values in `harmless` request what Ottla does anyway and are accepted, for example
+    remote.log.storage.system.enable=false.
     """
 
     name: str
@@ -245,13 +248,13 @@ Row = Setting[Any] | Ignored | Unsupported
 
 
 class ConfigDef:
-    """All names of one scope: honoured, accepted without effect, refused.
+    """All settings of one scope: supported, ignored and unsupported.
 
-    Of two settings with one name the later counts: a client's own default comes after the rows
-    it shares.
+    If two supported settings have one name, the last applies: a client lists its own defaults after
+    the shared rows.
     """
 
-    __slots__ = ("_families", "_names", "ignored", "scope", "settings", "unsupported")
+    __slots__ = ("_names", "_prefixes", "ignored", "scope", "settings", "unsupported")
 
     def __init__(
         self,
@@ -265,27 +268,27 @@ class ConfigDef:
         self.settings: Final[Mapping[str, Setting[Any]]] = {row.name: row for row in settings}
         self.ignored: Final = tuple(ignored)
         self.unsupported: Final = tuple(unsupported)
-        self._families: Final = tuple(row for row in self.unsupported if row.name.endswith(".*"))
+        self._prefixes: Final = tuple(row for row in self.unsupported if row.name.endswith(".*"))
         others = (*self.ignored, *self.unsupported)
         self._names: Final[dict[str, Row]] = {**self.settings, **{row.name: row for row in others}}
-        assert len(self._names) == len(self.settings) + len(others), f"{scope}: a name twice"
+        assert len(self._names) == len(self.settings) + len(others), f"{scope}: duplicate name"
 
     def find(self, name: str) -> Row | None:
-        """The row of a name; None when nobody knows it."""
+        """Return the row of a name; None for an unknown name."""
         if row := self._names.get(name):
             return row
-        return next((row for row in self._families if name.startswith(row.name[:-1])), None)
+        return next((row for row in self._prefixes if name.startswith(row.name[:-1])), None)
 
     def __contains__(self, setting: Setting[Any]) -> bool:
         return setting.name in self.settings
 
     @property
     def names(self) -> Iterable[str]:
-        """Every name the table knows, of whatever kind."""
+        """The names of all rows."""
         return self._names.keys()
 
 
 def settings_in(module: Mapping[str, object]) -> tuple[Setting[Any], ...]:
-    """The rows that a module declares as its constants, in the order it declares them."""
+    """Return the settings that a module declares as constants, in order of declaration."""
     rows = [cast("Setting[Any]", each) for each in module.values() if isinstance(each, Setting)]
     return tuple(rows)

@@ -1,8 +1,7 @@
-"""From what people wrote to a configuration, or to everything that is wrong with it.
+"""Parses entries to a Config, or raises InvalidSettings with all problems.
 
-Invariant: either every entry is valid, known and in harmony with the others, and a Config comes
-back, or InvalidSettings carries one problem per thing to mend. Nothing is ignored in silence:
-what has no effect is in the notices.
+Invariant: a Config is returned only if every entry is known, valid and consistent with the others.
+Ignored settings are reported in the notices.
 """
 
 from collections import Counter
@@ -33,13 +32,13 @@ from ottla.settings.topic import TOPIC
 
 HINTS_MAX: Final = 10
 HINT_CHARACTERS_MAX: Final = 100
-VALUE_BYTES_MAX: Final = 0x7FFF  # what fits into a text of an answer
+VALUE_BYTES_MAX: Final = 0x7FFF  # the longest string in a DescribeConfigs response
 
 TABLES: Final = (BROKER, TOPIC, PRODUCER, CONSUMER, ADMIN)
 
 
 def broker_config(properties: Properties | None = None, overrides: Iterable[str] = ()) -> Config:
-    """A broker's configuration from its file and its `--override key=value`, which win."""
+    """Return a broker's config from its file and `--override key=value`, which has precedence."""
     properties = properties or Properties()
     entries = list(properties.entries)
     problems = list(properties.problems)
@@ -48,13 +47,13 @@ def broker_config(properties: Properties | None = None, overrides: Iterable[str]
             entries.append(read_override(text))
         except InvalidSettings as error:
             problems += error.problems
-    return _under_both_names(
+    return _with_both_broker_ids(
         resolve(BROKER, entries, problems=problems, notices=properties.notices)
     )
 
 
-def _under_both_names(config: Config) -> Config:
-    """With the broker's id as node.id and as broker.id, whichever was given."""
+def _with_both_broker_ids(config: Config) -> Config:
+    """Set both node.id and broker.id if one of them is set."""
     given = dict(config.given)
     for name, other in ((NODE_ID.name, BROKER_ID.name), (BROKER_ID.name, NODE_ID.name)):
         if name in given and other not in given and given[name].value != BROKER_ID.default:
@@ -65,29 +64,29 @@ def _under_both_names(config: Config) -> Config:
 def client_config(
     table: ConfigDef, settings: Mapping[str, object] | None = None, /, **arguments: object
 ) -> Config:
-    """A client's configuration from {"linger.ms": 5}, from linger_ms=5, or from both."""
+    """Return a client's config from a mapping {"linger.ms": 5} and keywords linger_ms=5."""
     if not isinstance(settings, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(settings).__name__
-        raise TypeError(f'settings are a mapping, as {{"client.id": "me"}}, and not a {kind}')
+        raise TypeError(f'settings must be a mapping such as {{"client.id": "me"}}, not {kind}')
     entries = [Entry(name, value) for name, value in (settings or {}).items()]
     problems: list[Problem] = []
     for argument, value in arguments.items():
         name = argument.replace("_", ".")
         if settings and name in settings:
-            problems.append(Problem(name, f"given twice, the second time as {argument}="))
+            problems.append(Problem(name, f"set twice, also as keyword argument {argument}"))
         entries.append(Entry(name, value))
     return resolve(table, entries, problems=problems)
 
 
 def topic_overrides(values: Mapping[str, object]) -> Config:
-    """What one topic sets for itself. Only what is given counts: see DynamicBrokerConfig.topic."""
+    """Return the config that a topic sets; DynamicBrokerConfig.topic adds the defaults."""
     return resolve(TOPIC, (Entry(name, value) for name, value in values.items()))
 
 
 def dynamic_config(values: Mapping[str, object], level: Dynamic) -> Config:
-    """What a running broker is given: PER_BROKER for one, CLUSTER_WIDE as the default of all.
+    """Return the dynamic config of one broker (PER_BROKER) or of all (CLUSTER_WIDE).
 
-    Checks between settings run in DynamicBrokerConfig, on the values of all sources.
+    DynamicBrokerConfig checks the consistency of the values of all sources.
     """
     assert level is not READ_ONLY
     reading = _Reading(BROKER, level)
@@ -102,9 +101,9 @@ def resolve(
     problems: Iterable[Problem] = (),
     notices: Iterable[Problem] = (),
 ) -> Config:
-    """The configuration of entries, of which the last with a name counts.
+    """Return the config of entries; the last entry of a name applies.
 
-    `problems` and `notices` are those of the reader, to be reported together with the rest.
+    `problems` and `notices` of an earlier step are reported together with those found here.
     """
     reading = _Reading(table)
     reading.problems += problems
@@ -115,7 +114,7 @@ def resolve(
 
 
 def checked(config: Config) -> Config:
-    """The same configuration, or InvalidSettings if its values do not go together."""
+    """Return the config. Raises InvalidSettings if its values are inconsistent."""
     reading = _Reading(config.table)
     reading.given = dict(config.given)
     reading.check()
@@ -123,7 +122,7 @@ def checked(config: Config) -> Config:
 
 
 class _Reading:
-    """One pass over entries: what was given so far, and what was wrong with the rest."""
+    """One pass over entries: the values and the problems so far."""
 
     def __init__(self, table: ConfigDef, level: Dynamic | None = None) -> None:
         self.table = table
@@ -145,11 +144,11 @@ class _Reading:
         return Config(self.table, self.given, tuple(dict.fromkeys(self.notices)))
 
     def check(self) -> None:
-        """Adds what is missing, and what does not go together among values that are valid."""
+        """Add problems for missing required settings and inconsistent values."""
         for setting in self.table.settings.values():
             missing = isinstance(setting.default, Required) and setting.name not in self.given
             if missing and setting.name not in self.broken:
-                what = f"missing, valid: {setting.valid_text}"
+                what = f"required setting is missing: expected {setting.valid_text}"
                 self.problems.append(Problem(setting.name, what))
                 self.broken.add(setting.name)
         config = Config(self.table, self.given)
@@ -189,18 +188,18 @@ class _Reading:
         self, entry: Entry, name: str, setting: Setting[Any], listener: ListenerName | None
     ) -> None:
         if listener and not setting.per_listener:
-            self._fail(entry, name, f"{setting.name} is the broker's; no listener has its own")
+            self._fail(entry, name, f"{setting.name} cannot be set per listener")
         elif listener and listener.mechanism and not _per_mechanism(setting):
-            self._fail(entry, name, f"{setting.name} is the listener's; no mechanism has its own")
+            self._fail(entry, name, f"{setting.name} cannot be set per SASL mechanism")
         elif self.level and (hindrance := _not_dynamic(setting, self.level)):
             self._fail(entry, name, hindrance)
-        elif self._is_told(setting) and _is_long(entry.value):
-            self._fail(entry, name, f"longer than {VALUE_BYTES_MAX:,} bytes: nobody could be told")
+        elif self._is_described(setting) and _is_long(entry.value):
+            self._fail(entry, name, f"value is longer than {VALUE_BYTES_MAX:,} bytes")
         else:
             try:
                 self.given[name] = Given(setting.convert(entry.value), entry.origin)
                 if setting.kind is LIST and (repeated := _repeated(entry.value)):
-                    what = f"{', '.join(repeated)}: given more than once, and counts once"
+                    what = f"duplicate entries are ignored: {', '.join(repeated)}"
                     self.notices.append(Problem(name, what, entry.origin))
             except BadValue as bad:
                 shown = HIDDEN if setting.sensitive else _shown(entry.value)
@@ -208,18 +207,18 @@ class _Reading:
                 self.problems.append(problem)
                 self.broken.add(setting.name)
 
-    def _is_told(self, setting: Setting[Any]) -> bool:
-        """Whether DescribeConfigs answers with the value: a client's is nobody else's."""
+    def _is_described(self, setting: Setting[Any]) -> bool:
+        """Whether a DescribeConfigs response contains the value."""
         return self.table in (BROKER, TOPIC) and not setting.sensitive
 
     def _accept(self, entry: Entry, name: str, row: Ignored) -> None:
-        if row.takes is not None:
+        if row.validator is not None:
             try:
-                row.takes.validate(LIST.convert(entry.value))
+                row.validator.validate(LIST.convert(entry.value))
             except BadValue as bad:
                 shown = _shown(entry.value)
-                valid = f"{row.takes}: {row.reason}"
-                self.problems.append(invalid(name, shown, valid, entry.origin, note=bad.note))
+                expected = f"{row.validator}: {row.reason}"
+                self.problems.append(invalid(name, shown, expected, entry.origin, note=bad.note))
                 return
         self.notices.append(Problem(name, str(row), entry.origin))
 
@@ -227,33 +226,33 @@ class _Reading:
         self.problems.append(Problem(name, what, entry.origin))
 
     def _unknown(self, name: str, listener: ListenerName | None) -> str:
-        """What to say of a name that the table does not know. The value is not shown."""
+        """Return the problem text for an unknown name. It does not contain the value."""
         if listener:
-            return "unknown setting of a listener" + self._hint(
+            return "unknown listener setting" + self._hint(
                 listener.setting, self._per_listener_names()
             )
         for other in TABLES:
             if name in other.settings and other is not self.table:
-                return f"a setting of the {other.scope}, not of the {self.table.scope}" + (
+                return f"{other.scope} setting, not valid for the {self.table.scope}" + (
                     self._instead_of(other.settings[name])
                 )
         return "unknown setting" + self._hint(name, self.table.names)
 
     def _hint(self, name: str, known: Iterable[str]) -> str:
-        """The name that was meant, perhaps; looking for it takes long, so not for many."""
+        """Suggest a similar name. The search is slow, so the number of hints is limited."""
         if not self.hints_left or len(name) > HINT_CHARACTERS_MAX:
             return ""
         self.hints_left -= 1
         return _nearest(name, known)
 
     def _instead_of(self, foreign: Setting[Any]) -> str:
-        """The name under which this scope has what another scope's setting says, if it has."""
+        """Return a hint to the setting of this scope with the same meaning, if there is one."""
         for fallback in foreign.falls_back:
             if fallback.setting in self.table:
-                return f"; here its default is {fallback.setting.name}"
+                return f"; the {self.table.scope} setting is {fallback.setting.name}"
         for row in self.table.settings.values():
             if foreign.name in (fallback.setting.name for fallback in row.falls_back):
-                return f"; here it is {row.name}"
+                return f"; the {self.table.scope} setting is {row.name}"
         return ""
 
     def _per_listener_names(self) -> Iterator[str]:
@@ -265,16 +264,16 @@ def _per_mechanism(setting: Setting[Any]) -> bool:
 
 
 def _not_dynamic(setting: Setting[Any], level: Dynamic) -> str:
-    """Why a setting cannot be changed at a level; empty when it can."""
+    """Return why a setting cannot be changed at a level; empty if it can."""
     if setting.dynamic is READ_ONLY:
-        return "cannot be changed while the broker runs; set it in the file and restart"
+        return "cannot be changed at runtime; set it in the file and restart the broker"
     if setting.dynamic is PER_BROKER and level is not PER_BROKER:
-        return "can be changed for one broker at a time, not for all at once"
+        return "can only be changed for a single broker, not for all brokers"
     return ""
 
 
 def _plain(value: object) -> str:
-    """A value as text, to compare with the harmless ones."""
+    """Return a value as text, to compare it with the harmless ones."""
     match value:
         case None:
             return ""
@@ -297,13 +296,13 @@ def _shown(value: object) -> str:
 
 
 def _repeated(value: object) -> list[str]:
-    """The entries of a list that are in it more than once, as Kafka's files may have them."""
+    """Return the duplicate entries of a list."""
     entries = [one.strip() for one in value.split(",")] if isinstance(value, str) else []
     return [one for one, count in Counter(entries).items() if count > 1]
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    # Imported only when there is a mistake to explain: a start without one need not pay for it.
+    # Imported here, because it is needed only for an error and slows the start down.
     from difflib import get_close_matches
 
     spelled = name.lower().replace("_", ".")

@@ -1,8 +1,7 @@
-"""The types of settings: from text and from Python to a value, and back to Kafka's text.
+"""The types of settings: parsing of text and Python objects, and formatting as Kafka does.
 
-Invariant: for every kind and every value v that it can hold, parse(format(v)) == v, except that
-the text of a secret is always "[hidden]". A text that a kind refuses raises BadValue and
-nothing else, whatever the text.
+Invariant: parse(format(v)) == v for every value v of a type, except that a secret is formatted as
+"[hidden]". For invalid text, `parse` raises BadValue and no other exception.
 """
 
 from math import isfinite
@@ -12,12 +11,12 @@ T = TypeVar("T")
 
 HIDDEN: Final = "[hidden]"
 
-# Java trims every character up to the space, Python's strip() knows many more.
+# Java's trim() removes the characters up to U+0020 only; Python's strip() removes more.
 _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 
 class BadValue(ValueError):
-    """The value does not fit the type or the range; `note` says why where that is not obvious."""
+    """The value is not of the type or not valid; `note` explains it where it is not obvious."""
 
     def __init__(self, note: str = "") -> None:
         super().__init__(note)
@@ -25,7 +24,7 @@ class BadValue(ValueError):
 
 
 class Secret:
-    """A password or key that shows itself only to `reveal()`: not in repr, str or a format."""
+    """A password or key. str and repr return [hidden]; only `reveal()` returns the value."""
 
     __slots__ = ("__hidden",)
 
@@ -33,7 +32,7 @@ class Secret:
         self.__hidden = value
 
     def reveal(self) -> str:
-        """The value itself. Never log it, never put it into a message."""
+        """Return the value. Do not log it or include it in a message."""
         return self.__hidden
 
     def __eq__(self, other: object) -> bool:
@@ -50,7 +49,7 @@ class Secret:
 
 
 class ConfigType(Generic[T]):
-    """The type of a setting, named and numbered as DescribeConfigs does (KIP-569)."""
+    """The type of a setting, with its name and number in DescribeConfigs (KIP-569)."""
 
     __slots__ = ("code", "name")
 
@@ -59,17 +58,17 @@ class ConfigType(Generic[T]):
         self.code: Final = code
 
     def parse(self, text: str) -> T:
-        """The value of a text from a file, a request or a command line."""
+        """Parse text from a file, a request or a command line."""
         raise NotImplementedError
 
     def convert(self, value: object) -> T:
-        """The value of a Python object; a str is parsed as text."""
+        """Convert a Python object; a str is parsed."""
         if isinstance(value, str):
             return self.parse(value)
         raise BadValue
 
     def format(self, value: T) -> str:
-        """The text as Kafka writes it."""
+        """Format the value as Kafka does."""
         return str(value)
 
 
@@ -104,9 +103,9 @@ class _Integer(ConfigType[int]):
         digits = text[1:] if text[:1] in ("+", "-") else text
         if not (digits.isascii() and digits.isdecimal()):
             raise BadValue
-        # No long has more digits than this, and int() is slow on thousands of them.
+        # A long has at most 19 digits, and int() is slow for thousands of digits.
         if len(digits.lstrip("0")) > 19:
-            raise self._beyond()
+            raise self._out_of_range()
         return self._bounded(int(text))
 
     def convert(self, value: object) -> int:
@@ -117,10 +116,10 @@ class _Integer(ConfigType[int]):
     def _bounded(self, value: int) -> int:
         if -(1 << self.bits - 1) <= value < 1 << self.bits - 1:
             return value
-        raise self._beyond()
+        raise self._out_of_range()
 
-    def _beyond(self) -> BadValue:
-        return BadValue(f"beyond the {self.bits} bits of the type {self.name}")
+    def _out_of_range(self) -> BadValue:
+        return BadValue(f"out of range for type {self.name}")
 
 
 class _Double(ConfigType[float]):
@@ -128,7 +127,7 @@ class _Double(ConfigType[float]):
 
     def parse(self, text: str) -> float:
         text = text.strip(_JAVA_BLANKS)
-        # float() also takes "nan", "inf" and "1_0"; no setting means any of them.
+        # float() also accepts "nan", "inf" and "1_0"; Kafka does not.
         if not text or text.strip("0123456789+-.eE"):
             raise BadValue
         try:
@@ -159,18 +158,18 @@ class _String(ConfigType[str]):
 
     def parse(self, text: str) -> str:
         if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
-            raise BadValue("it is no UTF-8")  # a byte of the command line that was none
+            raise BadValue("not valid UTF-8")  # undecodable bytes of the command line
         return text.strip(_JAVA_BLANKS)
 
     def convert(self, value: object) -> str:
-        # acks=1 is what people write, so a number stands for its digits.
+        # Accept acks=1.
         if isinstance(value, int) and not isinstance(value, bool):
             return str(int(value))
         return super().convert(value)
 
 
 class _List(ConfigType[tuple[str, ...]]):
-    """Entries between commas. As in Kafka 4 a repeated entry counts once, an empty one is wrong."""
+    """Comma-separated entries. As in Kafka 4, duplicates are dropped and empty entries invalid."""
 
     __slots__ = ()
 
@@ -184,9 +183,9 @@ class _List(ConfigType[tuple[str, ...]]):
             entries: list[str] = []
             for entry in value:  # pyright: ignore[reportUnknownVariableType]
                 if not isinstance(entry, str):
-                    raise BadValue("an entry is not a str")
+                    raise BadValue("entries must be of type str")
                 if "," in entry:
-                    raise BadValue("a comma inside an entry")
+                    raise BadValue("entries must not contain a comma")
                 entries.append(entry)
             return self._entries(entries)
         return super().convert(value)
@@ -198,7 +197,7 @@ class _List(ConfigType[tuple[str, ...]]):
     def _entries(texts: list[str]) -> tuple[str, ...]:
         entries = tuple(dict.fromkeys(text.strip(_JAVA_BLANKS) for text in texts))
         if "" in entries:
-            raise BadValue("an empty entry")
+            raise BadValue("empty entry")
         return entries
 
 
@@ -216,14 +215,14 @@ class _Password(ConfigType[Secret]):
 
 
 def _java_double(value: float) -> str:
-    """The text that Java's Double.toString gives: 0.5, 1.0E-5, 1.7976931348623157E308."""
+    """Format like Java's Double.toString: 0.5, 1.0E-5, 1.7976931348623157E308."""
     mantissa, _, exponent_text = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     sign = "-" if repr(value).startswith("-") else ""
     if not exponent_text and (value == 0 or 1e-3 <= abs(value) < 1e7):
         return f"{sign}{whole}.{fraction or '0'}"
     digits = (whole + fraction).lstrip("0")
-    # The exponent that puts the point behind the first digit that is not zero.
+    # The exponent for a decimal point after the first non-zero digit.
     leading_zeros = len(whole + fraction) - len(digits)
     exponent = int(exponent_text or 0) + len(whole) - 1 - leading_zeros
     digits = digits.rstrip("0")

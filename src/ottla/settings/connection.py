@@ -1,7 +1,7 @@
-# ruff: noqa: E501 - a row reads best with its facts on one line.
-"""Connections, metadata, retries: the settings that the clients share.
+# ruff: noqa: E501 - one line per row
+"""Settings of connections, metadata and retries, shared by the clients.
 
-Invariant: a row stands here once; a client whose default differs says so in its own table.
+A client with another default overrides it in its own ConfigDef.
 """
 
 from typing import Final
@@ -13,45 +13,46 @@ from ottla.settings.validators import NON_EMPTY_LIST, at_least, between, one_of
 
 # fmt: off
 BOOTSTRAP_SERVERS = Setting("bootstrap.servers", LIST, REQUIRED, NON_EMPTY_LIST,
-    doc="Brokers to ask first, as host:port; they name all the others. Give two or three, so that one "
-        "may be down.")
+    doc="Initial brokers as host:port. The client discovers the other brokers from them. List two or three, in "
+        "case one is down.")
 CLIENT_ID = Setting("client.id", STRING, "",
-    doc="The name a broker knows this client by, in its logs and quotas. Name the application.")
+    doc="Name of this client in broker logs and quotas. Use the name of the application.")
 CLIENT_DNS_LOOKUP = Setting("client.dns.lookup", STRING, "use_all_dns_ips", one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-    doc="What to do with a host name that has several addresses: try one after the other, or first turn "
-        "each bootstrap address into its canonical names and use those.")
+    doc="DNS lookup of brokers: use_all_dns_ips tries all addresses of a name in turn; "
+        "resolve_canonical_bootstrap_servers_only first resolves each bootstrap address to its canonical names.")
 CONNECTIONS_MAX_IDLE_MS = Setting("connections.max.idle.ms", LONG, 540_000,
-    doc="Milliseconds after which an unused connection is closed. Keep it below the broker's value, so "
-        "that the client closes first.")
+    doc="Time in milliseconds after which the client closes an idle connection. Keep it below the broker's "
+        "value, so that the client closes first.")
 SOCKET_CONNECTION_SETUP_TIMEOUT_MS = Setting("socket.connection.setup.timeout.ms", LONG, 10_000,
-    doc="Milliseconds for a TCP connection to come up before another address is tried; doubled with "
-        "each failure in a row.")
+    doc="Timeout of a TCP connection attempt in milliseconds. It doubles with each consecutive failure.")
 SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS = Setting("socket.connection.setup.timeout.max.ms", LONG, 30_000,
-    doc="The most milliseconds that a connection is given to come up after several failures.")
+    doc="Maximum timeout of a TCP connection attempt in milliseconds after consecutive failures.")
 SEND_BUFFER_BYTES = Setting("send.buffer.bytes", INT, 131_072, at_least(-1),
-    doc="The TCP send buffer in bytes; -1 leaves it to the operating system.")
+    doc="Size of the TCP send buffer (SO_SNDBUF) in bytes; -1 means the default of the operating system.")
 RECEIVE_BUFFER_BYTES = Setting("receive.buffer.bytes", INT, 65_536, at_least(-1),
-    doc="The TCP receive buffer in bytes; -1 leaves it to the operating system.")
+    doc="Size of the TCP receive buffer (SO_RCVBUF) in bytes; -1 means the default of the operating system.")
 RECONNECT_BACKOFF_MS = Setting("reconnect.backoff.ms", LONG, 50, at_least(0),
-    doc="Milliseconds before a lost connection is tried again; doubled with each failure in a row.")
+    doc="Time in milliseconds before the client reconnects to a broker. It doubles with each consecutive "
+        "failure.")
 RECONNECT_BACKOFF_MAX_MS = Setting("reconnect.backoff.max.ms", LONG, 1000, at_least(0),
-    doc="The longest pause, in milliseconds, between two tries to connect to one broker.")
+    doc="Maximum time in milliseconds between two connection attempts to a broker.")
 REQUEST_TIMEOUT_MS = Setting("request.timeout.ms", INT, 30_000, at_least(0),
-    doc="Milliseconds to wait for an answer before the request counts as failed and is sent again.")
+    doc="Time in milliseconds that the client waits for a response. After it the request fails and is retried.")
 RETRY_BACKOFF_MS = Setting("retry.backoff.ms", LONG, 100, at_least(0),
-    doc="Milliseconds before a failed request is sent again; doubled with each failure in a row.")
+    doc="Time in milliseconds before a failed request is retried. It doubles with each consecutive failure.")
 RETRY_BACKOFF_MAX_MS = Setting("retry.backoff.max.ms", LONG, 1000, at_least(0),
-    doc="The longest pause, in milliseconds, between two tries of a request.")
+    doc="Maximum time in milliseconds between two attempts of a request.")
 METADATA_MAX_AGE_MS = Setting("metadata.max.age.ms", LONG, 300_000, at_least(0),
-    doc="Milliseconds after which topics and leaders are asked for anew even if nothing failed. Lower "
-        "it when new partitions should be noticed sooner.")
+    doc="Time in milliseconds after which the client refreshes metadata even without an error. Lower it to "
+        "discover new partitions sooner.")
 METADATA_RECOVERY_STRATEGY = Setting("metadata.recovery.strategy", STRING, "rebootstrap", one_of("rebootstrap", "none", any_case=True),
-    doc="What to do when none of the known brokers answers: begin again with bootstrap.servers, or give up.")
+    doc="What the client does if no known broker is available: `rebootstrap` starts again from "
+        "bootstrap.servers, `none` fails.")
 METADATA_RECOVERY_REBOOTSTRAP_TRIGGER_MS = Setting("metadata.recovery.rebootstrap.trigger.ms", LONG, 300_000, at_least(0),
-    doc="Milliseconds without fresh metadata after which the client begins again with bootstrap.servers.")
+    doc="Time in milliseconds without fresh metadata after which the client starts again from bootstrap.servers.")
 # fmt: on
 
-# Every client has these; the two below only some.
+# The settings of every client. The two below belong to some clients only.
 ROWS: Final = (
     *settings_in(globals()),
     security.SECURITY_PROTOCOL,
@@ -64,8 +65,8 @@ ROWS: Final = (
 
 # fmt: off
 RETRIES = Setting("retries", INT, INT_MAX, between(0, INT_MAX),
-    doc="How often a request is sent again after a failure that may pass. Leave it, and limit the time "
-        "with delivery.timeout.ms or default.api.timeout.ms instead.")
+    doc="Maximum number of retries after a retriable error. Keep the default, and limit the time with "
+        "delivery.timeout.ms or default.api.timeout.ms.")
 DEFAULT_API_TIMEOUT_MS = Setting("default.api.timeout.ms", INT, 60_000, at_least(0),
-    doc="Milliseconds a call may take, all its retries together, when the call itself names no limit.")
+    doc="Default timeout in milliseconds of a call, including all retries.")
 # fmt: on

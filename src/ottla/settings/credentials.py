@@ -1,7 +1,7 @@
-"""The name and password of a client, whichever settings they were given in.
+"""User name and password of a client, from sasl.jaas.config or sasl.username and sasl.password.
 
-Invariant: there is one way to read them, and a login that needs them and lacks them is a problem
-before anything is connected to. No problem holds a value.
+Missing or conflicting credentials are reported before the client connects. No problem contains a
+value.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from ottla.settings.jaas import FORM, read_jaas
 
 
 class Credentials(NamedTuple):
-    """Who logs in, and how that is proved."""
+    """User name and password."""
 
     username: str
     password: Secret
 
 
 def credentials(config: Config) -> Credentials | None:
-    """Name and password, from sasl.jaas.config or settings of their own; None without them."""
+    """Return the credentials of a config; None if it has none."""
     jaas = config[security.SASL_JAAS_CONFIG]
     if jaas is None:
         username, password = config[security.SASL_USERNAME], config[security.SASL_PASSWORD]
@@ -33,7 +33,7 @@ def credentials(config: Config) -> Credentials | None:
 
 
 def login_problems(config: Config) -> Iterator[tuple[tuple[Setting[Any], ...], str]]:
-    """The settings of a client's login that do not go together, and what to say of them."""
+    """Yield inconsistent login settings, with the text of the problem."""
     protocol, mechanism = security.SECURITY_PROTOCOL, security.SASL_MECHANISM
     jaas, username, password = (
         security.SASL_JAAS_CONFIG,
@@ -41,27 +41,27 @@ def login_problems(config: Config) -> Iterator[tuple[tuple[Setting[Any], ...], s
         security.SASL_PASSWORD,
     )
     if config[jaas] is not None and config[username] is not None:
-        yield (username, jaas), f"set together with {jaas.name}; give only one of them"
+        yield (username, jaas), f"conflicts with {jaas.name}; set only one of them"
         return
     has_name, has_password = config[username] is not None, config[password] is not None
     if has_name != has_password:
         one, other = (username, password) if has_name else (password, username)
-        yield (one, other), f"set without {other.name}, which belongs to it"
+        yield (one, other), f"requires {other.name}"
         return
     if not config[protocol].startswith("SASL"):
         return
-    because = f"missing, because {protocol.name} is {config[protocol]}"
+    because = f"required, because {protocol.name} is {config[protocol]}"
     if config[mechanism] is None:
-        yield (mechanism, protocol), f"{because}, valid: {mechanism.range_text}"
+        yield (mechanism, protocol), f"{because}: expected {mechanism.range_text}"
     elif config[mechanism] != "OAUTHBEARER":
         try:
             if credentials(config) is not None:
                 return
         except BadValue as bad:
-            yield (jaas, mechanism), f"cannot be read ({bad.note}), valid: {FORM}"
+            yield (jaas, mechanism), f"invalid value ({bad.note}): expected {FORM}"
             return
-        what = because if config[jaas] is None else "has no username and password"
+        what = because if config[jaas] is None else "no username and password"
         yield (
             (username if config[jaas] is None else jaas, mechanism, protocol),
-            (f"{what}, valid: {username.name} and {password.name}, or {jaas.name} as {FORM}"),
+            f"{what}: set {username.name} and {password.name}, or {jaas.name} to {FORM}",
         )

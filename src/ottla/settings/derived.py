@@ -1,6 +1,6 @@
-"""Values that follow from several settings: which of them counts, and in which unit.
+"""Effective values that depend on several settings.
 
-Invariant: each rule of precedence stands here or in a topic row's `falls_back`, and nowhere else.
+Every rule of precedence between settings is here or in the `falls_back` of a topic setting.
 """
 
 from typing import TypeVar, cast
@@ -11,15 +11,15 @@ from ottla.settings.config_def import Setting
 
 T = TypeVar("T")
 
-# Kafka's brokers remember the last five batches of a producer, so more in flight could repeat.
+# A broker recognises duplicates among the last five batches of a producer.
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 
 
 def topic_default(config: Config, setting: Setting[T]) -> T:
-    """What a broker's configuration gives to topics without a value of their own.
+    """Return the default of a topic setting in a broker's config.
 
-    `topic_default(config, topic.RETENTION_MS)` is log.retention.ms, or the minutes, or the hours,
-    in milliseconds.
+    `topic_default(config, topic.RETENTION_MS)` is log.retention.ms, or else log.retention.minutes
+    or log.retention.hours in milliseconds.
     """
     for fallback in setting.falls_back:
         value = config[fallback.setting]
@@ -29,7 +29,7 @@ def topic_default(config: Config, setting: Setting[T]) -> T:
 
 
 def broker_id(config: Config) -> int | None:
-    """The broker's id by either of its names; None when the broker may choose."""
+    """Return node.id or broker.id; None if the broker generates its id."""
     node_id = config[broker.NODE_ID]
     if node_id is not None:
         return node_id
@@ -37,18 +37,18 @@ def broker_id(config: Config) -> int | None:
 
 
 def log_dirs(config: Config) -> tuple[str, ...]:
-    """The directories of the data: log.dirs, or else log.dir."""
+    """Return the data directories: log.dirs, or else log.dir."""
     return config[broker.LOG_DIRS] or config[broker.LOG_DIR]
 
 
 def zookeeper_connection_timeout_ms(config: Config) -> int:
-    """How long to wait for ZooKeeper at start."""
+    """Return how long to wait for ZooKeeper at startup."""
     timeout_ms = config[broker.ZOOKEEPER_CONNECTION_TIMEOUT_MS]
     return config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS] if timeout_ms is None else timeout_ms
 
 
-def idempotence_hindrance(config: Config) -> Setting[str] | Setting[int] | None:
-    """The producer setting whose value idempotence cannot live with, if there is one."""
+def idempotence_conflict(config: Config) -> Setting[str] | Setting[int] | None:
+    """Return the producer setting that conflicts with idempotence; None if there is none."""
     if config[producer.ACKS] != "all":
         return producer.ACKS
     if config[connection.RETRIES] == 0:
@@ -59,11 +59,11 @@ def idempotence_hindrance(config: Config) -> Setting[str] | Setting[int] | None:
 
 
 def idempotence(config: Config) -> bool:
-    """Whether a producer is idempotent: unless it was turned off, or is in the way of a setting."""
-    return config[producer.ENABLE_IDEMPOTENCE] and idempotence_hindrance(config) is None
+    """Whether a producer is idempotent: enabled, and no setting conflicts with it."""
+    return config[producer.ENABLE_IDEMPOTENCE] and idempotence_conflict(config) is None
 
 
 def delivery_timeout_ms(config: Config) -> int:
-    """How long a producer tries: its setting, but never less than one wait and one request."""
+    """Return delivery.timeout.ms, but at least linger.ms plus request.timeout.ms."""
     least_ms = config[producer.LINGER_MS] + config[connection.REQUEST_TIMEOUT_MS]
     return max(config[producer.DELIVERY_TIMEOUT_MS], least_ms)

@@ -1,7 +1,7 @@
-"""Where a value comes from: topic, this broker, all brokers, file, default.
+"""The effective settings of a broker and its topics, from all config sources.
 
-Invariant: the strongest source that has a value decides, and the synonyms list every source that
-has one, strongest first, in the order of Kafka's DescribeConfigs. Nothing sensitive is in a text.
+Invariant: the source with the highest precedence that has a value decides. Synonyms list all
+sources that have a value, in the order of Kafka's DescribeConfigs. No text contains a secret.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from ottla.settings.topic import TOPIC
 
 
 class ConfigSource(IntEnum):
-    """Who gave a value, by the numbers of DescribeConfigs; a smaller number is stronger."""
+    """The source of a value, numbered as in DescribeConfigs; a lower number has precedence."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -27,9 +27,9 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a value: the text under its own name, and in the unit of the setting asked for.
+    """A value in one source: as text, and converted to the unit of the described setting.
 
-    log.retention.hours=168 has text "168" and, asked for retention.ms, converted "604800000".
+    log.retention.hours=168 has the text "168"; for retention.ms it is converted to "604800000".
     Both are None for a secret.
     """
 
@@ -40,7 +40,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting as DescribeConfigs tells it."""
+    """One setting in a DescribeConfigs response."""
 
     name: str
     setting: Setting[Any]
@@ -51,7 +51,8 @@ class ConfigEntry(NamedTuple):
     sensitive: bool
 
 
-# Settings of which the one that is set in the strongest source silences the others below it.
+# Settings with one meaning and different units. One that is set in a source hides the others of
+# sources with lower precedence.
 _GROUPS: Final[tuple[tuple[Fallback, ...], ...]] = tuple(
     row.falls_back for row in TOPIC.settings.values() if len(row.falls_back) > 1
 )
@@ -61,7 +62,7 @@ _GROUP_OF: Final[Mapping[str, tuple[Fallback, ...]]] = {
 
 
 class DynamicBrokerConfig:
-    """A broker's settings from all their sources: its file, the cluster's default, its own."""
+    """A broker's settings: its file, the dynamic default of the cluster, its own dynamic ones."""
 
     __slots__ = ("_sources", "config")
 
@@ -72,9 +73,9 @@ class DynamicBrokerConfig:
         cluster: Mapping[str, Given] | None = None,
         broker: Mapping[str, Given] | None = None,
     ) -> None:
-        """Takes the file's configuration and the `given` of the two dynamic ones.
+        """Combine the config of the file with the `given` of the two dynamic configs.
 
-        Raises InvalidSettings when what counts in the end does not go together.
+        Raises InvalidSettings if the effective values are inconsistent.
         """
         assert static.table is BROKER
         self._sources: Final[tuple[tuple[ConfigSource, Mapping[str, Given]], ...]] = (
@@ -94,10 +95,10 @@ class DynamicBrokerConfig:
         return merged
 
     def topic(self, overrides: Config) -> Config:
-        """A topic's configuration in full: its own values, then what the broker gives.
+        """Return a topic's effective config: its own values, then the broker's.
 
-        They may not go together: each was right when it was set, and one that a topic inherits
-        changes without it. `check_topic` tells.
+        The result can be inconsistent, because an inherited value can change after the topic set
+        its own. `check_topic` checks it.
         """
         assert overrides.table is TOPIC
         given: dict[str, Given] = {}
@@ -110,11 +111,11 @@ class DynamicBrokerConfig:
         return Config(TOPIC, given)
 
     def check_topic(self, overrides: Config) -> None:
-        """Raise InvalidSettings when a topic's own values do not go with each other or the rest."""
+        """Raise InvalidSettings if a topic's values are inconsistent with the effective config."""
         checked(self.topic(overrides))
 
     def describe_topic(self, overrides: Config) -> tuple[ConfigEntry, ...]:
-        """Every setting of a topic, with its value and all its sources."""
+        """Describe every setting of a topic."""
         effective = self.topic(overrides)
         return tuple(
             self._described_topic(setting, overrides, effective)
@@ -122,7 +123,7 @@ class DynamicBrokerConfig:
         )
 
     def describe_broker(self) -> tuple[ConfigEntry, ...]:
-        """Every setting of the broker, those of single listeners after the others."""
+        """Describe every setting of the broker; listener settings come last."""
         names = [*BROKER.settings, *(name for name in self.config.given if _parts(name))]
         return tuple(map(self._described_broker, names))
 
@@ -152,7 +153,7 @@ class DynamicBrokerConfig:
         group = _GROUP_OF.get(name, (Fallback(setting),))
         synonyms = list(self._own(name, setting)) if parts else []
         synonyms += self._synonyms(setting, group)
-        # Described is one name of the group, so what is stronger than that name is not its own.
+        # Synonyms before the described name belong to other names of the group.
         while synonyms and synonyms[0].name != name:
             del synonyms[0]
         given = self.config.given.get(name)
@@ -188,7 +189,7 @@ class DynamicBrokerConfig:
     def _found(
         self, fallbacks: tuple[Fallback, ...]
     ) -> Iterator[tuple[ConfigSource, Fallback, object]]:
-        """What the sources say, strongest first: by source, within one in the order given."""
+        """Yield the values of the fallbacks by precedence: by source, then in the given order."""
         for source, given in self._sources:
             for fallback in fallbacks:
                 if own := given.get(fallback.setting.name):

@@ -1,7 +1,7 @@
-"""Listeners: addresses with a name, and the protocol each speaks.
+"""Listeners of a broker: name, host, port and security protocol.
 
-Invariant: in a configuration that was resolved every listener has a protocol, a port of its own
-and, if advertised, an address that others can use. Names are upper case, as Kafka has them.
+Invariant: in a checked config every listener has a security protocol and a port of its own, and
+advertised addresses are reachable ones. Listener names are upper case, as in Kafka.
 """
 
 import re
@@ -17,7 +17,7 @@ _ENDPOINT: Final = r"([^:/\s]+)://(?:\[([0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|([^:/\[\]
 
 
 class Endpoint(NamedTuple):
-    """One listener. An empty host is every interface."""
+    """One listener. An empty host means all interfaces."""
 
     name: str
     host: str
@@ -30,29 +30,29 @@ class Endpoint(NamedTuple):
 
     @property
     def tls(self) -> bool:
-        """True when bytes are encrypted."""
+        """Whether the connection uses TLS."""
         return self.protocol.endswith("SSL")
 
     @property
     def sasl(self) -> bool:
-        """True when a client has to log in."""
+        """Whether clients must authenticate with SASL."""
         return self.protocol.startswith("SASL")
 
 
 def protocols(config: Config) -> Mapping[str, str]:
-    """The protocol of each listener name in listener.security.protocol.map."""
+    """Parse listener.security.protocol.map. Raises BadValue."""
     protocol_of: dict[str, str] = {}
     for pair in config[broker.LISTENER_SECURITY_PROTOCOL_MAP].split(","):
         name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
         if protocol not in security.PROTOCOLS:
-            raise BadValue(f"{protocol} is none of {', '.join(security.PROTOCOLS)}")
+            raise BadValue(f"{protocol} is not one of {', '.join(security.PROTOCOLS)}")
         if protocol_of.setdefault(name, protocol) != protocol:
             raise BadValue(f"{name} has two protocols")
     return protocol_of
 
 
 def parse_endpoint(text: str, protocol_of: Mapping[str, str]) -> Endpoint:
-    """The endpoint of name://host:port. Raises BadValue."""
+    """Parse name://host:port. Raises BadValue."""
     found = re.fullmatch(_ENDPOINT, text)
     if found is None or int(found[4]) > 65_535:
         raise BadValue("not name://host:port")
@@ -63,24 +63,24 @@ def parse_endpoint(text: str, protocol_of: Mapping[str, str]) -> Endpoint:
 
 
 def listeners(config: Config) -> tuple[Endpoint, ...]:
-    """Where the broker listens. Listeners of a KRaft controller are not opened."""
+    """Return the listeners of the broker, without those of a KRaft controller."""
     return _endpoints(config, config[broker.LISTENERS])
 
 
 def advertised_listeners(config: Config) -> tuple[Endpoint, ...]:
-    """What clients and other brokers are told; `listeners` when nothing is advertised."""
+    """Return advertised.listeners, or else listeners."""
     return _endpoints(config, config[broker.ADVERTISED_LISTENERS] or config[broker.LISTENERS])
 
 
 def connections_by_address(config: Config) -> Mapping[str, int]:
-    """Addresses with a limit of their own, in their usual spelling; names as they are."""
+    """Parse max.connections.per.ip.overrides; IP addresses are normalised."""
     text = config[broker.MAX_CONNECTIONS_PER_IP_OVERRIDES]
     pairs = (one.strip().rpartition(":") for one in text.split(",") if one.strip())
-    return {usual_address(host) or host: int(count) for host, _, count in pairs}
+    return {normalised_address(host) or host: int(count) for host, _, count in pairs}
 
 
-def usual_address(host: str) -> str | None:
-    """An address as a socket tells it; None when it is a name."""
+def normalised_address(host: str) -> str | None:
+    """Normalise an IP address as sockets print it; None for a host name."""
     try:
         return str(ip_address(host.removeprefix("[").removesuffix("]")))
     except ValueError:
@@ -88,19 +88,19 @@ def usual_address(host: str) -> str | None:
 
 
 def inter_broker_listener(config: Config) -> Endpoint | None:
-    """The listener between brokers; None when no listener fits, which no resolved one has."""
+    """Return the inter-broker listener; None if none matches (never in a checked config)."""
     name = config[broker.INTER_BROKER_LISTENER_NAME]
     protocol = config[broker.SECURITY_INTER_BROKER_PROTOCOL]
     endpoints = listeners(config)
     for endpoint in endpoints:
         if endpoint.name == name.upper() if name else endpoint.protocol == protocol:
             return endpoint
-    told = name or config.is_set(broker.SECURITY_INTER_BROKER_PROTOCOL)
-    return endpoints[0] if len(endpoints) == 1 and not told else None
+    configured = name or config.is_set(broker.SECURITY_INTER_BROKER_PROTOCOL)
+    return endpoints[0] if len(endpoints) == 1 and not configured else None
 
 
 def inter_broker_mechanism(config: Config, listener: str) -> str | None:
-    """How brokers log in to each other on a SASL listener; None when that is not clear."""
+    """Return the SASL mechanism between brokers; None if it is ambiguous."""
     own = config.listener(listener)
     if mechanism := own[broker.SASL_MECHANISM_INTER_BROKER_PROTOCOL]:
         return mechanism

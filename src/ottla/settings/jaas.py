@@ -1,6 +1,6 @@
-"""The text of sasl.jaas.config: a login module of Java's and its options.
+"""Parser of sasl.jaas.config: a Java login module and its options.
 
-Invariant: nothing is loaded, and no message about the text holds a value out of it.
+Invariant: no class is loaded, and no error message contains a value of the text.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";
 """
@@ -23,44 +23,44 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "
 
 
 def read_jaas(text: str) -> Mapping[str, str]:
-    """The options of the one login module in a text; BadValue with what is wrong with it."""
+    """Return the options of the login module. Raises BadValue."""
     lexemes = _lexemes(text)
     if len(lexemes) < 3 or lexemes[1].lower() not in _FLAGS:
-        raise BadValue("it does not begin with a login module and `required`")
+        raise BadValue("does not begin with a login module and `required`")
     if lexemes[-1] != ";":
-        raise BadValue("the `;` at its end is missing")
+        raise BadValue("`;` is missing at the end")
     options: dict[str, str] = {}
     between = lexemes[2:-1]
     if ";" in between:
-        raise BadValue("it has more than one login module")
+        raise BadValue("more than one login module")
     while between:
         if len(between) < 3 or between[1] != "=" or between[2] == "=":
-            raise BadValue("an option is not of the form name=value")
+            raise BadValue("an option is not name=value")
         options[between[0]] = _plain(between[2])
         del between[:3]
     return options
 
 
 def _lexemes(text: str) -> list[str]:
-    """The words, signs and quoted texts; these still in their quotes."""
+    """Split the text into words, signs and quoted strings, with their quotes."""
     found: list[str] = []
     position = _end(_SKIPPED.match(text))
     while position < len(text):
         lexeme = _LEXEME.match(text, position)
         if lexeme is None:
-            raise BadValue("a quote is not closed")
+            raise BadValue("unclosed quote")
         found.append(lexeme[0])
         position = _end(_SKIPPED.match(text, lexeme.end()))
     return found
 
 
 def _end(found: "re.Match[str] | None") -> int:
-    assert found is not None, "nothing to skip is a match too"
+    assert found is not None, "the pattern also matches empty text"
     return found.end()
 
 
 def _plain(lexeme: str) -> str:
-    """A word, or what is between quotes with its escapes resolved as Java does."""
+    """Return a word, or the content of a quoted string with Java's escapes resolved."""
     if lexeme[0] not in "\"'":
         return lexeme
     return _ESCAPE.sub(_character, lexeme[1:-1])

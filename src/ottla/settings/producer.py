@@ -1,7 +1,7 @@
-# ruff: noqa: E501 - a row reads best with its facts on one line.
-"""The producer's settings, one row each; what it shares with other clients is in connection.py.
+# ruff: noqa: E501 - one line per row
+"""The producer settings; connection.py has the ones shared with other clients.
 
-Invariant: the defaults lose nothing and repeat nothing: acks=all with idempotence.
+The defaults are acks=all with idempotence, as in Kafka.
 """
 
 from typing import Final
@@ -12,52 +12,54 @@ from ottla.settings.config_types import BOOLEAN, INT, LONG, STRING
 from ottla.settings.validators import NON_EMPTY, at_least, one_of
 
 # fmt: off
-# What a successful send means.
+# Delivery guarantees and timeouts.
 ACKS = Setting("acks", STRING, "all", one_of("all", "0", "1", aliases={"-1": "all"}),
-    doc="Who must have a record before it counts as sent: all replicas in sync (-1 means the same), the "
-        "leader alone (1), or nobody (0, and a lost record is never noticed).")
+    doc="Required acknowledgements: `all` in-sync replicas (same as -1), the leader (1), or none (0). With 0 the "
+        "producer does not notice lost records.")
 ENABLE_IDEMPOTENCE = Setting("enable.idempotence", BOOLEAN, True,
-    doc="Whether the broker drops what a retry sends twice and keeps the order. It needs acks=all, retries "
-        "and at most 5 requests in flight; if unset, other values of those turn it off.")
+    doc="Let the broker discard duplicates of retries and preserve order. Requires acks=all, retries above 0 and "
+        "at most 5 in-flight requests. If unset, conflicting values disable it.")
 TRANSACTIONAL_ID = Setting("transactional.id", STRING, None, NON_EMPTY,
-    doc="Turns transactions on. The same id after a restart ends what its predecessor left open, so it "
-        "belongs to one running producer at a time.")
+    doc="Enables transactions. A producer that starts with the same id fences its predecessor and ends its open "
+        "transaction. Use one id per running producer.")
 TRANSACTION_TIMEOUT_MS = Setting("transaction.timeout.ms", INT, 60_000, at_least(1),
-    doc="Milliseconds after which the broker aborts a transaction that was neither committed nor aborted.")
+    doc="Time in milliseconds after which the coordinator aborts an open transaction.")
 TRANSACTION_TWO_PHASE_COMMIT_ENABLE = Setting("transaction.two.phase.commit.enable", BOOLEAN, False,
-    doc="Whether a prepared transaction stays until it is ended by name, without a time limit. The broker "
-        "has to allow it.")
+    doc="Keep a prepared transaction open without a timeout until it is ended explicitly. The broker must allow "
+        "it.")
 DELIVERY_TIMEOUT_MS = Setting("delivery.timeout.ms", INT, 120_000, at_least(0),
-    doc="Milliseconds from the call to the final word on a record, all retries included. At least "
-        "linger.ms and request.timeout.ms together.")
+    doc="Maximum time in milliseconds from the send call to its result, including retries; at least linger.ms "
+        "plus request.timeout.ms.")
 MAX_BLOCK_MS = Setting("max.block.ms", LONG, 60_000, at_least(0),
-    doc="Milliseconds that a call may wait for metadata or for room in the buffer before it fails.")
+    doc="Maximum time in milliseconds that a send call waits for metadata or buffer memory before it fails.")
 MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION = Setting("max.in.flight.requests.per.connection", INT, 5, at_least(1),
-    doc="Requests to one broker that may wait for an answer at a time. More than one without idempotence "
-        "may change the order when one is sent again.")
+    doc="Maximum number of unacknowledged requests per connection. With more than 1 and without idempotence, "
+        "retries can reorder records.")
 # Batching.
 LINGER_MS = Setting("linger.ms", LONG, 5, at_least(0),
-    doc="Milliseconds that a batch waits for more records before it is sent. More makes fewer, larger "
-        "requests; a full batch never waits.")
+    doc="Time in milliseconds that a batch waits for more records before it is sent. A higher value makes fewer, "
+        "larger requests. A full batch is sent at once.")
 BATCH_SIZE = Setting("batch.size", INT, 16_384, at_least(0),
-    doc="Bytes at which a batch of one partition is full. Raise it for throughput; 0 sends every record alone.")
+    doc="Maximum size of a batch per partition in bytes. Raise it for throughput; 0 disables batching.")
 BUFFER_MEMORY = Setting("buffer.memory", LONG, 33_554_432, at_least(0),
-    doc="Bytes of records that may wait to be sent. When they are used up, calls wait for max.block.ms.")
+    doc="Memory in bytes for records that wait to be sent. When it is exhausted, send calls block for up to "
+        "max.block.ms.")
 MAX_REQUEST_SIZE = Setting("max.request.size", INT, 1_048_576, at_least(0),
-    doc="The largest request, and with it the largest record before compression. The topic has its own "
-        "limit, max.message.bytes.")
+    doc="Maximum size of a request in bytes, and of a record before compression. The topic limits batches with "
+        "max.message.bytes.")
 COMPRESSION_TYPE = Setting("compression.type", STRING, "none", one_of("none", "gzip", "snappy", "lz4", "zstd"),
-    doc="How batches are compressed. lz4 costs little, zstd makes the smallest; it works best on large batches.")
-# Choosing a partition for records without a key.
+    doc="Compression codec of batches. lz4 uses little CPU; zstd compresses best. Larger batches compress "
+        "better.")
+# Partitioning of records without a key.
 PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE = Setting("partitioner.adaptive.partitioning.enable", BOOLEAN, True,
-    doc="Whether partitions on brokers that answer faster get more of the records that have no key.")
+    doc="Send more of the records without a key to partitions on faster brokers.")
 PARTITIONER_AVAILABILITY_TIMEOUT_MS = Setting("partitioner.availability.timeout.ms", LONG, 0, at_least(0),
-    doc="Milliseconds without an answer after which a partition gets no more records without a key; 0 "
-        "never passes one over.")
+    doc="Time in milliseconds without a response after which a partition receives no records without a key; 0 "
+        "disables it.")
 PARTITIONER_IGNORE_KEYS = Setting("partitioner.ignore.keys", BOOLEAN, False,
-    doc="Whether records with a key are spread like those without. Records of one key then come in no order.")
+    doc="Ignore record keys when choosing a partition. Records of one key are then not ordered.")
 METADATA_MAX_IDLE_MS = Setting("metadata.max.idle.ms", LONG, 300_000, at_least(5000),
-    doc="Milliseconds after which the producer forgets a topic it has not written to.")
+    doc="Time in milliseconds after which the producer forgets the metadata of an idle topic.")
 # fmt: on
 
 PRODUCER: Final = ConfigDef(
@@ -67,7 +69,7 @@ PRODUCER: Final = ConfigDef(
         *compression.LEVELS,
         *connection.ROWS,
         connection.RETRIES,
-        # Answers to a producer are short.
+        # Responses to a producer are small.
         connection.RECEIVE_BUFFER_BYTES.but(32_768),
     ),
     ignored=ignored.PRODUCER,

@@ -1,8 +1,7 @@
-"""Reading the text of a Java properties file, as java.util.Properties does.
+"""Parser of Java properties files, compatible with java.util.Properties.
 
-Invariant: every entry knows its line, the last of several entries with one key counts, and a
-text that Java would refuse yields a problem with its line and no entry. The caller opens the
-file and decodes it; here is only text.
+Invariant: every entry has its line number, and the last entry of a key applies. Text that Java
+rejects yields a problem with its line and no entry. The caller reads and decodes the file.
 """
 
 from collections.abc import Iterator
@@ -18,19 +17,19 @@ OVERRIDE: Final = Origin("--override")
 
 
 class Entry(NamedTuple):
-    """One setting as somebody gave it: text from a file, any object from Python."""
+    """A setting before parsing: text from a file, or any object from Python."""
 
     name: str
     value: object
     origin: Origin | None = None
 
     def __repr__(self) -> str:
-        # The value may be a password.
+        # Without the value, which can be a password.
         return f"Entry({self.name}, {self.origin})"
 
 
 class Properties(NamedTuple):
-    """What a text held: its entries in order, what is wrong with it, what is odd about it."""
+    """The entries of a file in order, its errors and its warnings."""
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -38,7 +37,7 @@ class Properties(NamedTuple):
 
 
 def read_properties(text: str, file: str) -> Properties:
-    """The entries of a text; `file` is the name to print in messages."""
+    """Parse the text of a properties file; `file` is its name in messages."""
     entries: dict[str, Entry] = {}
     problems: list[Problem] = []
     notices: list[Problem] = []
@@ -58,26 +57,26 @@ def read_properties(text: str, file: str) -> Properties:
         if earlier := entries.pop(key, None):
             assert earlier.origin is not None
             lines = f"lines {earlier.origin.line} and {line}"
-            notices.append(Problem(key, f"set twice, in {lines}; the last one counts", origin))
+            notices.append(Problem(key, f"set twice, in {lines}; the last value applies", origin))
         entries[key] = Entry(key, value, origin)
     return Properties(tuple(entries.values()), tuple(problems), tuple(notices))
 
 
 def read_override(text: str) -> Entry:
-    """The entry of `--override key=value`. Raises InvalidSettings, without the text: who knows."""
+    """Parse `--override key=value`. Raises InvalidSettings, which does not contain the text."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise InvalidSettings([Problem("", "found no key=value", OVERRIDE)])
+        raise InvalidSettings([Problem("", "expected key=value", OVERRIDE)])
     return Entry(key.strip(), value, OVERRIDE)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined where one ends in an odd number of backslashes, each with its first number."""
+    """Yield logical lines with the number of their first line; a backslash continues a line."""
     joined = ""
     first = 0
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         line = line.lstrip(_BLANKS)
-        # As in Java, nothing before it makes a line the first, even after a lone backslash.
+        # As in Java, a line after an empty continuation starts a new logical line.
         if not joined:
             if not line or line[0] in "#!":
                 continue
@@ -93,7 +92,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, still escaped: up to the first separator, and from behind it."""
+    """Split a line at the first separator; key and value are still escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -119,7 +118,7 @@ def _unescape(text: str) -> str:
         if escaped == "u":
             digits = text[at : at + 4]
             if len(digits) < 4 or not _HEX.issuperset(digits):
-                raise ValueError(r"malformed \uXXXX: four hexadecimal digits have to follow")
+                raise ValueError(r"malformed \uXXXX: expected four hexadecimal digits")
             characters.append(chr(int(digits, 16)))
             at += 4
         else:
@@ -128,10 +127,10 @@ def _unescape(text: str) -> str:
 
 
 def _paired(text: str) -> str:
-    """Java writes a character beyond U+FFFF as two escapes, which Python has to join."""
+    """Join surrogate pairs, which Java uses for characters above U+FFFF."""
     if text.isascii():
         return text
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ValueError(r"malformed \uXXXX: half of a surrogate pair") from None
+        raise ValueError(r"malformed \uXXXX: unpaired surrogate") from None

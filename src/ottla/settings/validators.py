@@ -1,7 +1,7 @@
-"""Which values of a type a setting takes: ranges, choices, formats.
+"""Validators of setting values: ranges, choices and formats.
 
-Invariant: a Validator prints itself as Kafka's documentation does, and `validate` returns the one
-spelling the rest of Ottla compares with, or raises BadValue; validate(validate(v)) == validate(v).
+Invariant: str(validator) is the text of Kafka's documentation. `validate` returns the canonical
+spelling of a value or raises BadValue; validate(validate(v)) == validate(v).
 """
 
 import re
@@ -15,7 +15,7 @@ N = TypeVar("N", int, float)
 
 
 class Validator(Generic[T]):
-    """The values a setting takes. Printed it is the text of the reference and of messages."""
+    """Validates values of one type; str() is its text in the reference and in error messages."""
 
     __slots__ = ("_printed",)
 
@@ -23,7 +23,7 @@ class Validator(Generic[T]):
         self._printed: Final = printed
 
     def validate(self, value: T) -> T:
-        """The value in its usual spelling; BadValue when it is not a valid one."""
+        """Return the value in its canonical spelling. Raises BadValue."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class _Range(Validator[N]):
 
 
 class _RangeOr(Validator[int]):
-    """A range and one number outside it that means "off" or "let the library choose"."""
+    """A range, and one special number outside it."""
 
     __slots__ = ("range", "special")
 
@@ -95,7 +95,7 @@ class _ListOf(Validator[tuple[str, ...]]):
 
     def validate(self, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value and not self.empty_allowed:
-            raise BadValue("no entry")
+            raise BadValue("empty list")
         return tuple(dict.fromkeys(self.each.validate(entry) for entry in value))
 
 
@@ -142,7 +142,7 @@ class _Matching(Validator[str]):
 
     def __init__(self, pattern: str, printed: str) -> None:
         super().__init__(printed)
-        self.pattern: Final = pattern  # compiled when first used: most never are
+        self.pattern: Final = pattern  # compiled on first use
 
     def validate(self, value: str) -> str:
         if re.fullmatch(self.pattern, value) is None:
@@ -181,10 +181,10 @@ _DURATION: Final = (
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration such as PT1H or P1DT0.5S, whole ones; BadValue when it is none."""
+    """Parse an ISO 8601 duration such as PT1H or P1DT0.5S to milliseconds. Raises BadValue."""
     found = re.fullmatch(_DURATION, text, re.IGNORECASE | re.ASCII)
     if found is None or text[-1] in "PpTt":
-        raise BadValue("a duration is written like PT1H or P1DT12H")
+        raise BadValue("not an ISO 8601 duration such as PT1H or P1DT12H")
     days, _, hours, minutes, seconds, fraction = found.groups()
     whole_seconds = (
         int(days or 0) * 86_400
@@ -194,22 +194,22 @@ def duration_ms(text: str) -> int:
     )
     total_ms = whole_seconds * 1000 + int((fraction or "").ljust(3, "0")[:3])
     if total_ms >= 1 << 63:
-        raise BadValue("the duration is too long")
+        raise BadValue("duration too long")
     return total_ms
 
 
 def at_least(low: N) -> Validator[N]:
-    """Every number from `low` on."""
+    """Accept numbers from `low` on."""
     return _Range(low, None)
 
 
 def between(low: N, high: N) -> Validator[N]:
-    """Every number from `low` to `high`, both included."""
+    """Accept numbers from `low` to `high`, inclusive."""
     return _Range(low, high)
 
 
-def either(inside: Validator[int], special: int) -> Validator[int]:
-    """The range, or the one special number."""
+def range_or(inside: Validator[int], special: int) -> Validator[int]:
+    """Accept a range or one special number."""
     return _RangeOr(inside, special)
 
 
@@ -219,9 +219,9 @@ def one_of(
     aliases: Mapping[str, str] | None = None,
     otherwise: str = "",
 ) -> Validator[str]:
-    """One of the names; an alias is read as the name it stands for.
+    """Accept one of the names; an alias is replaced by its name.
 
-    `otherwise` tells whoever names another what to do.
+    `otherwise` is the hint of the error for any other value.
     """
     return _Choice(names, aliases or {}, any_case=any_case, otherwise=otherwise)
 
@@ -232,23 +232,23 @@ def some_of(
     aliases: Mapping[str, str] | None = None,
     empty_allowed: bool = True,
 ) -> Validator[tuple[str, ...]]:
-    """A list of which each entry is one of the names."""
+    """Accept a list of these names."""
     choice = one_of(*names, any_case=any_case, aliases=aliases)
     return _ListOf(choice, empty_allowed=empty_allowed)
 
 
 def list_of(each: Validator[str]) -> Validator[tuple[str, ...]]:
-    """A list of which each entry is valid; it may be empty."""
+    """Accept a list of valid entries, which may be empty."""
     return _ListOf(each, empty_allowed=True)
 
 
 def including(member: str, inner: Validator[tuple[str, ...]]) -> Validator[tuple[str, ...]]:
-    """A list that `inner` admits and that has `member` in it."""
+    """Accept a list that `inner` accepts and that contains `member`."""
     return _Including(member, inner)
 
 
 def matching(pattern: str, printed: str) -> Validator[str]:
-    """A text of a form, with the form as people write it."""
+    """Accept text that matches a regular expression; `printed` describes it."""
     return _Matching(pattern, printed)
 
 

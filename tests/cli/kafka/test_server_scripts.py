@@ -118,10 +118,13 @@ def test_a_daemon_lives_on_and_writes_to_its_file(properties: Path, tmp_path: Pa
         (["a", "b"], "Found non argument parameters: b"),
         (["/nonexistent"], "/nonexistent: No such file or directory"),
         (["{file}", "--override"], "Option override requires an argument"),
-        (["{file}", "--override", "x"], "--override: found no key=value"),
-        (["{file}", "--override", "num.partitions=x"], 'num.partitions: found "x"'),
+        (["{file}", "--override", "x"], "--override: expected key=value"),
+        (["{file}", "--override", "num.partitions=x"], 'num.partitions: invalid value "x"'),
         (["{file}", "--nothing"], "nothing is not a recognized option"),
-        (["-daemon", "{file}", "--override", "num.partitions=x"], 'num.partitions: found "x"'),
+        (
+            ["-daemon", "{file}", "--override", "num.partitions=x"],
+            'num.partitions: invalid value "x"',
+        ),
     ],
 )
 def test_what_cannot_be_started_is_told_with_1(

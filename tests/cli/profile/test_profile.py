@@ -139,7 +139,7 @@ def test_an_unknown_setting_is_kept_with_the_name_that_was_meant(home: Path) -> 
         (("use", "dev", "--none"), "say which profile, or --none"),
         (("delete", "none", "--yes"), "there is no profile 'none'"),
         (("set", "dev", "retries"), "'retries' is no setting"),
-        (("set", "dev", "retries=many"), 'retries: found "many"'),
+        (("set", "dev", "retries=many"), 'retries: invalid value "many"'),
         (("set", " ", "retries=1"), "a profile needs a name"),
         (("set", "dev"), "Missing argument"),
         (("set", NO_UTF8, "client.id=x"), "something here is not"),

@@ -38,7 +38,7 @@ def place(text: str) -> Address:
     host = host.removeprefix("[").removesuffix("]")
     is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
     if not is_port or not _is_host(host):
-        what = f"found {quoted(text)}, valid: host:port"
+        what = f"invalid value {quoted(text)}: expected host:port"
         raise InvalidSettings([Problem(connection.BOOTSTRAP_SERVERS.name, what)])
     return Address(host, int(port))
 
