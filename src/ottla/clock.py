@@ -1,7 +1,7 @@
-"""Time, handed to whoever needs it.
+"""The clock interface, which is injected so that simulations control time.
 
-Invariant: the time of day may jump, for people and other machines set it; what has to last counts
-elapsed seconds, which do not. Waiting is the event loop's: in a simulation its time is simulated.
+The wall clock can jump; use `elapsed_s` to measure durations. `sleep` uses the event loop, whose
+time is simulated in a simulation.
 """
 
 import asyncio
@@ -10,32 +10,32 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time."""
+    """Wall clock, monotonic clock and sleep."""
 
     def now_ms(self) -> int:
-        """The time of day, in milliseconds since 1970."""
+        """Return the wall clock time in milliseconds since the epoch."""
         ...
 
     def elapsed_s(self) -> float:
-        """Seconds since some moment; never less than before."""
+        """Return monotonic seconds since an arbitrary start."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have gone by."""
+        """Wait for this many seconds."""
         ...
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The clock of the operating system."""
 
     def now_ms(self) -> int:
-        """The time of day."""
+        """Return the wall clock time in milliseconds."""
         return time.time_ns() // 1_000_000
 
     def elapsed_s(self) -> float:
-        """Seconds since some moment."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for this many seconds."""
         await asyncio.sleep(seconds)

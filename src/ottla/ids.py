@@ -1,8 +1,7 @@
-"""Identities: what a number, a name or sixteen bytes stand for.
+"""Types of identifiers: broker ids, offsets, epochs, producer ids, topic ids.
 
-Invariant: an identity is an immutable value whose equality and hash are those of what it
-holds; an offset counts records and a position counts bytes, and the type checker keeps
-them apart at no cost at run time.
+The type checker keeps them apart without a cost at run time: an Offset counts records, a Position
+counts bytes.
 """
 
 import re
@@ -14,10 +13,10 @@ BrokerId = NewType("BrokerId", int)
 PartitionIndex = NewType("PartitionIndex", int)
 
 Offset = NewType("Offset", int)
-"""Counts records in a partition, from 0."""
+"""Offset of a record in a partition, from 0."""
 
 Position = NewType("Position", int)
-"""Counts bytes in a file, from 0."""
+"""Position of a byte in a file, from 0."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
@@ -25,7 +24,7 @@ BrokerEpoch = NewType("BrokerEpoch", int)
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 Sequence = NewType("Sequence", int)
-"""Counts the records of one producer in one partition; after 2**31 - 1 follows 0."""
+"""Sequence number of a producer's record in a partition; it wraps to 0 after 2**31 - 1."""
 
 NO_BROKER: Final = BrokerId(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
@@ -35,10 +34,11 @@ NO_SEQUENCE: Final = Sequence(-1)
 
 
 class TopicPartition(NamedTuple):
-    """A partition by the name of its topic; written `topic-0`, as its folder is named.
+    """A topic name and a partition number; str() is `topic-0`, as the log directory is named.
 
-    A tuple rather than a dataclass: it is the key of many look-ups, and hashes 3 times as fast. Its
-    number is any int, because applications make them, too.
+    It is a tuple, because it is a frequent dictionary key: it hashes 3 times as fast as a
+    dataclass.
+    The partition is a plain int, because applications create these objects, too.
     """
 
     topic: str
@@ -49,32 +49,31 @@ class TopicPartition(NamedTuple):
 
 
 class Uuid(bytes):
-    """Sixteen bytes that name a topic, a directory or a cluster.
+    """A UUID of a topic, a directory or a cluster.
 
-    Its text is Kafka's: url-safe base64 without the padding, 22 characters.
+    str() is Kafka's text: URL-safe base64 without padding, 22 characters.
     """
 
     __slots__ = ()
 
     def __new__(cls, raw: bytes | bytearray | memoryview) -> Self:
-        """Take exactly sixteen bytes."""
+        """Create a UUID of exactly 16 bytes."""
         self = bytes.__new__(cls, raw)
         if len(self) != 16:
-            raise ValueError(f"a UUID is 16 bytes, not {len(self)}")
+            raise ValueError(f"a UUID has 16 bytes, not {len(self)}")
         return self
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read Kafka's form; ValueError for anything that `str()` would not write."""
+        """Parse Kafka's text. Raises ValueError for any text that `str()` does not produce."""
         standard = text.replace("-", "+").replace("_", "/") + "=="
         try:
             uuid = cls(a2b_base64(standard, strict_mode=True))
         except (Base64Error, ValueError):
-            raise ValueError(f"not a UUID in Kafka's form: {text!r}") from None
-        # The last character carries 2 bits and 4 zeros; other spellings of the same
-        # sixteen bytes are refused, so that an identity has one text.
+            raise ValueError(f"invalid UUID {text!r}: expected 22 base64url characters") from None
+        # The last character has 4 unused bits. They must be 0, so that a UUID has one text.
         if str(uuid) != text:
-            raise ValueError(f"not a UUID in Kafka's form: {text!r}")
+            raise ValueError(f"invalid UUID {text!r}: expected 22 base64url characters")
         return uuid
 
     def __str__(self) -> str:
@@ -86,38 +85,38 @@ class Uuid(bytes):
 
 
 ZERO_UUID: Final = Uuid(bytes(16))
-"""Stands for "no id"; never assigned to anything."""
+"""The UUID that means "no id"."""
 
 
-TOPIC_NAME_LENGTH_MAX: Final = 249  # with `-` and a partition number it still fits a file name
+TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's limit
 _UNUSUAL_IN_TOPIC_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Say why a name cannot be a topic's, or None when it can.
+    """Return why a topic name is invalid; None if it is valid.
 
-    A name that passes is safe as a folder's and a node's name.
+    A valid name is also safe as the name of a directory and a znode.
     """
     if not name:
         return "A topic name cannot be empty."
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         return (
-            f"A topic name has at most {TOPIC_NAME_LENGTH_MAX} characters, "
+            f"A topic name can have at most {TOPIC_NAME_LENGTH_MAX} characters, "
             f"this one has {len(name)}."
         )
     if name in {".", ".."}:
-        return f"A topic cannot be named {name!r}, which stands for a folder."
+        return f"A topic name cannot be {name!r}."
     if found := _UNUSUAL_IN_TOPIC_NAME.search(name):
         return (
-            "A topic name is made of the letters A to Z and a to z, digits, '.', '_' and '-'; "
+            "A topic name can contain letters A to Z and a to z, digits, '.', '_' and '-' only; "
             f"this one has {found.group()!a} at index {found.start()}."
         )
     return None
 
 
 def topic_names_collide(one: str, other: str) -> bool:
-    """Tell whether two different names differ only in `.` and `_`.
+    """Whether two different names differ only in `.` and `_`.
 
-    Metric names turn both into `_`, so that such topics could not be told apart there.
+    Kafka's metric names replace `.` with `_`, so that the metrics of such topics collide.
     """
     return one != other and one.replace(".", "_") == other.replace(".", "_")

@@ -1,9 +1,8 @@
-# ruff: noqa: E501 - a row reads best with its facts on one line.
-"""What is counted: the table of metrics, the counts that requests add to, and their text.
+# ruff: noqa: E501 - one line per row
+"""The table of metrics, the counters of requests and topics, and the Prometheus text format.
 
-Invariant: a metric that is not in the table is on no page, and one that is has the labels and the
-unit that the table says. Whoever serves a request adds to plain numbers; they become text only
-when somebody asks for the page. A count never becomes less while its broker runs.
+Invariant: every exported metric is in the table, with the labels and the unit of its row. Counters
+are plain numbers that never decrease; they are formatted only when the page is requested.
 """
 
 from bisect import bisect_left
@@ -14,74 +13,74 @@ from typing import Final, NamedTuple, TypeAlias
 
 
 class Kind(StrEnum):
-    """How a metric behaves."""
+    """The Prometheus type of a metric."""
 
-    COUNTER = "counter"  # grows; its rate is of interest
-    GAUGE = "gauge"  # is what it is now
-    HISTOGRAM = "histogram"  # counts by size
+    COUNTER = "counter"  # only increases
+    GAUGE = "gauge"  # current value
+    HISTOGRAM = "histogram"  # counts per bucket
 
 
 class Metric(NamedTuple):
-    """One row: the name with its unit last, the labels, and what it says."""
+    """One row: name with the unit last, type, labels and documentation."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     doc: str
-    kafka: str = ""  # Kafka's name of the same, as its MBean
+    kafka: str = ""  # the MBean of the same metric in Kafka
 
 
 # fmt: off
 BROKER_INFO: Final = Metric("ottla_broker_info", Kind.GAUGE, ("node", "cluster", "version", "kernel"),
-    "Always 1; the labels say which broker this is, which release, and whether its kernel is compiled.")
+    "Always 1. The labels identify the broker, the cluster, the release and whether the kernel is compiled.")
 START_TIME: Final = Metric("ottla_start_time_seconds", Kind.GAUGE, (),
-    "When the broker began to serve, in seconds since 1970.")
+    "Start time of the broker in seconds since the epoch.")
 CONNECTIONS: Final = Metric("ottla_connections", Kind.GAUGE, ("listener",),
-    "Connections that are open.", "kafka.server:type=socket-server-metrics,connection-count")
+    "Number of open connections.", "kafka.server:type=socket-server-metrics,connection-count")
 ACCEPTED: Final = Metric("ottla_connections_accepted_total", Kind.COUNTER, ("listener",),
-    "Connections that were let in.", "kafka.server:type=socket-server-metrics,connection-creation-total")
+    "Number of accepted connections.", "kafka.server:type=socket-server-metrics,connection-creation-total")
 REFUSED: Final = Metric("ottla_connections_refused_total", Kind.COUNTER, ("listener",),
-    "Connections that were one too many.")
+    "Number of connections that were rejected because of a connection limit.")
 SENT_AWAY: Final = Metric("ottla_connections_sent_away_total", Kind.COUNTER, ("listener", "reason"),
-    "Connections that the broker closed: `violation` for bytes that are no request, `overdue` for one that was idle or too slow, `crowded` for the most silent one where there are too many, `failure` for a mistake of ours, which is in the log.")
+    "Number of connections that the broker closed, by reason: `violation` (invalid request), `overdue` (idle or too slow), `crowded` (longest idle at the connection limit), `failure` (internal error, see the log).")
 REQUESTS_HELD: Final = Metric("ottla_requests_held_bytes", Kind.GAUGE, (),
-    "Memory of large requests that have not come whole or are being served; queued.max.request.bytes limits it.", "kafka.network:type=SocketServer,name=MemoryPoolUsed")
+    "Memory in bytes of large requests that are being received or processed, limited by queued.max.request.bytes.", "kafka.network:type=SocketServer,name=MemoryPoolUsed")
 ANSWERS_HELD: Final = Metric("ottla_answers_held_bytes", Kind.GAUGE, (),
-    "Memory of answers that clients have not taken; ottla.queued.max.response.bytes limits it.")
+    "Memory in bytes of responses that clients have not read, limited by ottla.queued.max.response.bytes.")
 REQUEST_SECONDS: Final = Metric("ottla_request_seconds", Kind.HISTOGRAM, ("api",),
-    "Seconds from the turn of a request to its answer; a Fetch waits for records in them, and a JoinGroup for the other members. The rate of `_count` is the rate of requests.", "kafka.network:type=RequestMetrics,name=TotalTimeMs and RequestsPerSec")
+    "Time in seconds to process a request, including the wait of a Fetch for records and of a JoinGroup for members. The rate of `_count` is the request rate.", "kafka.network:type=RequestMetrics,name=TotalTimeMs and RequestsPerSec")
 REQUEST_ERRORS: Final = Metric("ottla_request_errors_total", Kind.COUNTER, ("api", "error"),
-    "Errors in answers, each partition and each group for itself.", "kafka.network:type=RequestMetrics,name=ErrorsPerSec")
+    "Number of errors in responses, counted per partition or group.", "kafka.network:type=RequestMetrics,name=ErrorsPerSec")
 BYTES_IN: Final = Metric("ottla_topic_bytes_in_total", Kind.COUNTER, ("topic",),
-    "Bytes of the batches that were appended, as they are stored. A repeat of an idempotent producer is not appended again.", "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec")
+    "Bytes of appended batches, as stored. Duplicates of idempotent producers are not counted.", "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec")
 RECORDS_IN: Final = Metric("ottla_topic_records_in_total", Kind.COUNTER, ("topic",),
-    "Records that were appended.", "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec")
+    "Number of appended records.", "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec")
 BYTES_OUT: Final = Metric("ottla_topic_bytes_out_total", Kind.COUNTER, ("topic",),
-    "Bytes of the batches that were given to consumers.", "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec")
+    "Bytes of batches sent to consumers.", "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec")
 RECORDS_OUT: Final = Metric("ottla_topic_records_out_total", Kind.COUNTER, ("topic",),
-    "Records in the batches that were given to consumers. A consumer that begins within a batch is given the whole of it.")
+    "Number of records in batches sent to consumers. A fetch that starts inside a batch returns the whole batch.")
 TOPIC_PARTITIONS: Final = Metric("ottla_topic_partitions", Kind.GAUGE, ("topic",),
-    "Partitions of the topic whose logs are here.")
+    "Number of partitions of the topic on this broker.")
 LOG_BYTES: Final = Metric("ottla_topic_log_bytes", Kind.GAUGE, ("topic",),
-    "Bytes in the records files of the topic.", "kafka.log:type=Log,name=Size")
+    "Size in bytes of the log files of the topic on this broker.", "kafka.log:type=Log,name=Size")
 LEADERS: Final = Metric("ottla_leader_partitions", Kind.GAUGE, (),
-    "Partitions that this broker leads.", "kafka.server:type=ReplicaManager,name=LeaderCount")
+    "Number of partitions that this broker leads.", "kafka.server:type=ReplicaManager,name=LeaderCount")
 UNDER_REPLICATED: Final = Metric("ottla_under_replicated_partitions", Kind.GAUGE, (),
-    "Partitions led here that have fewer replicas in sync than replicas. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions")
+    "Number of led partitions with fewer in-sync replicas than replicas. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions")
 UNDER_MIN_ISR: Final = Metric("ottla_under_min_isr_partitions", Kind.GAUGE, (),
-    "Partitions led here that have fewer replicas in sync than min.insync.replicas, so that acks=all is refused. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount")
+    "Number of led partitions with fewer in-sync replicas than min.insync.replicas, which reject acks=all. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount")
 OFFLINE: Final = Metric("ottla_offline_partitions", Kind.GAUGE, (),
-    "Partitions of the cluster that nobody leads, or whose data directory here has failed. It should be 0.", "kafka.controller:type=KafkaController,name=OfflinePartitionsCount")
+    "Number of partitions of the cluster without a leader, or in a failed data directory of this broker. It should be 0.", "kafka.controller:type=KafkaController,name=OfflinePartitionsCount")
 DIRECTORIES: Final = Metric("ottla_data_directories", Kind.GAUGE, ("state",),
-    "Data directories that are `online`, and that are `offline` because they failed.", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount")
+    "Number of data directories by state: `online`, or `offline` after a failure.", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount")
 FETCH_SESSIONS: Final = Metric("ottla_fetch_sessions", Kind.GAUGE, (),
-    "Fetch sessions that are remembered.", "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions")
+    "Number of cached fetch sessions.", "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions")
 GROUPS: Final = Metric("ottla_groups", Kind.GAUGE, ("state",),
-    "Groups that this broker coordinates, by their state.", "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups")
+    "Number of groups that this broker coordinates, by state.", "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups")
 GROUP_MEMBERS: Final = Metric("ottla_group_members", Kind.GAUGE, ("group",),
-    "Members of the group.")
+    "Number of members of the group.")
 GROUP_LAG: Final = Metric("ottla_group_lag_records", Kind.GAUGE, ("group", "topic", "partition"),
-    "Records behind what the group has committed, where this broker leads the partition.")
+    "Number of records after the committed offset of the group, for partitions that this broker leads.")
 # fmt: on
 
 METRICS: Final = (
@@ -90,36 +89,36 @@ METRICS: Final = (
     LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE, DIRECTORIES, FETCH_SESSIONS, GROUPS,
     GROUP_MEMBERS, GROUP_LAG,
 )  # fmt: skip
-"""All there are, in the order of the page."""
+"""All metrics, in the order of the page."""
 
 
-# What is counted while requests are served.
+# Counters of requests and topics.
 
 LATENCY_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # fmt: skip
-"""The upper bounds of the buckets; one more is without a bound."""
+"""The upper bounds of the buckets; the last bucket is unbounded."""
 
 
 @dataclass(slots=True, eq=False)
 class ApiCounts:
-    """The requests of one API."""
+    """The counters of one API."""
 
     buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_SECONDS) + 1))
     seconds: float = 0.0
     errors: dict[int, int] = field(default_factory=dict[int, int])  # by code
 
     def note(self, seconds: float) -> None:
-        """A request was answered."""
+        """Count a request and its processing time."""
         self.buckets[bisect_left(LATENCY_SECONDS, seconds)] += 1
         self.seconds += seconds
 
     def note_error(self, code: int, count: int = 1) -> None:
-        """An answer tells of an error, once or several times."""
+        """Count errors of a response."""
         self.errors[code] = self.errors.get(code, 0) + count
 
 
 @dataclass(slots=True, eq=False)
 class TopicCounts:
-    """What went into a topic and out of it, on this broker."""
+    """Traffic of a topic on this broker."""
 
     bytes_in: int = 0
     records_in: int = 0
@@ -127,17 +126,17 @@ class TopicCounts:
     records_out: int = 0
 
 
-# Their text.
+# Prometheus text format.
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Value: TypeAlias = "int | float | ApiCounts"
 Family: TypeAlias = "tuple[Metric, Iterable[tuple[Sequence[str], Value]]]"
-"""A metric with its values, each under the values of the labels."""
+"""A metric, and its values with their label values."""
 
 
 def exposition(families: Iterable[Family]) -> str:
-    """The page, in the text format of Prometheus; a family without a value is left out."""
+    """Return the metrics in the Prometheus text format; a family without values is omitted."""
     lines: list[str] = []
     for metric, values in families:
         head = len(lines)

@@ -123,7 +123,7 @@ def test_the_topics_id_is_read_and_written_as_kafka_does() -> None:
         ("version: 0", 'line 2: expected "topic_id: …"'),
         ("version: x\ntopic_id: Nk3ZqvzXQ0-7mDLiRUiB9g", "line 1: version: expected a number"),
         ("version: -1\ntopic_id: Nk3ZqvzXQ0-7mDLiRUiB9g", "line 1: version: -1 is not in"),
-        ("version: 0\ntopic_id: Nk3ZqvzXQ0-7mDLiRUiB9", "line 2: not a UUID"),
+        ("version: 0\ntopic_id: Nk3ZqvzXQ0-7mDLiRUiB9", "line 2: invalid UUID"),
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "line 2: the topic's id is zero"),
         ("topic_id: Nk3ZqvzXQ0-7mDLiRUiB9g\nversion: 0", 'line 1: expected "version: …"'),
     ],
@@ -183,7 +183,7 @@ def test_meta_properties_are_read_back(
         ("version=0\nbroker.id=one\n", "line 2: broker.id: expected a number, found 'one'"),
         (
             "version=1\ncluster.id=a\nnode.id=1\ndirectory.id=zz\n",
-            "line 4: directory.id: not a UUID",
+            "line 4: directory.id: invalid UUID",
         ),
         (
             "version=1\ncluster.id=a\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n",

@@ -225,7 +225,7 @@ def test_what_a_group_committed_in_a_topic_is_deleted_alone(cluster: str, group:
     assert committed(cluster, group) == {(ORDERS, 1): 5, (LONG, 0): 1}
     done = ottla(cluster, "group", "delete", "busy", "-t", ORDERS, "--yes")
     assert done.status == 1
-    assert "ottla: orders-0: The group is consuming the topic" in done.err
+    assert "ottla: orders-0: The group is subscribed to the topic" in done.err
 
 
 def test_a_deletion_is_confirmed_on_a_terminal(cluster: str, group: str) -> None:
