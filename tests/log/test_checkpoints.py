@@ -71,7 +71,7 @@ def test_blanks_and_line_ends_may_be_those_of_another_system() -> None:
         ("0\n1\norders 0\n", "line 3: expected 3 words, found 'orders 0'"),
         ("0\n1\n orders 0 1\n", "line 3: expected 3 words, found ' orders 0 1'"),
         ("0\n2\norders 0 1\n\n", "line 4: expected 3 words, found ''"),
-        ("0\n1\nor/ders 0 1\n", "line 3: A topic name is made of"),
+        ("0\n1\nor/ders 0 1\n", "line 3: A topic name can contain"),
         ("0\n1\norders 2147483648 1\n", "line 3: partition: 2147483648 is not in 0 to"),
         ("0\n1\norders 0 9223372036854775808\n", "line 3: offset: 9223372036854775808 is not in"),
         ("0\n1\norders 0 1_0\n", "line 3: offset: expected a number, found '1_0'"),

@@ -72,7 +72,7 @@ def test_the_list_may_stand_alone_and_parts_may_be_shared() -> None:
         ("- name: a\n  configs: 5\n", "f, line 2: settings are wanted here"),
         ("- name: a\n  configs:\n    x: {y: 1}\n", "f, line 3: the value of x is text"),
         ("- name: a\n  configs: {x: 1, x: 2}\n", "f, line 2: 'x' comes twice"),
-        ("- name: a/b\n", "f, line 1: A topic name is made of"),
+        ("- name: a/b\n", "f, line 1: A topic name can contain"),
         ("- name:\n", "f, line 1: the name of a topic is text"),
         ("- name: [a]\n", "f, line 1: the name of a topic is text"),
         ("- ? [a]\n  : b\n", "f, line 1: a key is text"),
