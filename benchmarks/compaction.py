@@ -22,13 +22,12 @@ from rich.table import Table
 
 from harness import write_report
 from ottla.ids import LeaderEpoch
-from ottla.log.cleaner import ChildCleaner, LocalCleaner
-from ottla.log.cleaning import CleaningDone
+from ottla.log.cleaner.cleaning import CleaningDone
+from ottla.log.cleaner.processes import OsProcesses
+from ottla.log.cleaner.runners import ChildCleaner, LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
-from ottla.log.partition_log import PartitionLog
-from ottla.log.processes import OsProcesses
-from ottla.log.recovery import open_log
+from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules, validate
@@ -73,7 +72,7 @@ async def cleaned(log: PartitionLog, cleaner: LocalCleaner | ChildCleaner) -> Cl
     done = await log.compact(
         cleaner,
         None,
-        high_watermark=log.next_offset,
+        high_watermark=log.log_end_offset,
         secret=secrets.token_bytes(16),
         clock_ms=lambda: NOW_MS,
     )
@@ -97,7 +96,7 @@ async def latencies(log: PartitionLog, data: bytes, until: asyncio.Event) -> lis
         ended = time.perf_counter()
         taken.append(((ended - began) * 1e6, (ended - due) * 1e6))
         if log.segments.active.size > RULES.segment_bytes // 2:
-            await log.truncate_fully_and_start_at(log.next_offset)
+            await log.truncate_fully_and_start_at(log.log_end_offset)
             await log.begin_epoch(LeaderEpoch(0))
             due = time.perf_counter()
     return taken

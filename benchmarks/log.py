@@ -19,7 +19,7 @@ from harness import Case, run
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
-from ottla.log.recovery import open_log
+from ottla.log.partition_log import open_log
 from ottla.records.builder import BatchBuilder
 from ottla.records.validation import TopicRules, validate
 
@@ -72,7 +72,7 @@ def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
         valid = validate(data, TopicRules(), now_ms=NOW_MS, produce_version=12)
         log.append(valid, data, leader_epoch=0, now_ms=NOW_MS)
     descriptor = os.open(log.segments.active.file.path, os.O_RDONLY)
-    size, end, random = log.segments.active.size, log.next_offset, Random(0)
+    size, end, random = log.segments.active.size, log.log_end_offset, Random(0)
     whole = 1024 * 1024 // len(data) * len(data)
     for at in range(0, size, whole):  # what was written may have left the page cache
         os.pread(descriptor, whole, at)

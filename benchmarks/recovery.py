@@ -19,8 +19,7 @@ from harness import Case, run
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
-from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import open_log
+from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.builder import BatchBuilder
 
 NOW_MS = 1_700_000_000_000
@@ -63,11 +62,11 @@ def write_killed(
     value = os.urandom(1000)
     records = max(1, batch_bytes // 1010)
     while log.segments.size < size:
-        fetched, offset = bytearray(), log.next_offset
+        fetched, offset = bytearray(), log.log_end_offset
         while len(fetched) < FETCH_BYTES:
             fetched += batch(records, value, offset, idempotent=idempotent)
             offset = Offset(offset + records)
-        log.append_replicated(bytes(fetched), fetched_offset=log.next_offset, now_ms=NOW_MS)
+        log.append_replicated(bytes(fetched), fetched_offset=log.log_end_offset, now_ms=NOW_MS)
     return log
 
 
@@ -78,8 +77,8 @@ def write_clean(disk: OsDisk, folder: Path, partitions: int) -> list[Path]:
         log = opened(disk, one, clean=True)
         asyncio.run(log.begin_epoch(LeaderEpoch(0)))
         for _ in range(8):
-            data = batch(10, b"x" * 100, log.next_offset, idempotent=True)
-            log.append_replicated(data, fetched_offset=log.next_offset, now_ms=NOW_MS)
+            data = batch(10, b"x" * 100, log.log_end_offset, idempotent=True)
+            log.append_replicated(data, fetched_offset=log.log_end_offset, now_ms=NOW_MS)
         asyncio.run(log.close())
     return folders
 
@@ -89,7 +88,7 @@ def recover(disk: OsDisk, folder: Path, end: int) -> None:
     for suffix in ("index", "timeindex"):
         for path in folder.glob(f"*.{suffix}"):
             path.unlink()
-    assert opened(disk, folder, clean=False).next_offset == end
+    assert opened(disk, folder, clean=False).log_end_offset == end
 
 
 def cases(disk: OsDisk, size: int, partitions: int) -> Iterator[Case]:
@@ -103,7 +102,7 @@ def cases(disk: OsDisk, size: int, partitions: int) -> Iterator[Case]:
         with tempfile.TemporaryDirectory() as parent:
             folder = Path(parent) / "killed-0"
             log = write_killed(disk, folder, size, batch_bytes=batch_bytes, idempotent=idempotent)
-            end, written = log.next_offset, log.segments.size
+            end, written = log.log_end_offset, log.segments.size
             candidate = lambda folder=folder, end=end: recover(disk, folder, end)  # noqa: E731
             yield Case(f"{name} (GB)", {"ottla": candidate}, written / 1e9)
     with tempfile.TemporaryDirectory() as parent:

@@ -27,11 +27,11 @@ from ottla.log.checkpoints import (
 from ottla.log.damage import Damage, format_damage
 from ottla.log.disk import read_whole
 from ottla.log.epochs import EpochHistory
-from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.producer_snapshot import write_snapshot
 from ottla.log.producers import Producers
-from ottla.log.segment import Segment
-from ottla.log.txn_index import AbortedTransaction, TransactionIndex
+from ottla.log.segment.index import OffsetIndex, TimeIndex
+from ottla.log.segment.segment import Segment
+from ottla.log.segment.txn_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.conversation import ClientConversation, ServerConversation
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -106,7 +106,7 @@ def test_producer_snapshot() -> None:
 
 def damaged_segments() -> list[Segment]:
     disk = SimulatedDisk()
-    disk.make_folder("/t")
+    disk.make_directory("/t")
     first, second = (Segment.create(disk, "/t", Offset(base), 0) for base in (5000, 6000))
     first.damaged = (Damage(Offset(5041), Offset(5062), position=4194, size=1048),)
     second.damaged = (Damage(Offset(6083), Offset(6100), position=8388, size=0),)

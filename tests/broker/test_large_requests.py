@@ -294,7 +294,7 @@ def test_what_was_sent_without_acks_is_appended_though_who_sent_it_is_gone(tmp_p
             await client.send(produce_request(3000, acks=0), 9)
             await client.close()
             logs = [one.log for one in running.state.partitions.values()]
-            await seen(lambda: sum(log.next_offset for log in logs) == 3000)
+            await seen(lambda: sum(log.log_end_offset for log in logs) == 3000)
 
     run(scenario)
 

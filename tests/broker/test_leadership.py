@@ -136,11 +136,11 @@ class Filling(OsDisk):
         self.folders = 1 << 30
         self.renames = 1 << 30
 
-    def make_folder(self, path: str) -> None:
+    def make_directory(self, path: str) -> None:
         if self.folders <= 0:
             raise DiskFull(f"{path}: make: No space left on device")
         self.folders -= 1
-        super().make_folder(path)
+        super().make_directory(path)
 
     def rename(self, old: str, new: str) -> None:
         if new.endswith("-delete"):

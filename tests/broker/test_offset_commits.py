@@ -120,10 +120,10 @@ def test_a_group_that_was_deleted_does_not_come_back_with_a_commit_that_took_lon
             late = asyncio.create_task(commit(first, 5))
             await asked.wait()
             must_flush = False
-            end = coordinator.partition.log.next_offset
+            end = coordinator.partition.log.log_end_offset
             request = DeleteGroupsRequest(groups_names=["g"])
             deleted = asyncio.create_task(second.ask(request, DeleteGroupsResponse))
-            while coordinator.partition.log.next_offset == end:
+            while coordinator.partition.log.log_end_offset == end:
                 await asyncio.sleep(0.001)
             device.set()
             assert await late == (ErrorCode.NOT_COORDINATOR if fails else 0)

@@ -34,13 +34,13 @@ NODE = BrokerId(4)
 def kafka_disk() -> SimulatedDisk:
     """A directory as a Kafka leaves it, with a topic of two empty partitions."""
     disk = SimulatedDisk()
-    disk.make_folder(DATA)
+    disk.make_directory(DATA)
     texts = {
         META_PROPERTIES: format_meta_properties(MetaProperties("cluster", NODE)),
         CLEAN_SHUTDOWN: format_clean_shutdown(BrokerEpoch(9)),
     }
     for index, epochs in enumerate(("0\n1\n6 0\n", "0\n0\n")):
-        disk.make_folder(f"{DATA}/t-{index}")
+        disk.make_directory(f"{DATA}/t-{index}")
         texts[f"t-{index}/{PARTITION_METADATA}"] = format_partition_metadata(TOPIC_ID)
         texts[f"t-{index}/{LEADER_EPOCHS}"] = epochs
     for name, text in texts.items():

@@ -91,7 +91,7 @@ def test_a_second_process_is_refused_until_the_first_lets_go() -> None:
 
 def test_a_store_that_does_not_open_holds_no_lock() -> None:
     disk = SimulatedDisk()
-    disk.make_folder("/data")
+    disk.make_directory("/data")
     disk.fails = lambda what, path: True
     with pytest.raises(StorageFailure):
         opened(disk)

@@ -156,9 +156,9 @@ class FewOpenFiles(SimulatedDisk):
         self._check("create" if create else "open", path)
         return super().open(path, create=create, private=private)
 
-    def sync_folder(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
         self._check("sync", path)
-        super().sync_folder(path)
+        super().sync_directory(path)
 
     def _check(self, what: str, path: str) -> None:
         if what == self.refused:

@@ -25,7 +25,7 @@ def written() -> tuple[bytes, list[int]]:
 
 def disk_with(data: bytes) -> SimulatedDisk:
     disk = SimulatedDisk()
-    disk.make_folder("/data")
+    disk.make_directory("/data")
     write_atomically(disk, PATH, data)
     return disk
 

@@ -66,7 +66,7 @@ def append(hosted: HostedLog, *values: bytes, timestamp: int = 0) -> None:
 async def values(hosted: HostedLog) -> list[bytes | None]:
     log, offset = hosted.log, hosted.log.log_start_offset
     found: list[bytes | None] = []
-    while data := await (await log.read(offset, log.next_offset, 500)).read():
+    while data := await (await log.read(offset, log.log_end_offset, 500)).read():
         for batch in batches(data):
             assert batch.crc_ok
             offset = batch.header.next_offset

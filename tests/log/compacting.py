@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from log.logs import FOLDER, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.cleaner import Cleaner, LocalCleaner
-from ottla.log.cleaning import CleaningDone, CleaningLimits
+from ottla.log.cleaner.cleaning import CleaningDone, CleaningLimits
+from ottla.log.cleaner.runners import Cleaner, LocalCleaner
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import Batch, TimestampType, batches
@@ -208,7 +208,7 @@ class CompactedLog:
         epoch = self.epochs.get(producer, 0)
         sequence = self.sequences.get(producer, 0)
         builder = BatchBuilder(compression=compression)
-        base = self.log.next_offset
+        base = self.log.log_end_offset
         records: list[Kept] = []
         for number, (key, value) in enumerate(pairs):
             timestamp = self.now_ms if append_time else self.now_ms + number % 3
@@ -276,14 +276,16 @@ class CompactedLog:
         first = log.log_start_offset if self.cleaned_until is None else self.cleaned_until
         bases = [segment.base_offset for segment in log.segments]
         dirt = finish(
-            log.dirt(self.cleaned_until, high_watermark=log.next_offset, now_ms=self.now_ms)
+            log.find_cleanable(
+                self.cleaned_until, high_watermark=log.log_end_offset, now_ms=self.now_ms
+            )
         )
-        assert dirt.end_offset <= log.last_stable_offset(log.next_offset)
+        assert dirt.end_offset <= log.last_stable_offset(log.log_end_offset)
         done = finish(
             log.compact(
                 cleaner or LocalCleaner(),
                 self.cleaned_until,
-                high_watermark=log.next_offset,
+                high_watermark=log.log_end_offset,
                 secret=SECRET,
                 clock_ms=lambda: self.now_ms,
                 limits=limits,
@@ -314,7 +316,7 @@ class CompactedLog:
             follower.append_replicated(data, fetched_offset=0, now_ms=0)
         assert committed_table(follower) == self.model.committed()
         assert sequences(follower) == sequences(self.log)
-        end = self.log.next_offset
+        end = self.log.log_end_offset
         assert follower.last_stable_offset(end) == self.log.last_stable_offset(end)
 
     def twin(self) -> "CompactedLog":
@@ -359,7 +361,7 @@ def sequences(log: PartitionLog) -> dict[int, tuple[object, ...]]:
 
 def committed_table(log: PartitionLog) -> dict[bytes, bytes | None]:
     """What a consumer has in the end that reads committed records into a table."""
-    upper = log.next_offset
+    upper = log.log_end_offset
     aborted = log.aborted_transactions(log.log_start_offset, upper)
     table: dict[bytes, bytes | None] = {}
     for batch in batches(raw(log)):

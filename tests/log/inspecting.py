@@ -60,7 +60,7 @@ def flip(disk: SimulatedDisk, path: str, at: int, mask: int) -> None:
     file.sync()
 
 
-def is_folder(disk: SimulatedDisk, path: str) -> bool:
+def is_directory(disk: SimulatedDisk, path: str) -> bool:
     try:
         disk.names(path)
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def paths(disk: SimulatedDisk, folder: str = DATA) -> list[str]:
     found: list[str] = []
     for name in disk.names(folder):
         path = f"{folder}/{name}"
-        found += paths(disk, path) if is_folder(disk, path) else [path]
+        found += paths(disk, path) if is_directory(disk, path) else [path]
     return found
 
 
@@ -103,7 +103,7 @@ def write_offsets(disk: SimulatedDisk, name: str, offsets: Mapping[TopicPartitio
 def data_directory(*, clean: bool = True) -> SimulatedDisk:
     """What a broker leaves that stopped cleanly: two partitions of a topic, and all checkpoints."""
     disk = SimulatedDisk()
-    disk.make_folder(DATA)
+    disk.make_directory(DATA)
     log = history(disk)
     log.advance_log_start(Offset(2))
     finish(log.close())
@@ -111,7 +111,7 @@ def data_directory(*, clean: bool = True) -> SimulatedDisk:
     finish(other.begin_epoch(LeaderEpoch(0)))
     fill(other, 2)
     finish(other.close())
-    ends = dict(zip(PARTITIONS, (log.next_offset, other.next_offset), strict=True))
+    ends = dict(zip(PARTITIONS, (log.log_end_offset, other.log_end_offset), strict=True))
     write_offsets(disk, RECOVERY_POINTS, ends)
     write_offsets(disk, HIGH_WATERMARKS, ends)
     write_offsets(disk, LOG_START_OFFSETS, {PARTITIONS[0]: 2})
@@ -129,7 +129,7 @@ def each(
     disk: SimulatedDisk, path: str = DATA, *, compacted: bool = False, tally: Tally | None = None
 ) -> Iterator[Finding]:
     """What a check finds, as it goes on."""
-    if is_folder(disk, path):
+    if is_directory(disk, path):
         check = check_directory if path == DATA else check_partition
     else:
         check = check_file

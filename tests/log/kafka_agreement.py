@@ -17,7 +17,7 @@ def assert_agree(
     `aborted_lost`: of aborted transactions, only those with records need be known to our log.
     `times_wrong`: Kafka does not find timestamps that are there.
     """
-    start, end = log.log_start_offset, log.next_offset
+    start, end = log.log_start_offset, log.log_end_offset
     assert (start, end) == (told.log_start, told.high_watermark)
     data = raw(log, end)
     assert data == told.raw
@@ -105,7 +105,7 @@ def _is_abort(batch: Batch) -> bool:
 async def _at_times(log: PartitionLog, asked: Iterable[int]) -> dict[int, AtTime]:
     found: dict[int, AtTime] = {}
     for time in asked:
-        at = await (log.find_latest_time() if time == LATEST_TIME else log.find_time(time))
+        at = await (log.find_max_timestamp() if time == LATEST_TIME else log.find_timestamp(time))
         found[time] = AtTime(-1, -1, -1) if at is None else AtTime(*at)
     return found
 

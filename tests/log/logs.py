@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from ottla.log.appending import Appended
+from ottla.log.appender import Appended
 from ottla.log.disk import Disk
 from ottla.log.log_config import LogConfig
-from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import Recovered, open_log
+from ottla.log.partition_log import OpenedLog, PartitionLog, open_log
 from ottla.records.batch import TimestampType, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -55,7 +54,7 @@ def opened(
     log_start: int = 0,
     now_ms: int = 0,
     folder: str = FOLDER,
-) -> Recovered:
+) -> OpenedLog:
     return open_log(
         disk,
         folder,
@@ -128,7 +127,7 @@ def raw(log: PartitionLog, start: int | None = None, bytes_max: int = 300) -> by
     offset = log.log_start_offset if start is None else Offset(start)
     found = b""
     while True:
-        piece = finish(finish(log.read(offset, log.next_offset, bytes_max)).read())
+        piece = finish(finish(log.read(offset, log.log_end_offset, bytes_max)).read())
         if not piece:
             return found
         found += piece

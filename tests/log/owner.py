@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from log.logs import append, contents, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.cleaner import LocalCleaner
+from ottla.log.cleaner.runners import LocalCleaner
 from ottla.log.disk import read_whole
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
@@ -53,7 +53,7 @@ class Owner:
 
     @property
     def end(self) -> int:
-        return self.log.next_offset
+        return self.log.log_end_offset
 
     def append(self, count: int, size: int, producer: int = -1) -> None:
         self.now_ms += 1
@@ -129,8 +129,8 @@ class Owner:
     def compact(self) -> None:
         """Clean all that may be cleaned; what is outdated must be gone then."""
         self.flush()
-        end = self.log.next_offset
-        dirt = self.log.dirt(self.cleaned_until, high_watermark=end, now_ms=self.now_ms)
+        end = self.log.log_end_offset
+        dirt = self.log.find_cleanable(self.cleaned_until, high_watermark=end, now_ms=self.now_ms)
         until = finish(dirt).end_offset
         aborted = self.log.aborted_transactions(0, end)
         last: dict[bytes, int] = {}
@@ -176,7 +176,7 @@ class Owner:
         self.log_start = self.log.log_start_offset
 
     def retain(self) -> None:
-        finish(self.log.retain(high_watermark=self.end, now_ms=self.now_ms))
+        finish(self.log.delete_old_segments(high_watermark=self.end, now_ms=self.now_ms))
         self.log_start = self.lowest_start = self.log.log_start_offset
         self.recovery_point = self.log.recovery_point
         finish(self.log.purge(self.now_ms))
@@ -190,7 +190,7 @@ class Owner:
         )
         assert found.notes == [] or all("left behind" in note for note in found.notes)
         self.log = found.log
-        assert self.reaches(before.next_offset)
+        assert self.reaches(before.log_end_offset)
         assert contents(self.log) == contents(before)
         self.begin_epoch()
         self.know_producers()
@@ -260,18 +260,18 @@ class Owner:
         if self.before_cut is not None:
             kept = min(kept, self.cut_to)
         assert self.reaches(kept)
-        assert log.recovery_point == min(self.recovery_point, log.next_offset)
+        assert log.recovery_point == min(self.recovery_point, log.log_end_offset)
         self.written = agreeing[0]
         self.note_cut()
         self.check_derived()
 
     def reaches(self, offset: int) -> bool:
         """Whether the log ends there, or where records were taken by compaction before a cut."""
-        return set(range(self.log.next_offset, offset)) <= self.outdated
+        return set(range(self.log.log_end_offset, offset)) <= self.outdated
 
     def agrees(self, written: dict[int, Written]) -> bool:
         found = dict(contents(self.log))
-        start, end = self.log.log_start_offset, self.log.next_offset
+        start, end = self.log.log_start_offset, self.log.log_end_offset
         expected = {
             at: one.value
             for at, one in written.items()
@@ -306,9 +306,9 @@ def check_derived(log: PartitionLog, compacted_until: int = 0) -> None:
     data = raw(log)
     if data:
         follower.append_replicated(data, fetched_offset=0, now_ms=0)
-    assert follower.next_offset == log.next_offset
+    assert follower.log_end_offset == log.log_end_offset
     assert sorted(map(_facts, follower.producers)) == sorted(map(_facts, log.producers))
-    bound = log.next_offset
+    bound = log.log_end_offset
     assert follower.last_stable_offset(bound) == log.last_stable_offset(bound)
     if compacted_until:
         return  # nor where epochs and aborted transactions began whose records are gone

@@ -41,7 +41,7 @@ def with_transactions(seed: int) -> PartitionLog:
 def test_a_fetch_is_told_of_every_transaction_in_its_bytes(seed: int) -> None:
     log = with_transactions(seed)
     assert len(log.segments) > 2
-    stable = log.last_stable_offset(log.next_offset)
+    stable = log.last_stable_offset(log.log_end_offset)
     every = log.aborted_transactions(0, stable)
     fewer = 0
     for offset in range(stable):
@@ -65,7 +65,7 @@ def test_a_fetch_is_told_of_every_transaction_in_its_bytes(seed: int) -> None:
 
 def test_the_bound_lies_closely_behind_the_bytes() -> None:
     log = with_transactions(9)
-    stable = log.last_stable_offset(log.next_offset)
+    stable = log.last_stable_offset(log.log_end_offset)
     for offset in range(0, stable, 7):
         found = finish(log.read(offset, stable, 200))
         last = list(batches(finish(found.read())))[-1].header.last_offset
@@ -76,5 +76,5 @@ def test_the_bound_lies_closely_behind_the_bytes() -> None:
 
 def test_nothing_to_read_has_no_transactions() -> None:
     log = with_transactions(3)
-    found = finish(log.read(log.next_offset, log.next_offset, 1000))
-    assert log.aborted_transactions(log.next_offset, found.upper_offset) == []
+    found = finish(log.read(log.log_end_offset, log.log_end_offset, 1000))
+    assert log.aborted_transactions(log.log_end_offset, found.upper_offset) == []

@@ -12,10 +12,10 @@ from cases import each_case
 from log.logs import append, contents, end, made, new_log, opened
 from ottla.errors import StorageFailure
 from ottla.ids import Offset, Position, ProducerId
-from ottla.log.index import Index, OffsetIndex, TimeIndex
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.txn_index import AbortedTransaction, TransactionIndex
+from ottla.log.segment.index import Index, OffsetIndex, TimeIndex
+from ottla.log.segment.txn_index import AbortedTransaction, TransactionIndex
 from ottla.testing.disk import SimulatedDisk, finish
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def by_coordinator(log: PartitionLog) -> None:
 
 
 def by_leader(log: PartitionLog) -> None:
-    data = made([b"cut"], base_offset=log.next_offset, leader_epoch=0)
-    data += made([b"short"], base_offset=log.next_offset + 1, leader_epoch=0)
-    log.append_replicated(data, fetched_offset=log.next_offset, now_ms=0)
+    data = made([b"cut"], base_offset=log.log_end_offset, leader_epoch=0)
+    data += made([b"short"], base_offset=log.log_end_offset + 1, leader_epoch=0)
+    log.append_replicated(data, fetched_offset=log.log_end_offset, now_ms=0)
 
 
 @each_case("appending", [by_client, by_coordinator, by_leader])
@@ -104,9 +104,9 @@ def test_c6_no_batch_gets_the_offset_of_one_that_was_written_and_not_noted(
             appending(log)
     assert (contents(log), log.segments.active.size) == (before, size)
     for another in (by_client, by_coordinator, by_leader):
-        with pytest.raises(StorageFailure, match="cut short"):
+        with pytest.raises(StorageFailure, match="failed midway"):
             another(log)
-    with pytest.raises(StorageFailure, match="cut short"):
+    with pytest.raises(StorageFailure, match="failed midway"):
         finish(log.close())
     again = opened(disk, RULES, clean=False).log
     assert contents(again)[:5] == before

@@ -4,7 +4,7 @@ import pytest
 
 from cases import each_case
 from ottla.ids import Offset
-from ottla.log.cleanable import (
+from ottla.log.cleaner.cleanable import (
     RELATIVE_MAX,
     Cleanable,
     CleanableSegment,

@@ -37,9 +37,9 @@ class FewOpenFiles(OsDisk):
         self._check(path)
         return super().open(path, create=create, private=private)
 
-    def sync_folder(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
         self._check(path)
-        super().sync_folder(path)
+        super().sync_directory(path)
 
 
 def test_a_stop_needs_no_more_open_files_than_running_did(tmp_path: Path) -> None:

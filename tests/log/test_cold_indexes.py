@@ -57,7 +57,7 @@ def test_a_cold_index_is_read_in_a_thread_though_the_records_are_in_memory() -> 
     found = finish(log.read(50, 300, 100))
     assert disk.in_threads == 1  # the block has where the offset is, and where the bytes end
     assert next(batches(finish(found.read()))).header.base_offset == 50
-    assert finish(log.find_time(1060)) == (60, 1060, 0)
+    assert finish(log.find_timestamp(1060)) == (60, 1060, 0)
 
 
 @each_case("name", ["00000000000000000000.index", "00000000000000000000.timeindex"])
@@ -67,7 +67,7 @@ def test_an_index_cut_under_a_running_log_is_made_anew(name: str, left: int) -> 
     log = log_of_closed_segments(disk)
     whole = read_whole(disk, f"{FOLDER}/{name}")
     disk.open(f"{FOLDER}/{name}").truncate(left)
-    assert finish(log.find_time(1060)) == (60, 1060, 0)
+    assert finish(log.find_timestamp(1060)) == (60, 1060, 0)
     if not name.endswith("timeindex"):
         assert next(batches(finish(finish(log.read(50, 300, 100)).read()))).header.base_offset == 50
     first = log.segments.first
@@ -97,12 +97,12 @@ def test_a_log_is_cut_in_a_segment_whose_index_was_cut() -> None:
     log = log_of_closed_segments(disk)
     disk.open(f"{FOLDER}/00000000000000000000.index").truncate(9)
     finish(log.truncate_to(70))
-    assert log.next_offset == 70
+    assert log.log_end_offset == 70
     append(log, b"new")
     assert [offset for offset, _ in contents(log)] == list(range(71))
     finish(log.close())
     again = opened(disk, recovery_point=71)
-    assert again.log.next_offset == 71
+    assert again.log.log_end_offset == 71
     assert contents(again.log) == contents(log)
 
 

@@ -21,11 +21,11 @@ from log.compacting import (
 from log.logs import append, contents, opened, raw
 from log.owner import Owner
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.cleaner import CleaningAborted, LocalCleaner
-from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.cleaner.cleaned_segment import Throttle
+from ottla.log.cleaner.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.cleaner.runners import CleaningAborted, LocalCleaner
 from ottla.log.damage import Damage
 from ottla.log.disk import Disk
-from ottla.log.throttle import Throttle
 from ottla.records.batch import batches
 from ottla.settings.broker import BROKER
 from ottla.settings.config import Config
@@ -155,15 +155,15 @@ def test_the_new_indexes_are_those_that_the_records_give() -> None:
         (one.base_offset, one.size, one.offsets.to_bytes(), one.times.to_bytes())
         for one in again.segments
     ] == found
-    latest = finish(owner.log.find_latest_time())
+    latest = finish(owner.log.find_max_timestamp())
     assert latest is not None
-    assert finish(again.find_latest_time()) == latest
+    assert finish(again.find_max_timestamp()) == latest
 
 
 def test_who_reads_an_old_segment_reads_on() -> None:
     owner = CompactedLog()
     filled(owner)
-    held = finish(owner.log.read(0, owner.log.next_offset, 10_000))
+    held = finish(owner.log.read(0, owner.log.log_end_offset, 10_000))
     before = finish(held.read())
     owner.compact()
     assert finish(held.read()) == before
@@ -195,7 +195,7 @@ def test_c7_a_cut_ends_the_cleaning() -> None:
         cut = Meddling(lambda log=log, to=to: finish(log.truncate_to(to)), at)
         with pytest.raises(CleaningAborted):
             owner.compact(cut)
-        assert log.next_offset <= to
+        assert log.log_end_offset <= to
         assert max(offsets(log), default=-1) < to
         assert files(owner.disk, ".cleaned") == files(owner.disk, ".swap") == []
         # It goes on as any log.
@@ -213,7 +213,7 @@ def test_c7_a_log_that_begins_anew_ends_the_cleaning() -> None:
     anew = Meddling(lambda: finish(owner.log.truncate_fully_and_start_at(Offset(7))))
     with pytest.raises(CleaningAborted):
         owner.compact(anew)
-    assert (owner.log.log_start_offset, owner.log.next_offset) == (7, 7)
+    assert (owner.log.log_start_offset, owner.log.log_end_offset) == (7, 7)
     assert files(owner.disk, ".log") == ["00000000000000000007.log"]
 
 
@@ -223,26 +223,31 @@ def test_segments_that_retention_deletes_end_the_cleaning() -> None:
     log = owner.log
 
     def retain() -> None:
-        assert finish(log.retain(high_watermark=log.next_offset, now_ms=owner.now_ms + 5)) > 0
+        assert (
+            finish(
+                log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=owner.now_ms + 5)
+            )
+            > 0
+        )
 
     with pytest.raises(CleaningAborted):
         owner.compact(Meddling(retain))
     start = log.log_start_offset
     assert start > 0
-    assert offsets(log) == list(range(start, log.next_offset))
+    assert offsets(log) == list(range(start, log.log_end_offset))
     # The next one takes what is left.
     owner.cleaned_until = None
     done = finish(
         log.compact(
             LocalCleaner(),
             None,
-            high_watermark=log.next_offset,
+            high_watermark=log.log_end_offset,
             secret=SECRET,
             clock_ms=lambda: owner.now_ms,
         )
     )
     assert done is not None
-    assert len(offsets(log)) < log.next_offset - start
+    assert len(offsets(log)) < log.log_end_offset - start
 
 
 def test_delete_and_compact_go_together() -> None:
@@ -258,13 +263,20 @@ def test_delete_and_compact_go_together() -> None:
     owner.disk.now_ms = owner.now_ms = owner.now_ms + 50
     filled(owner, 14)
     # What was cleaned keeps its time: it goes when its youngest record is old enough.
-    assert finish(log.retain(high_watermark=log.next_offset, now_ms=owner.now_ms)) == 0
-    assert finish(log.retain(high_watermark=log.next_offset, now_ms=owner.now_ms + 60)) > 0
+    assert (
+        finish(log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=owner.now_ms)) == 0
+    )
+    assert (
+        finish(log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=owner.now_ms + 60))
+        > 0
+    )
     assert not set(kept[:-4]) & set(offsets(log))
     assert log.log_start_offset == log.segments.first.base_offset > 0
     owner.cleaned_until = max(owner.cleaned_until or 0, log.log_start_offset)
     dirt = finish(
-        log.dirt(owner.cleaned_until, high_watermark=log.next_offset, now_ms=owner.now_ms)
+        log.find_cleanable(
+            owner.cleaned_until, high_watermark=log.log_end_offset, now_ms=owner.now_ms
+        )
     )
     assert not dirt.reset
 
@@ -289,7 +301,7 @@ def test_c4_a_segment_with_a_damaged_batch_is_not_cleaned() -> None:
         owner.log.compact(
             LocalCleaner(),
             None,
-            high_watermark=owner.log.next_offset,
+            high_watermark=owner.log.log_end_offset,
             secret=SECRET,
             clock_ms=lambda: owner.now_ms,
         )
@@ -303,7 +315,7 @@ def test_c4_a_segment_with_a_damaged_batch_is_not_cleaned() -> None:
 def test_one_cleaning_at_a_time() -> None:
     owner = CompactedLog()
     filled(owner)
-    with pytest.raises(AssertionError, match="one cleaning at a time"):
+    with pytest.raises(AssertionError, match="one cleaner at a time"):
         owner.compact(Meddling(owner.compact))
     owner.compact()
     owner.check()
@@ -334,7 +346,7 @@ def test_indexes_that_are_full_begin_a_segment() -> None:
     for number in range(60):
         owner.append([(b"%d" % number, bytes(200))])
     # Now an entry comes twice as often as when they were written.
-    owner.log.rules = owner.rules = replace(owner.rules, index_interval_bytes=0)
+    owner.log.config = owner.rules = replace(owner.rules, index_interval_bytes=0)
     owner.compact()
     for segment in list(owner.log.segments)[:-1]:
         assert segment.offsets.size <= 48
@@ -451,8 +463,10 @@ def test_max_compaction_lag_looks_at_the_first_batch_of_each_segment() -> None:
     owner.reopen()  # so that nobody remembers them
 
     def is_due(now_ms: int) -> bool:
-        end = owner.log.next_offset
-        return finish(owner.log.dirt(owner.cleaned_until, high_watermark=end, now_ms=now_ms)).is_due
+        end = owner.log.log_end_offset
+        return finish(
+            owner.log.find_cleanable(owner.cleaned_until, high_watermark=end, now_ms=now_ms)
+        ).is_due
 
     assert not is_due(owner.now_ms)
     owner.disk.cold = True

@@ -14,7 +14,7 @@ import pytest
 from log.compacting import RULES, CompactedLog, Kept, committed_table, offsets, write_randomly
 from log.logs import FOLDER, raw
 from ottla.errors import StorageFailure
-from ottla.log.cleaner import CleaningFailed
+from ottla.log.cleaner.runners import CleaningFailed
 from ottla.log.names import FileState, parse_offset_file
 from ottla.records.batch import Batch, batches
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
@@ -52,13 +52,13 @@ def read_records(batch: Batch) -> set[Kept]:
 def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
     """Old or new, group by group: nothing that stays is missing, nothing is there that was not."""
     before = owner.model.copy()
-    first, log_end = owner.cleaned_until, owner.log.next_offset
+    first, log_end = owner.cleaned_until, owner.log.log_end_offset
     producers = sorted((p.producer_id, p.epoch, str(p.last_offset)) for p in owner.log.producers)
     owner.reopen(clean=False, disk=disk)
     owner.reopen(clean=False)  # it is settled: opening it again finds nothing to do
     states = {parsed.state for n in disk.names(FOLDER) if (parsed := parse_offset_file(n))}
     assert states == {FileState.LIVE}
-    assert owner.log.next_offset == log_end
+    assert owner.log.log_end_offset == log_end
     assert (
         sorted((p.producer_id, p.epoch, str(p.last_offset)) for p in owner.log.producers)
         == producers

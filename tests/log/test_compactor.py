@@ -12,12 +12,12 @@ from log.brokers import EPOCH, created, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import RequestError
 from ottla.ids import Offset, TopicPartition
-from ottla.log.cleanable import Cleanable
-from ottla.log.cleaner import Cleaner, CleaningFailed, LocalCleaner
-from ottla.log.cleaning import CleaningJob, CleaningLimits, CleaningNews
-from ottla.log.compactor import ASIDE_SECONDS, Compactor, CompactorConfig
+from ottla.log.cleaner.cleanable import Cleanable
+from ottla.log.cleaner.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.cleaner.runners import Cleaner, CleaningFailed, LocalCleaner
 from ottla.log.disk import Disk, read_whole
 from ottla.log.loading import HostedLog
+from ottla.log.log_cleaner import ASIDE_SECONDS, LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEANED_OFFSETS
 from ottla.log.partition_log import PartitionLog
@@ -45,23 +45,23 @@ def fill(hosted: HostedLog, count: int, *, keys: int = 3) -> None:
 
 
 def compactor(
-    logs: LogManager, cleaner: Cleaner | None = None, rules: CompactorConfig | None = None
-) -> Compactor:
+    logs: LogManager, cleaner: Cleaner | None = None, rules: LogCleanerConfig | None = None
+) -> LogCleaner:
     def end(partition: TopicPartition) -> Offset:
-        return logs[partition].log.next_offset
+        return logs[partition].log.log_end_offset
 
-    now = rules or CompactorConfig()
-    return Compactor(logs, cleaner or LocalCleaner(lambda: 0.0), lambda: now, end, SECRET)
+    now = rules or LogCleanerConfig()
+    return LogCleaner(logs, cleaner or LocalCleaner(lambda: 0.0), lambda: now, end, SECRET)
 
 
-async def for_a_while(work: Compactor, seconds: float) -> None:
+async def for_a_while(work: LogCleaner, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await work.run()
 
 
 def test_the_rules_are_those_of_the_settings() -> None:
-    assert CompactorConfig.of(broker_config()) == CompactorConfig(
+    assert LogCleanerConfig.of(broker_config()) == LogCleanerConfig(
         limits=CleaningLimits.of(broker_config())
     )
     config = broker_config(
@@ -75,9 +75,9 @@ def test_the_rules_are_those_of_the_settings() -> None:
         )
     )
     limits = CleaningLimits(10_000_000, 0.5, 500, 25.0)
-    assert CompactorConfig.of(config) == CompactorConfig(4, 20, limits)
+    assert LogCleanerConfig.of(config) == LogCleanerConfig(4, 20, limits)
     off = broker_config(overrides=("log.cleaner.enable=false",))
-    assert CompactorConfig.of(off).cleaners == 0
+    assert LogCleanerConfig.of(off).cleaners == 0
 
 
 def test_what_is_due_is_cleaned_and_stored_and_not_cleaned_again() -> None:
@@ -125,7 +125,7 @@ def test_without_cleaners_nothing_is_cleaned() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         fill(await created(logs, 0, COMPACT), 40)
-        await for_a_while(compactor(logs, rules=CompactorConfig(cleaners=0)), 600)
+        await for_a_while(compactor(logs, rules=LogCleanerConfig(cleaners=0)), 600)
         assert logs[partition(0)].cleaned_until is None
 
     simulated(program)
@@ -140,9 +140,9 @@ class Failing(LocalCleaner):
         self.failures = 0
 
     async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
-        if job.folder == self._folder:
+        if job.directory == self._folder:
             self.failures += 1
-            raise CleaningFailed(f"{job.folder}: it is not to be")
+            raise CleaningFailed(f"{job.directory}: it is not to be")
         async for news in super().clean(disk, job):
             yield news
 
@@ -169,7 +169,7 @@ class Mistaken(LocalCleaner):
     """Fails for one log in a way that nobody expected."""
 
     async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
-        if job.folder == "/data/t-0":
+        if job.directory == "/data/t-0":
             raise TypeError("our mistake")
         async for news in super().clean(disk, job):
             yield news
@@ -220,7 +220,7 @@ def test_as_many_are_cleaned_at_a_time_as_there_are_cleaners() -> None:
         for number in range(5):
             fill(await created(logs, number, COMPACT), 40)
         cleaner = Slow(clock)
-        rules = CompactorConfig(cleaners=2, backoff_ms=100)
+        rules = LogCleanerConfig(cleaners=2, backoff_ms=100)
         await for_a_while(compactor(logs, cleaner, rules), 31)
         assert cleaner.most == 2
         assert all(one.cleaned_until is not None for one in logs)
@@ -233,7 +233,7 @@ def test_a_log_that_is_cut_or_deleted_meanwhile_is_left_to_later() -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(2):
             fill(await created(logs, number, COMPACT), 40)
-        work = compactor(logs, Slow(clock), CompactorConfig(cleaners=2))
+        work = compactor(logs, Slow(clock), LogCleanerConfig(cleaners=2))
         async with asyncio.TaskGroup() as group:
             group.create_task(for_a_while(work, 12))
             await clock.sleep(5)
@@ -256,7 +256,7 @@ class Writing(LocalCleaner):
     async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
         try:
             for number in range(100):
-                disk.open(f"{job.folder}/{number:020}.log.cleaned", create=True)
+                disk.open(f"{job.directory}/{number:020}.log.cleaned", create=True)
                 await self._wait.sleep(1)
             async for news in super().clean(disk, job):
                 yield news
@@ -313,7 +313,11 @@ def test_a_log_that_cannot_even_be_looked_at_holds_up_no_other() -> None:
             raise CleaningFailed("it cannot be looked at")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(broken), "dirt", _except_for(broken, refuse, type(broken).dirt))
+            patch.setattr(
+                type(broken),
+                "find_cleanable",
+                _except_for(broken, refuse, type(broken).find_cleanable),
+            )
             await for_a_while(compactor(logs), 60)
         assert [one.cleaned_until is None for one in logs] == [True, False]
 
@@ -327,14 +331,14 @@ def test_a_log_that_is_deleted_while_another_is_looked_at_does_not_end_compactio
         logs = await opened(SimulatedDisk(), clock)
         for number in range(3):
             fill(await created(logs, number, COMPACT), 12)
-        first, dirt = logs[partition(0)].log, PartitionLog.dirt
+        first, dirt = logs[partition(0)].log, PartitionLog.find_cleanable
 
         async def look(log: PartitionLog, *args: Any, **options: Any) -> Cleanable:
             if log is first and logs.get(partition(1)) is not None:
                 await logs.delete([partition(1)])
             return await dirt(log, *args, **options)
 
-        monkeypatch.setattr(PartitionLog, "dirt", look)
+        monkeypatch.setattr(PartitionLog, "find_cleanable", look)
         work = compactor(logs)
         await for_a_while(work, 60)
         assert logs[partition(2)].cleaned_until

@@ -10,7 +10,7 @@ import pytest
 
 from log.owner import Owner
 from ottla.errors import StorageFailure
-from ottla.log.cleaner import CleaningFailed
+from ottla.log.cleaner.runners import CleaningFailed
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
 from sampling import sample, scaled
 

@@ -15,8 +15,7 @@ from ottla.log.disk import read_whole
 from ottla.log.errors import CorruptText
 from ottla.log.log_config import LogConfig
 from ottla.log.names import DAMAGED_OFFSETS
-from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import Recovered
+from ottla.log.partition_log import OpenedLog, PartitionLog
 from ottla.records.batch import BatchHeader, batches
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 from sampling import sample
@@ -52,9 +51,9 @@ class Damaged:
         self.disk = SimulatedDisk()
         log = new_log(self.disk, rules)
         number = 0
-        while log.next_offset < END:
+        while log.log_end_offset < END:
             values = [bytes([7 * number % 256]) * (number % 5 * 9)] * (1 + number % 3)
-            sequence = log.next_offset if number % 2 else 0
+            sequence = log.log_end_offset if number % 2 else 0
             append(
                 log,
                 *values,
@@ -68,13 +67,13 @@ class Damaged:
         files = [one.file.path for one in log.segments]
         assert len(files) >= 4
         self.name = files[-1 if segment == "active" else 1].rsplit("/", 1)[1]
-        self.end = log.next_offset
+        self.end = log.log_end_offset
         self.file = read_whole(self.disk, f"{FOLDER}/{self.name}")
         self.places: list[Place] = []
         for batch in batches(self.file):
             at = self.places[-1].end if self.places else 0
             self.places.append(Place(batch.header, at))
-        self.disk.sync_folder(FOLDER)
+        self.disk.sync_directory(FOLDER)
 
     def with_file(self, data: bytes) -> SimulatedDisk:
         """A copy of the disk on which the file is another one."""
@@ -83,7 +82,7 @@ class Damaged:
         disk.open(f"{FOLDER}/{self.name}", create=True).write([data], 0)
         return disk
 
-    def opened(self, disk: SimulatedDisk, *, clean: bool | None = None) -> Recovered:
+    def opened(self, disk: SimulatedDisk, *, clean: bool | None = None) -> OpenedLog:
         return opened(
             disk,
             self.rules,
@@ -93,7 +92,7 @@ class Damaged:
 
     def check(self, log: PartitionLog, hit: Set[int]) -> None:
         """The batches that were hit are refused, every other one is served as it was."""
-        assert log.next_offset >= self.end
+        assert log.log_end_offset >= self.end
         for base_offset, data in self.expected.items():
             if base_offset in hit:
                 assert code_of(log, base_offset) is ErrorCode.CORRUPT_MESSAGE
@@ -120,7 +119,7 @@ class Damaged:
         point = log.recovery_point
         killed = opened(disk, self.rules, clean=False, recovery_point=point).log
         self.check(killed, hit)
-        assert killed.next_offset == self.end + 1
+        assert killed.log_end_offset == self.end + 1
         finish(killed.close())
         again = opened(disk, self.rules, recovery_point=killed.recovery_point).log
         self.check(again, hit)
@@ -130,7 +129,7 @@ class Damaged:
 
 def code_of(log: PartitionLog, offset: int) -> ErrorCode | None:
     try:
-        found = finish(log.read(offset, log.next_offset, 10**6))
+        found = finish(log.read(offset, log.log_end_offset, 10**6))
     except RequestError as error:
         return error.code
     finish(found.read())
@@ -228,7 +227,7 @@ def test_c4_an_index_that_is_lost_is_not_needed() -> None:
     data[position + 10] ^= 1
     for suffix in ("index", "timeindex"):
         damaged.disk.remove(f"{FOLDER}/{damaged.name[:20]}.{suffix}")
-    damaged.disk.sync_folder(FOLDER)
+    damaged.disk.sync_directory(FOLDER)
     damaged.endure(bytes(data), {header.base_offset}, scrubbed=False)
 
 
@@ -241,7 +240,7 @@ def test_c4_an_index_that_is_wrong_misleads_nobody(how: str) -> None:
     damaged.disk.remove(path)
     damaged.disk.open(path, create=True).write([wrong], 0)
     damaged.disk.open(path).sync()
-    damaged.disk.sync_folder(FOLDER)
+    damaged.disk.sync_directory(FOLDER)
     header, position = damaged.places[3]
     data = bytearray(damaged.file)
     data[position + 10] ^= 1
@@ -274,7 +273,7 @@ def test_c4_a_batch_within_a_damaged_batch_is_not_taken_for_one() -> None:
     data[at - 5] ^= 1  # in the first record
     disk.remove(path)
     disk.open(path, create=True).write([bytes(data)], 0)
-    log = opened(disk, clean=False, recovery_point=log.next_offset).log
+    log = opened(disk, clean=False, recovery_point=log.log_end_offset).log
     assert [(d.first_offset, d.end_offset) for d in log.damaged] == [(first, first + 3)]
 
 
@@ -307,10 +306,10 @@ def test_c4_times_are_found_around_damage() -> None:
             (header.base_timestamp, behind.base_offset),
             (behind.base_timestamp, behind.base_offset),
         ):
-            found = finish(log.find_time(wanted))
+            found = finish(log.find_timestamp(wanted))
             assert found is not None
             assert found.offset == answer
-        latest = finish(log.find_latest_time())
+        latest = finish(log.find_max_timestamp())
         assert latest is not None
         assert latest.offset < END + 3
 
@@ -324,7 +323,7 @@ def test_c4_a_torn_batch_above_the_recovery_point_is_still_cut() -> None:
             data[position + at] ^= 0x40
             disk = damaged.with_file(bytes(data))
             log = opened(disk, clean=False, recovery_point=header.base_offset).log
-            assert log.next_offset == header.base_offset
+            assert log.log_end_offset == header.base_offset
             assert log.damaged == ()
 
 
@@ -336,7 +335,7 @@ def test_c4_damage_that_reaches_over_the_recovery_point_keeps_what_was_flushed()
     data[first.position : second.end] = bytes(second.end - first.position)
     disk = damaged.with_file(bytes(data))
     log = opened(disk, clean=False, recovery_point=point).log
-    assert log.next_offset == point
+    assert log.log_end_offset == point
     assert [(d.first_offset, d.end_offset) for d in log.damaged] == [
         (first.header.base_offset, point)
     ]
@@ -350,12 +349,16 @@ def test_c4_damage_that_reaches_over_the_recovery_point_keeps_what_was_flushed()
 # What becomes of it.
 
 
-def one_damage() -> tuple[SimulatedDisk, PartitionLog, Damage]:
+def damage_not_found_yet() -> tuple[SimulatedDisk, PartitionLog]:
     damaged = Damaged("rolled", clean=True)
     data = bytearray(damaged.file)
     data[damaged.places[2].position + 30] ^= 1
     disk = damaged.with_file(bytes(data))
-    log = damaged.opened(disk).log
+    return disk, damaged.opened(disk).log
+
+
+def one_damage() -> tuple[SimulatedDisk, PartitionLog, Damage]:
+    disk, log = damage_not_found_yet()
     (damage,) = finish(log.scrub(at_once))
     finish(log.begin_epoch(LeaderEpoch(1)))
     return disk, log, damage
@@ -370,25 +373,25 @@ def stored(disk: SimulatedDisk) -> str | None:
 def test_c4_damage_is_forgotten_when_it_is_cut_off() -> None:
     for back in (0, 1, -1):
         disk, log, damage = one_damage()
-        finish(log.truncate_to(log.next_offset - 1))
+        finish(log.truncate_to(log.log_end_offset - 1))
         assert log.damaged == (damage,)
         finish(log.truncate_to(damage.end_offset))
         assert log.damaged == (damage,)
         assert stored(disk) is not None
         finish(log.truncate_to(damage.first_offset - back))
-        assert log.next_offset <= damage.first_offset
+        assert log.log_end_offset <= damage.first_offset
         assert log.damaged == ()
         assert stored(disk) is None
         finish(log.begin_epoch(LeaderEpoch(2)))
         fill(log, 3)
-        assert len(contents(log)) == log.next_offset
+        assert len(contents(log)) == log.log_end_offset
 
 
 def test_c4_damage_is_forgotten_when_it_is_deleted() -> None:
     disk, log, damage = one_damage()
     following = next(s.base_offset for s in log.segments if s.base_offset > damage.first_offset)
     log.advance_log_start(Offset(following))
-    finish(log.retain(high_watermark=log.next_offset, now_ms=0))
+    finish(log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=0))
     assert log.damaged == ()
     assert stored(disk) is None
     disk, log, _ = one_damage()
@@ -434,7 +437,7 @@ def test_c4_a_log_that_is_cut_during_a_scrub_is_not_marked() -> None:
 
     finish(log.scrub(pause))
     assert log.damaged == ()
-    assert log.next_offset == damage.first_offset
+    assert log.log_end_offset == damage.first_offset
 
 
 def test_c4_producers_are_known_from_what_is_left() -> None:
@@ -464,7 +467,7 @@ def test_c4_a_damaged_marker_leaves_its_transaction_open() -> None:
     log = opened(disk, clean=False, recovery_point=4).log
     assert [one.first_offset for one in log.damaged] == [marker]
     assert log.producers.first_open_offset == 0
-    assert log.last_stable_offset(log.next_offset) == 0
+    assert log.last_stable_offset(log.log_end_offset) == 0
     assert log.producers.get(ProducerId(5)) is not None
 
 
@@ -529,10 +532,8 @@ def test_lines_of_bytes_that_are_not_there_do_not_count() -> None:
 
 
 def test_a_disk_that_fails_while_damage_is_stored_stops_the_log() -> None:
-    disk, log, _ = one_damage()
-    for segment in log.segments:
-        segment.damaged = ()
-    log.damage_file.store("")
+    disk, log = damage_not_found_yet()
+    finish(log.begin_epoch(LeaderEpoch(1)))
     disk.fails = lambda what, path: what == "sync"
     with pytest.raises(StorageFailure):
         finish(log.scrub(at_once))

@@ -103,7 +103,7 @@ def test_somebody_elses_directory_is_refused_and_let_go(cluster: str, node: int,
 
 def test_a_directory_of_the_zookeeper_era_is_taken_over() -> None:
     disk = SimulatedDisk()
-    disk.make_folder("/data")
+    disk.make_directory("/data")
     path = f"/data/{META_PROPERTIES}"
     write_atomically(disk, path, b"#Mon\nversion=0\nbroker.id=1\ncluster.id=c\nextra=x\n")
     assert claim(disk).id == ID
@@ -115,7 +115,7 @@ def test_a_directory_of_the_zookeeper_era_is_taken_over() -> None:
 
 def test_a_damaged_identity_is_left_to_a_person() -> None:
     disk = SimulatedDisk()
-    disk.make_folder("/data")
+    disk.make_directory("/data")
     write_atomically(disk, f"/data/{META_PROPERTIES}", b"version=1\nnode.id=x\ncluster.id=c\n")
     with pytest.raises(DirectoryRefused, match="mend the file"):
         claim(disk)

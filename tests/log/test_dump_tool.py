@@ -9,10 +9,10 @@ import pytest
 
 from kafka_java import run_java
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from ottla.log.cleaner import LocalCleaner
+from ottla.log.cleaner.runners import LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
-from ottla.log.recovery import open_log
+from ottla.log.partition_log import open_log
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -65,7 +65,7 @@ async def write_log(folder: Path) -> list[Written]:
             builder.append(timestamp, key.encode(), value.encode(), [("h", b"1")] * (each % 2))
             written.append(
                 Written(
-                    log.next_offset + each,
+                    log.log_end_offset + each,
                     timestamp,
                     first + each if idempotent else -1,
                     "h" * (each % 2),
@@ -172,7 +172,7 @@ async def compact_log(folder: Path) -> list[Batch]:
     done = await log.compact(
         LocalCleaner(),
         None,
-        high_watermark=log.next_offset,
+        high_watermark=log.log_end_offset,
         secret=bytes(16),
         clock_ms=lambda: NOW_MS,
     )
@@ -180,7 +180,7 @@ async def compact_log(folder: Path) -> list[Batch]:
     assert done.records_kept < done.records_read // 5
     await log.purge(NOW_MS + rules.file_delete_delay_ms)
     left: list[Batch] = []
-    while piece := await (await log.read(_end(left), log.next_offset, 1 << 20)).read():
+    while piece := await (await log.read(_end(left), log.log_end_offset, 1 << 20)).read():
         left += batches(piece)
     await log.close()
     disk.close()

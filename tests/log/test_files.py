@@ -113,7 +113,7 @@ def test_a_file_is_created_once_and_a_missing_one_is_missing(disk: OsDisk, tmp_p
         lambda: disk.remove(path + "2"),
         lambda: disk.rename(path + "2", path),
         lambda: disk.open(path + "/2", create=True),
-        lambda: disk.sync_folder(path + "2"),
+        lambda: disk.sync_directory(path + "2"),
     ):
         with pytest.raises(StorageFailure):
             change()
@@ -132,20 +132,20 @@ def test_files_are_replaced_whole(disk: OsDisk, tmp_path: Path) -> None:
 
 def test_folders(disk: OsDisk, tmp_path: Path) -> None:
     folder = str(tmp_path / "a" / "b")
-    disk.make_folder(folder)
-    disk.make_folder(folder)
+    disk.make_directory(folder)
+    disk.make_directory(folder)
     disk.open(folder + "/f", create=True)
     assert disk.modified_ms(folder + "/f") > 0
     disk.set_modified_ms(folder + "/f", 1_234_567)
     assert disk.modified_ms(folder + "/f") == 1_234_567
     with pytest.raises(StorageFailure):
-        disk.remove_folder(folder)
+        disk.remove_directory(folder)
     disk.rename(folder, str(tmp_path / "c"))
     assert not disk.exists(folder)
     disk.remove(str(tmp_path / "c" / "f"))
-    disk.remove_folder(str(tmp_path / "c"))
+    disk.remove_directory(str(tmp_path / "c"))
     assert disk.names(str(tmp_path)) == ["a"]
-    disk.sync_folder(str(tmp_path))
+    disk.sync_directory(str(tmp_path))
 
 
 def test_c9_a_second_process_is_kept_out(disk: OsDisk, tmp_path: Path) -> None:
@@ -265,9 +265,9 @@ def test_too_many_open_files_are_no_failure_of_the_disk(tmp_path: Path) -> None:
 def test_a_folder_is_synced_though_too_many_files_are_open(disk: OsDisk, tmp_path: Path) -> None:
     with too_many_open():
         for _ in range(2 * SPARES):
-            disk.sync_folder(str(tmp_path))
+            disk.sync_directory(str(tmp_path))
         with pytest.raises(StorageFailure, match="No such file"):
-            disk.sync_folder(f"{tmp_path}/missing")
+            disk.sync_directory(f"{tmp_path}/missing")
         with pytest.raises(DiskFull):
             disk.open(f"{tmp_path}/a", create=True)
 
@@ -276,9 +276,9 @@ def test_many_threads_sync_folders_though_too_many_files_are_open(
     disk: OsDisk, tmp_path: Path
 ) -> None:
     with ThreadPoolExecutor(SPARES // 2) as threads, too_many_open():
-        for done in [threads.submit(disk.sync_folder, str(tmp_path)) for _ in range(300)]:
+        for done in [threads.submit(disk.sync_directory, str(tmp_path)) for _ in range(300)]:
             done.result()
-        disk.sync_folder(str(tmp_path))
+        disk.sync_directory(str(tmp_path))
 
 
 def test_a_spare_that_somebody_else_gets_is_one_of_several(
@@ -294,15 +294,15 @@ def test_a_spare_that_somebody_else_gets_is_one_of_several(
     with monkeypatch.context() as patched, too_many_open():
         patched.setattr(os, "close", taken_at_once)
         lost = SPARES - 1
-        disk.sync_folder(str(tmp_path))
+        disk.sync_directory(str(tmp_path))
         lost = SPARES
         with pytest.raises(DiskFull):
-            disk.sync_folder(str(tmp_path))
+            disk.sync_directory(str(tmp_path))
     for descriptor in taken:
         close(descriptor)
-    disk.sync_folder(str(tmp_path))  # by which they are held again
+    disk.sync_directory(str(tmp_path))  # by which they are held again
     with too_many_open():
-        disk.sync_folder(str(tmp_path))
+        disk.sync_directory(str(tmp_path))
 
 
 def test_retention_goes_on_though_too_many_files_are_open(disk: OsDisk, tmp_path: Path) -> None:
@@ -313,11 +313,11 @@ def test_retention_goes_on_though_too_many_files_are_open(disk: OsDisk, tmp_path
         await log.flush()
         log.advance_log_start(log.segments.active.base_offset)
         with too_many_open():
-            assert await log.retain(high_watermark=30, now_ms=0) > 1
+            assert await log.delete_old_segments(high_watermark=30, now_ms=0) > 1
         fill(log, 1)
         await log.flush()
         assert log.recovery_point == 31
-        log.let_go()
+        log.close_files()
 
     asyncio.run(program())
 
@@ -328,7 +328,7 @@ def test_spares_are_let_go_with_their_disk() -> None:
     disk = OsDisk()
     assert len(os.listdir("/proc/self/fd")) == before + SPARES
     disk.close()
-    disk.sync_folder("/tmp")
+    disk.sync_directory("/tmp")
     assert len(os.listdir("/proc/self/fd")) == before
     OsDisk()
     gc.collect()

@@ -46,7 +46,7 @@ def test_a_log_is_opened_and_read_on_a_full_disk(left: int, flushed: bool) -> No
     if flushed:
         finish(log.flush())
     expected = contents(log)
-    disk.sync_folder(FOLDER)
+    disk.sync_directory(FOLDER)
     for segment in log.segments:
         segment.file.sync()
     disk = disk.after_crash(Loss.ALL, Random(0))
@@ -63,7 +63,7 @@ def test_a_log_is_opened_and_read_on_a_full_disk(left: int, flushed: bool) -> No
     assert contents(log)[-1] == (offset, b"there is room")
     assert stored_epochs(disk) == [(0, 0), (1, 40)]
     finish(log.flush())
-    assert not log.closed
+    assert not log.flush_files_due
     assert all(one.offsets.is_in_file for one in list(log.segments)[:-1])
     whole = contents(log)
     again = opened_log(disk.after_crash(Loss.ALL, Random(0)), clean=False, recovery_point=0)
@@ -93,14 +93,14 @@ def test_a1_nothing_is_appended_in_an_epoch_that_is_not_stored() -> None:
     stored = stored_epochs(disk)
     fill_up(disk)
     finish(log.begin_epoch(LeaderEpoch(7)))
-    assert log.waits_for_room
+    assert log.flush_retry_due
     disk.capacity_bytes = None
     for _ in range(2):
-        with pytest.raises(DiskFull, match="no room to store that epoch 7 began"):
+        with pytest.raises(DiskFull, match="no space left to store leader epoch 7"):
             append_batch(log, b"x")
     assert stored_epochs(disk) == stored
     finish(log.flush())
-    assert not log.waits_for_room
+    assert not log.flush_retry_due
     assert stored_epochs(disk) == [*stored, (7, 3)]
     assert append_batch(log, b"x").base_offset == 3
 
@@ -118,11 +118,11 @@ def test_damage_that_had_no_room_in_its_file_is_told_by_the_next_flush() -> None
 
     assert finish(log.scrub(at_once))
     assert not disk.exists(f"{FOLDER}/{DAMAGED_OFFSETS}")
-    assert log.waits_for_room
+    assert log.flush_retry_due
     disk.capacity_bytes = None
     finish(log.flush())
     assert disk.exists(f"{FOLDER}/{DAMAGED_OFFSETS}")
-    assert not log.waits_for_room
+    assert not log.flush_retry_due
 
 
 def test_c6_a_full_directory_stays_online_and_goes_on_when_there_is_room() -> None:
@@ -141,7 +141,7 @@ def test_c6_a_full_directory_stays_online_and_goes_on_when_there_is_room() -> No
         await lead(logs, 1)
         hosted = logs[partition(0)]
         assert await values(hosted) == expected
-        duties = Maintenance(logs, MaintenanceConfig, lambda name: logs[name].log.next_offset)
+        duties = Maintenance(logs, MaintenanceConfig, lambda name: logs[name].log.log_end_offset)
         for _ in range(2):
             with pytest.raises(DiskFull) as full:
                 append(hosted, b"x")
@@ -210,7 +210,7 @@ def test_only_what_changed_nothing_is_a_full_disk(
     other = disk.open(str(tmp_path / "g"), create=True)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        for sync in (other.sync, lambda: disk.sync_folder(str(tmp_path))):
+        for sync in (other.sync, lambda: disk.sync_directory(str(tmp_path))):
             with pytest.raises(StorageFailure) as failed:
                 sync()
             assert not isinstance(failed.value, DiskFull)  # C5: never tried again

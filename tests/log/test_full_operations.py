@@ -16,7 +16,7 @@ from log.logs import FOLDER, append, end, made, opened
 from log.owner import at_once
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.cleaner import CleaningFailed, LocalCleaner
+from ottla.log.cleaner.runners import CleaningFailed, LocalCleaner
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import batches
@@ -95,9 +95,9 @@ def served(log: PartitionLog) -> list[tuple[int, bytes]]:
     """The batches that can be read, and where the log says that one is damaged."""
     found: list[tuple[int, bytes]] = []
     offset = log.log_start_offset
-    while offset < log.next_offset:
+    while offset < log.log_end_offset:
         try:
-            piece = finish(finish(log.read(offset, log.next_offset, 1)).read())
+            piece = finish(finish(log.read(offset, log.log_end_offset, 1)).read())
         except RequestError as error:
             if error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise
@@ -114,7 +114,7 @@ def served(log: PartitionLog) -> list[tuple[int, bytes]]:
 
 def facts(log: PartitionLog) -> dict[str, object]:
     """All that anybody can ask of a log."""
-    last = log.next_offset
+    last = log.log_end_offset
     return {
         "offsets": (log.log_start_offset, last),
         "served": served(log),
@@ -143,7 +143,7 @@ def check_kill(now: Situation, rules: LogConfig) -> None:
     then, expected = facts(found.log), facts(now.log)
     for log, told in ((found.log, then), (now.log, expected)):
         # An epoch without records begins again with its leader.
-        told["epochs"] = [e for e in log.epochs if e.start_offset < log.next_offset]
+        told["epochs"] = [e for e in log.epochs if e.start_offset < log.log_end_offset]
     if now.log.snapshots.due:
         # Where all records went, nothing but the next flush tells of their producers.
         then["producers"] = expected["producers"] = None
@@ -151,11 +151,11 @@ def check_kill(now: Situation, rules: LogConfig) -> None:
 
 
 async def compact(log: PartitionLog) -> None:
-    log.rules = replace(log.rules, segment_bytes=100_000)  # one group: all is swapped, or nothing
+    log.config = replace(log.config, segment_bytes=100_000)  # one group: all is swapped, or nothing
     await log.compact(
         LocalCleaner(),
         None,
-        high_watermark=log.next_offset,
+        high_watermark=log.log_end_offset,
         secret=bytes(16),
         clock_ms=lambda: 1000,
     )
@@ -163,7 +163,7 @@ async def compact(log: PartitionLog) -> None:
 
 async def delete_records(log: PartitionLog, upto: int) -> None:
     log.advance_log_start(Offset(upto))
-    await log.retain(high_watermark=log.next_offset, now_ms=0)
+    await log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=0)
 
 
 async def find_damage(log: PartitionLog) -> None:
@@ -173,8 +173,8 @@ async def find_damage(log: PartitionLog) -> None:
 
 
 async def fetch(log: PartitionLog, size: int) -> None:
-    data = made([bytes(size)], base_offset=log.next_offset, leader_epoch=5)
-    log.append_replicated(data, fetched_offset=log.next_offset, now_ms=0)
+    data = made([bytes(size)], base_offset=log.log_end_offset, leader_epoch=5)
+    log.append_replicated(data, fetched_offset=log.log_end_offset, now_ms=0)
 
 
 async def produce(log: PartitionLog, size: int) -> None:
@@ -190,7 +190,7 @@ async def roll(log: PartitionLog) -> None:
 
 
 async def retain(log: PartitionLog, now_ms: int) -> None:
-    await log.retain(high_watermark=log.next_offset, now_ms=now_ms)
+    await log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=now_ms)
     await log.purge(now_ms + RULES.file_delete_delay_ms)
 
 
@@ -203,15 +203,15 @@ OPERATIONS: dict[str, Callable[[PartitionLog], Coroutine[Any, Any, object]]] = {
     "roll": roll,
     "flush": lambda log: log.flush(),
     "begin an epoch": lambda log: log.begin_epoch(LeaderEpoch(7)),
-    "cut the last batch": lambda log: log.truncate_to(log.next_offset - 1),
+    "cut the last batch": lambda log: log.truncate_to(log.log_end_offset - 1),
     "cut to an earlier epoch": lambda log: log.truncate_to(13),
     "cut in the first segment": lambda log: log.truncate_to(3),
     "cut everything": lambda log: log.truncate_to(0),
-    "forget an epoch without records": lambda log: log.truncate_to(log.next_offset),
+    "forget an epoch without records": lambda log: log.truncate_to(log.log_end_offset),
     "start anew": lambda log: log.truncate_fully_and_start_at(Offset(1000)),
     "start anew where it began": lambda log: log.truncate_fully_and_start_at(Offset(0)),
     "delete records": lambda log: delete_records(log, 12),
-    "delete all records": lambda log: delete_records(log, log.next_offset),
+    "delete all records": lambda log: delete_records(log, log.log_end_offset),
     "delete what is old": lambda log: retain(log, 34),
     "delete all that is old": lambda log: retain(log, 1000),
     "find damage": find_damage,
@@ -269,12 +269,12 @@ def test_c6_a_full_disk_is_an_answer_and_all_goes_on_when_there_is_room(
             was_done = False
         assert was_done or operation in GRADUAL or found in (before, after), (full_from, opens_left)
         assert found == after or not was_done, (full_from, opens_left)
-        if not now.log.waits_for_room:
+        if not now.log.flush_retry_due:
             check_kill(now, rules)
         now.disk.full_from = now.disk.opens_left = None
         finish(now.log.flush())
         assert facts(now.log) == found
-        assert not now.log.waits_for_room
+        assert not now.log.flush_retry_due
         check_kill(now, rules)
         if not was_done:
             assert done(operation, now)

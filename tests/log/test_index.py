@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from ottla.ids import Offset, Position
-from ottla.log.batch_headers import BrokenSegment
 from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
-from ottla.log.index import (
+from ottla.log.reading import NotCached, read_now, read_waiting
+from ottla.log.segment.batch_headers import BrokenSegment
+from ottla.log.segment.index import (
     BLOCK_ENTRIES,
     GUESSES_MAX,
     OffsetIndex,
@@ -20,7 +21,6 @@ from ottla.log.index import (
     TimeIndex,
     TimestampOffset,
 )
-from ottla.log.reading import NotCached, read_now, read_waiting
 from ottla.testing.disk import SimulatedDisk, SimulatedFile
 
 BASE = Offset(100)

@@ -177,7 +177,7 @@ def test_nothing_is_changed_or_locked() -> None:
 def test_a_log_that_is_being_written_is_right() -> None:
     """Index files of the active segment are written when it is closed."""
     disk = SimulatedDisk()
-    disk.make_folder(DATA)
+    disk.make_directory(DATA)
     history(disk)
     assert damage(disk, FOLDER) == []
 
@@ -190,7 +190,7 @@ def test_files_of_a_cleaning_and_unknown_ones_are_notes() -> None:
         "damaged",
     ):
         put(disk, f"{FOLDER}/{name}", b"whatever")
-    disk.make_folder(f"{DATA}/old-0.0123456789abcdef-delete")
+    disk.make_directory(f"{DATA}/old-0.0123456789abcdef-delete")
     found = checked(disk)
     assert {one.level for one in found} == {Level.NOTE}
     assert len(found) == 4
@@ -331,8 +331,8 @@ def test_an_unreadable_file_is_damage_and_not_the_end() -> None:
     disk = data_directory()
 
     class Unreadable(SimulatedDisk):
-        def names(self, folder: str) -> list[str]:
-            return disk.names(folder)
+        def names(self, directory: str) -> list[str]:
+            return disk.names(directory)
 
         def exists(self, path: str) -> bool:
             return disk.exists(path)
@@ -368,7 +368,7 @@ def test_a_lone_file_is_checked_with_what_lies_beside_it() -> None:
 
 def test_a_copy_outside_of_any_folder_is_checked() -> None:
     disk = data_directory()
-    disk.make_folder("/copies")
+    disk.make_directory("/copies")
     put(disk, "/copies/saved.log", content(disk, f"{SECOND}.log"))
     put(disk, "/copies/saved.timeindex", content(disk, f"{SECOND}.timeindex"))
     assert checked(disk, "/copies/saved.log") == []
@@ -494,7 +494,7 @@ def test_a_text_larger_than_any_broker_writes_is_not_read(tmp_path: Path) -> Non
 
 def test_progress_is_told_to_the_end() -> None:
     disk = SimulatedDisk()
-    disk.make_folder(DATA)
+    disk.make_directory(DATA)
     log = new_log(disk)
     fill(log, 5)
     append(log, b"x")

@@ -265,7 +265,7 @@ def test_a_batch_is_not_unfinished_when_others_follow_it() -> None:
 
 def positions(data: bytes) -> list[FoundBatch]:
     disk = SimulatedDisk()
-    disk.make_folder(DATA)
+    disk.make_directory(DATA)
     put(disk, f"{DATA}/f", data)
     found = Walk(disk.open(f"{DATA}/f")).batches(lambda header: False)
     return [batch for batch in found if isinstance(batch, FoundBatch)]

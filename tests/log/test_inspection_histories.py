@@ -83,7 +83,7 @@ def test_the_directory_of_a_broker_is_right_while_it_runs_and_when_it_has_stoppe
             hosted = await created(logs, number)
             for turn in range(number * 6):
                 append(hosted, b"%d %d" % (number, turn), bytes(100))
-            hosted.high_watermark = hosted.log.next_offset
+            hosted.high_watermark = hosted.log.log_end_offset
         logs[partition(2)].log.advance_log_start(Offset(7))
         found = list(check_directory(disk, "/data", Tally(), lambda path, done, of: None))
         assert [one for one in found if one.level is not Level.NOTE] == []

@@ -35,8 +35,7 @@ from ottla.ids import (
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.names import CLEAN_SHUTDOWN, PARTITION_METADATA
-from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import open_log
+from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker
@@ -176,7 +175,7 @@ def test_kafka_serves_what_we_closed(kafka: KafkaBroker, disk: OsDisk, tmp_path:
     assert (kafka.data / CLEAN_SHUTDOWN).exists()  # so it takes our indexes and snapshots as truth
     kafka.start()
     assert_agree(log, ask_all(kafka, [CLEAN])[CLEAN])
-    assert_goes_on(kafka, disk, CLEAN, tmp_path / "back", log.next_offset)
+    assert_goes_on(kafka, disk, CLEAN, tmp_path / "back", log.log_end_offset)
 
 
 def test_kafka_serves_what_we_left_in_a_crash(
@@ -193,7 +192,7 @@ def test_kafka_serves_what_we_left_in_a_crash(
     (kafka.data / CLEAN_SHUTDOWN).unlink()
     kafka.start()
     assert_agree(log, ask_all(kafka, [CRASHED])[CRASHED])
-    assert_goes_on(kafka, disk, CRASHED, tmp_path / "back", log.next_offset)
+    assert_goes_on(kafka, disk, CRASHED, tmp_path / "back", log.log_end_offset)
 
 
 def test_kafka_goes_on_in_a_directory_that_our_broker_had(
@@ -210,7 +209,7 @@ def test_kafka_goes_on_in_a_directory_that_our_broker_had(
     kafka.stop()
     logs = asyncio.run(open_directory(disk, kafka.data, lambda topic: RULES))
     log = logs[SHARED].log
-    assert log.next_offset == 50
+    assert log.log_end_offset == 50
     latest = log.epochs.latest
     assert latest is not None
     asyncio.run(log.begin_epoch(latest.epoch))
@@ -223,4 +222,4 @@ def test_kafka_goes_on_in_a_directory_that_our_broker_had(
     assert told.raw.startswith(before.raw)
     assert told.log_start == 0
     assert_agree(log, told)
-    assert_goes_on(kafka, disk, SHARED, tmp_path / "back", log.next_offset)
+    assert_goes_on(kafka, disk, SHARED, tmp_path / "back", log.log_end_offset)

@@ -46,8 +46,8 @@ from ottla.log.names import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
+from ottla.log.partition_log import OpenedLog, open_log
 from ottla.log.producer_snapshot import read_snapshot
-from ottla.log.recovery import Recovered, open_log
 from ottla.records.batch import batches
 
 ALL = [*PARTITIONS, *INTERNAL]
@@ -92,7 +92,7 @@ def offsets(data: Path, name: str) -> dict[TopicPartition, Offset]:
 
 def opened(
     disk: OsDisk, left: Left, partition: TopicPartition, copy: Path, *, clean: bool
-) -> Recovered:
+) -> OpenedLog:
     """Open a copy of a partition as a broker would that finds this directory."""
     return open_log(
         disk,
@@ -142,14 +142,14 @@ def test_our_broker_takes_the_whole_directory(
     data = shutil.copytree(left[end].data, tmp_path / "data")
     for _ in range(2):
         logs = asyncio.run(open_directory(disk, data, rules_of))
-        assert {hosted.partition: hosted.log.next_offset for hosted in logs} == {
+        assert {hosted.partition: hosted.log.log_end_offset for hosted in logs} == {
             partition: one.high_watermark for partition, one in told.items()
         }
         for hosted in logs:
             text = (left[end].data / str(hosted.partition) / PARTITION_METADATA).read_text()
             assert hosted.topic_id == parse_partition_metadata(text)
-            assert hosted.high_watermark <= hosted.log.next_offset
-            assert raw(hosted.log, hosted.log.next_offset) == told[hosted.partition].raw
+            assert hosted.high_watermark <= hosted.log.log_end_offset
+            assert raw(hosted.log, hosted.log.log_end_offset) == told[hosted.partition].raw
         asyncio.run(logs.close(BrokerEpoch(1)))
 
 

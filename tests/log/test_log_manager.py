@@ -25,7 +25,7 @@ from ottla.log.names import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
-    FolderState,
+    DirectoryState,
 )
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
@@ -72,7 +72,7 @@ def test_c2_a_clean_stop_is_trusted_and_everything_is_there_again() -> None:
             number: number for number in range(5)
         }
         assert again[partition(4)].log.log_start_offset == 3
-        assert all(one.log.recovery_point == one.log.next_offset for one in again)
+        assert all(one.log.recovery_point == one.log.log_end_offset for one in again)
 
     simulated(program)
 
@@ -189,7 +189,7 @@ def test_deleted_folders_are_removed_after_the_delay_or_by_the_next_start() -> N
             return [name for name in disk.names("/data") if name.startswith("t-")]
 
         await logs.delete([partition(0)])
-        await logs.delete([partition(2)], FolderState.STRAY)
+        await logs.delete([partition(2)], DirectoryState.STRAY)
         assert [name.rpartition("-")[2] for name in folders()] == ["delete", "1", "stray"]
         await logs.purge()
         assert len(folders()) == 3
@@ -257,9 +257,9 @@ def test_a_new_partition_has_nothing_of_a_folder_that_was_there() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
-        disk.make_folder("/data/t-0")
+        disk.make_directory("/data/t-0")
         write_atomically(disk, "/data/t-0/00000000000000000005.log", b"old")
-        assert (await created(logs, 0)).log.next_offset == 0
+        assert (await created(logs, 0)).log.log_end_offset == 0
         aside = [name for name in disk.names("/data") if name.endswith("-stray")]
         assert len(aside) == 1
 
@@ -269,7 +269,7 @@ def test_a_new_partition_has_nothing_of_a_folder_that_was_there() -> None:
 def test_a_file_with_the_name_of_a_partition_is_left_alone() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
-        disk.make_folder("/data")
+        disk.make_directory("/data")
         write_atomically(disk, "/data/notes-1", b"mine")
         logs = await opened(disk, clock)
         assert (len(logs), logs.missing) == (0, {})
@@ -397,7 +397,7 @@ def test_what_is_not_a_partition_is_left_alone() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         for folder in ("/data/lost+found", "/data/t-0.abc-future", "/data/__cluster_metadata-0"):
-            disk.make_folder(folder)
+            disk.make_directory(folder)
             write_atomically(disk, f"{folder}/file", b"x")
         write_atomically(disk, "/data/notes.txt", b"x")
         logs = await opened(disk, clock)
@@ -488,7 +488,7 @@ async def history(logs: LogManager, flushed: dict[int, int]) -> None:
 
     async def flush(number: int) -> None:
         hosted = logs[partition(number)]
-        end = hosted.log.next_offset
+        end = hosted.log.log_end_offset
         await hosted.log.flush()
         flushed[number] = end
 
@@ -528,7 +528,7 @@ def test_c1_a_crash_at_every_call_keeps_what_was_flushed_in_every_partition(loss
             again = await opened(disk.after_crash(loss, Random(crash_at)), clock)
             for number, end in flushed.items():
                 hosted = again[partition(number)]
-                assert hosted.log.next_offset >= end
+                assert hosted.log.log_end_offset >= end
                 found = await values(hosted)
                 assert found[0] == b"%d-0" % number
             await lead(again, 5)

@@ -11,7 +11,7 @@ from log.logs import SMALL
 from ottla.errors import DiskFull
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.log_manager import LogManager
-from ottla.log.names import FolderState
+from ottla.log.names import DirectoryState
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
 
@@ -47,7 +47,7 @@ async def check_after_crash(disk: SimulatedDisk, clock: SimulatedClock, loss: Lo
     hosted = logs[partition(0)]
     assert await values(hosted) == NEW
     log = hosted.log
-    assert (log.log_start_offset, log.recovery_point, log.next_offset) == (0, 0, len(NEW))
+    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (0, 0, len(NEW))
     assert (hosted.high_watermark, hosted.cleaned_until) == (0, None)
 
 
@@ -140,7 +140,7 @@ def test_a_folder_that_a_full_disk_could_not_put_aside_is_left_as_it_is() -> Non
         before = disk.names("/data/t-0")
         disk.narrow = True
         with pytest.raises(DiskFull):
-            await logs.delete([partition(0)], FolderState.STRAY)
+            await logs.delete([partition(0)], DirectoryState.STRAY)
         for _ in range(2):  # it is tried again
             with pytest.raises(DiskFull):
                 await created(logs, 0)

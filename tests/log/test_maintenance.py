@@ -45,7 +45,7 @@ class HeldDisk(SimulatedDisk):
 
 def upkeep(logs: LogManager, rules: MaintenanceConfig = NEVER) -> Maintenance:
     def end(partition: TopicPartition) -> Offset:
-        return logs[partition].log.next_offset
+        return logs[partition].log.log_end_offset
 
     return Maintenance(logs, lambda: rules, end)
 
@@ -94,9 +94,9 @@ def test_producers_whose_records_were_all_deleted_are_told_by_a_snapshot() -> No
         logs = await opened(disk, clock)
         hosted = await created(logs, 0)
         append_batch(hosted.log, b"x", producer_id=4)
-        assert await hosted.log.retain(high_watermark=1, now_ms=10**12) == 1
+        assert await hosted.log.delete_old_segments(high_watermark=1, now_ms=10**12) == 1
         await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 2)
-        assert disk.exists(f"{hosted.log.folder}/{1:020d}.snapshot")
+        assert disk.exists(f"{hosted.log.directory}/{1:020d}.snapshot")
 
     simulated(program)
 
@@ -248,21 +248,26 @@ def test_a_log_that_is_deleted_meanwhile_takes_no_directory_with_it() -> None:
 
 def test_a_log_that_is_deleted_while_another_is_looked_at_is_passed_over() -> None:
     async def program(clock: SimulatedClock) -> None:
-        logs = await opened(SimulatedDisk(), clock)
+        disk = HeldDisk()
+        logs = await opened(disk, clock)
         for number in range(3):
             append(await created(logs, number), b"x")
         asked: list[TopicPartition] = []
 
         def end(partition: TopicPartition) -> Offset:
             asked.append(partition)
-            return logs[partition].log.next_offset
+            return logs[partition].log.log_end_offset
 
-        held = logs[partition(0)].log
-        async with held._work:  # pyright: ignore[reportPrivateUsage]
-            duty = asyncio.create_task(Maintenance(logs, lambda: NEVER, end).retain())
-            await clock.sleep(0)
-            await clock.sleep(0)
-            await logs.delete([partition(1)])
+        device = disk.held = asyncio.Event()
+        flush = asyncio.create_task(logs[partition(0)].log.flush())
+        while disk.holds_next:
+            await asyncio.sleep(0)
+        duty = asyncio.create_task(Maintenance(logs, lambda: NEVER, end).retain())
+        await clock.sleep(0)
+        await clock.sleep(0)
+        await logs.delete([partition(1)])
+        device.set()
+        await flush
         await duty
         assert asked == [partition(0), partition(2)]
 
@@ -279,7 +284,7 @@ def test_a_folder_keeps_its_name_while_deleted_files_in_it_are_removed() -> None
         for _ in range(30):
             append(hosted, bytes(100))
         hosted.log.advance_log_start(Offset(20))
-        await hosted.log.retain(high_watermark=30, now_ms=clock.now_ms())
+        await hosted.log.delete_old_segments(high_watermark=30, now_ms=clock.now_ms())
         removal = disk.held = asyncio.Event()
         duty = asyncio.create_task(upkeep(logs).purge())
         while disk.holds_next:
@@ -309,7 +314,7 @@ def test_a_flush_has_its_turn_between_deleted_files_that_are_removed() -> None:
         for _ in range(30):
             append(hosted, bytes(100))
         hosted.log.advance_log_start(Offset(20))
-        await hosted.log.retain(high_watermark=30, now_ms=0)
+        await hosted.log.delete_old_segments(high_watermark=30, now_ms=0)
         waiting = [name for name in disk.names("/data/t-0") if name.endswith(".deleted")]
         removal = disk.held = asyncio.Event()
         duty = asyncio.create_task(hosted.log.purge(SMALL.file_delete_delay_ms))

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from cases import each_case
 from ottla.ids import Offset, PartitionIndex, TopicPartition, topic_name_problem
 from ottla.log.names import (
+    DirectoryState,
     FileState,
-    FolderState,
     Kind,
     OffsetFile,
-    PartitionFolder,
-    folder,
-    marked_folder,
+    PartitionDirectory,
+    marked_directory,
     offset_file,
-    parse_folder,
     parse_offset_file,
+    parse_partition_directory,
+    partition_directory,
 )
 
 UNIQUE = "0123456789abcdef0123456789abcdef"
@@ -38,9 +38,9 @@ def test_names_are_kafkas() -> None:
         offset_file(170, Kind.TIME_INDEX, FileState.SWAP) == "00000000000000000170.timeindex.swap"
     )
     assert offset_file(2**63 - 1, Kind.PRODUCER_SNAPSHOT) == "09223372036854775807.snapshot"
-    assert folder(partition("orders-eu", 12)) == "orders-eu-12"
+    assert partition_directory(partition("orders-eu", 12)) == "orders-eu-12"
     assert (
-        marked_folder(partition("orders", 3), FolderState.DELETED, UNIQUE)
+        marked_directory(partition("orders", 3), DirectoryState.DELETED, UNIQUE)
         == f"orders-3.{UNIQUE}-delete"
     )
 
@@ -84,16 +84,18 @@ def test_other_files_are_left_alone(name: str) -> None:
 
 @given(partitions)
 def test_a_folder_is_read_back(of: TopicPartition) -> None:
-    assert parse_folder(folder(of)) == PartitionFolder(of)
+    assert parse_partition_directory(partition_directory(of)) == PartitionDirectory(of)
 
 
-@given(partitions, st.sampled_from([FolderState.DELETED, FolderState.STRAY]))
+@given(partitions, st.sampled_from([DirectoryState.DELETED, DirectoryState.STRAY]))
 def test_a_marked_folder_fits_a_name_and_keeps_at_least_the_beginning_of_the_topic(
-    of: TopicPartition, state: FolderState
+    of: TopicPartition, state: DirectoryState
 ) -> None:
-    name = marked_folder(of, state, UNIQUE)
+    name = marked_directory(of, state, UNIQUE)
     assert len(name) <= 255
-    if (read := parse_folder(name)) is not None:  # None: what is left may be "." or ".."
+    if (
+        read := parse_partition_directory(name)
+    ) is not None:  # None: what is left may be "." or ".."
         assert read.state is state
         assert read.partition.partition == of.partition
         assert of.topic.startswith(read.partition.topic)
@@ -102,29 +104,29 @@ def test_a_marked_folder_fits_a_name_and_keeps_at_least_the_beginning_of_the_top
 
 
 def test_a_long_topic_is_cut_when_its_folder_is_marked() -> None:
-    name = marked_folder(partition("t" * 249, 7), FolderState.STRAY, UNIQUE)
+    name = marked_directory(partition("t" * 249, 7), DirectoryState.STRAY, UNIQUE)
     assert len(name) == 255
-    assert parse_folder(name) == ((name[: name.index("-")], 7), FolderState.STRAY)
+    assert parse_partition_directory(name) == ((name[: name.index("-")], 7), DirectoryState.STRAY)
 
 
 @given(partitions)
 def test_a_future_folder_keeps_its_topic(of: TopicPartition) -> None:
-    name = marked_folder(of, FolderState.FUTURE, UNIQUE)
-    assert parse_folder(name) == PartitionFolder(of, FolderState.FUTURE)
+    name = marked_directory(of, DirectoryState.FUTURE, UNIQUE)
+    assert parse_partition_directory(name) == PartitionDirectory(of, DirectoryState.FUTURE)
 
 
 @each_case(
     ("name", "of", "state"),
     [
-        ("a-0", ("a", 0), FolderState.LIVE),
-        ("a-b-c-0", ("a-b-c", 0), FolderState.LIVE),
-        ("a--1", ("a-", 1), FolderState.LIVE),
+        ("a-0", ("a", 0), DirectoryState.LIVE),
+        ("a-b-c-0", ("a-b-c", 0), DirectoryState.LIVE),
+        ("a--1", ("a-", 1), DirectoryState.LIVE),
         ("-5", None, None),
-        ("--5", ("-", 5), FolderState.LIVE),
-        ("a.b-delete-2", ("a.b-delete", 2), FolderState.LIVE),
-        (f"a.b-delete-2.{UNIQUE}-delete", ("a.b-delete", 2), FolderState.DELETED),
-        (f"a-7.{UNIQUE}-stray", ("a", 7), FolderState.STRAY),
-        (f"a-7.{UNIQUE}-future", ("a", 7), FolderState.FUTURE),
+        ("--5", ("-", 5), DirectoryState.LIVE),
+        ("a.b-delete-2", ("a.b-delete", 2), DirectoryState.LIVE),
+        (f"a.b-delete-2.{UNIQUE}-delete", ("a.b-delete", 2), DirectoryState.DELETED),
+        (f"a-7.{UNIQUE}-stray", ("a", 7), DirectoryState.STRAY),
+        (f"a-7.{UNIQUE}-future", ("a", 7), DirectoryState.FUTURE),
         ("a-7-delete", None, None),
         ("a-7.-delete", None, None),
         (f"a.{UNIQUE}-delete", None, None),
@@ -144,6 +146,6 @@ def test_a_future_folder_keeps_its_topic(of: TopicPartition) -> None:
     ],
 )
 def test_whose_folder_it_is(
-    name: str, of: tuple[str, int] | None, state: FolderState | None
+    name: str, of: tuple[str, int] | None, state: DirectoryState | None
 ) -> None:
-    assert parse_folder(name) == (None if of is None else (of, state))
+    assert parse_partition_directory(name) == (None if of is None else (of, state))

@@ -10,9 +10,9 @@ from cases import each_case
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
-from ottla.log.appending import UnexpectedOffset
+from ottla.log.appender import UnexpectedOffset
 from ottla.log.files import OsDisk
-from ottla.log.flushing import GroupCommit, flush_due
+from ottla.log.flusher import GroupCommit, flush_due
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import NotCached
@@ -38,7 +38,7 @@ def test_batches_get_the_next_offsets_and_the_leaders_epoch() -> None:
     finish(log.begin_epoch(LeaderEpoch(7)))
     assert append(log, b"a", b"b") == (0, 1, -1, False)
     assert append(log, b"c") == (2, 2, -1, False)
-    assert log.next_offset == 3
+    assert log.log_end_offset == 3
     assert contents(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
     assert {batch.header.leader_epoch for batch in batches(raw(log))} == {7}
 
@@ -69,10 +69,10 @@ def test_a_repeat_is_answered_with_its_first_offset() -> None:
     again = append(log, b"a", b"b", producer_id=9, timestamp=3)
     assert again.duplicate
     assert again[:2] == first[:2]
-    assert log.next_offset == 3
+    assert log.log_end_offset == 3
     with pytest.raises(RequestError, match="OUT_OF_ORDER"):
         append(log, b"d", producer_id=9, sequence=5)
-    assert log.next_offset == 3
+    assert log.log_end_offset == 3
 
 
 def test_a_batch_larger_than_a_segment_is_refused() -> None:
@@ -88,9 +88,9 @@ def test_a_follower_has_the_leaders_bytes_a16() -> None:
     append(leader, b"t", producer_id=4, transactional=True)
     end(leader, 4, commit=False)
     fill(leader, 5, start=32)
-    while follower.next_offset < leader.next_offset:
-        fetched = follower.next_offset
-        data = finish(finish(leader.read(fetched, leader.next_offset, 400)).read())
+    while follower.log_end_offset < leader.log_end_offset:
+        fetched = follower.log_end_offset
+        data = finish(finish(leader.read(fetched, leader.log_end_offset, 400)).read())
         follower.append_replicated(data, fetched_offset=fetched, now_ms=0)
     assert raw(follower) == raw(leader)
     assert list(follower.epochs) == list(leader.epochs) == [(0, 0), (3, 30)]
@@ -115,7 +115,7 @@ def test_a_follower_takes_nothing_out_of_place_a16() -> None:
     falling = made([b"a"], base_offset=5) + made([b"b"], base_offset=4)
     with pytest.raises(UnexpectedOffset):
         log.append_replicated(falling, fetched_offset=1, now_ms=0)
-    assert log.next_offset == 1
+    assert log.log_end_offset == 1
     assert contents(log) == [(0, b"a")]
 
 
@@ -133,7 +133,7 @@ def test_a_follower_keeps_the_gaps_of_a_compacted_leader() -> None:
         offset, value = contents(log, asked)[0]
         assert offset >= asked
         assert value is not None
-    assert log.next_offset == far + 1
+    assert log.log_end_offset == far + 1
 
 
 # Rolling.
@@ -247,7 +247,7 @@ def test_a_slice_is_read_after_its_segment_is_gone() -> None:
     first = log.read_cached(0, 30, 500)
     expected = first.cached()
     log.advance_log_start(Offset(29))
-    assert finish(log.retain(high_watermark=30, now_ms=0)) > 1
+    assert finish(log.delete_old_segments(high_watermark=30, now_ms=0)) > 1
     finish(log.purge(10**9))
     assert first.cached() == expected
 
@@ -257,24 +257,24 @@ def test_offsets_are_found_by_time() -> None:
     for number in range(30):
         append(log, b"x" * 40, b"y" * 40, timestamp=1000 + 10 * number)
     for asked in range(990, 1300):
-        found = finish(log.find_time(asked))
+        found = finish(log.find_timestamp(asked))
         times = [1000 + 10 * (n // 2) + n % 2 for n in range(60)]
         expected = next(((n, t) for n, t in enumerate(times) if t >= asked), None)
         assert (None if found is None else found[:2]) == expected
-    found = finish(log.find_latest_time())
+    found = finish(log.find_max_timestamp())
     assert found == (59, 1291, 0)
     log.advance_log_start(Offset(21))
-    assert finish(log.find_time(0)) == (21, 1101, 0)
+    assert finish(log.find_timestamp(0)) == (21, 1101, 0)
 
 
 def test_the_first_record_with_the_largest_time_is_found() -> None:
     log = new_log()
-    assert finish(log.find_latest_time()) is None
+    assert finish(log.find_max_timestamp()) is None
     for timestamp in (5, 90, 3, 90, 7):
         append(log, b"x", timestamp=timestamp)
-    assert finish(log.find_latest_time()) == (1, 90, 0)
+    assert finish(log.find_max_timestamp()) == (1, 90, 0)
     log.advance_log_start(Offset(4))
-    assert finish(log.find_latest_time()) == (4, 7, 0)
+    assert finish(log.find_max_timestamp()) == (4, 7, 0)
 
 
 def test_transactions_hold_back_the_last_stable_offset() -> None:
@@ -282,12 +282,12 @@ def test_transactions_hold_back_the_last_stable_offset() -> None:
     append(log, b"a")
     append(log, b"b", producer_id=1, transactional=True)
     append(log, b"c", producer_id=2, transactional=True)
-    assert log.last_stable_offset(log.next_offset) == 1
+    assert log.last_stable_offset(log.log_end_offset) == 1
     end(log, 1, commit=False)
-    assert log.last_stable_offset(log.next_offset) == 2
+    assert log.last_stable_offset(log.log_end_offset) == 2
     end(log, 2, commit=True)
     assert log.last_stable_offset(Offset(4)) == 2
-    assert log.last_stable_offset(log.next_offset) == 5
+    assert log.last_stable_offset(log.log_end_offset) == 5
     assert [t[:3] for t in log.aborted_transactions(0, 5)] == [(1, 1, 3)]
     assert log.aborted_transactions(4, 5) == []
 
@@ -323,7 +323,7 @@ def test_a_log_is_cut_at_any_offset_a2(cut: int) -> None:
     finish(log.truncate_to(cut))
     left = cut // 2 * 2  # batches are cut off whole
     assert contents(log) == whole[:left]
-    assert log.next_offset == log.recovery_point == left
+    assert log.log_end_offset == log.recovery_point == left
     epochs = [(0, 0), (5, 10), (11, 22)]
     assert list(log.epochs) == [entry for entry in epochs if entry[1] < left]
     producer = log.producers.get(ProducerId(3))
@@ -345,14 +345,14 @@ def test_a_log_starts_anew_at_an_offset_a17() -> None:
     fill(log, 30)
     finish(log.flush())
     finish(log.truncate_fully_and_start_at(Offset(100)))
-    assert (log.log_start_offset, log.next_offset, log.recovery_point) == (100, 100, 100)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 100)
     assert list(log.epochs) == []
     assert [name for name in names(log) if not name.startswith("0")] == ["leader-epoch-checkpoint"]
     finish(log.begin_epoch(LeaderEpoch(1)))
     fill(log, 3)
     assert [offset for offset, _ in contents(log)] == [100, 101, 102]
     finish(log.truncate_to(50))
-    assert log.next_offset == 50
+    assert log.log_end_offset == 50
 
 
 def test_a_follower_begins_within_a_batch_a17() -> None:
@@ -365,7 +365,7 @@ def test_a_follower_begins_within_a_batch_a17() -> None:
     data = finish(finish(leader.read(4, 6, 1000)).read())
     with pytest.raises(UnexpectedOffset) as unexpected:
         follower.append_replicated(data, fetched_offset=4, now_ms=0)
-    assert unexpected.value.first_offset <= follower.next_offset <= unexpected.value.last_offset
+    assert unexpected.value.first_offset <= follower.log_end_offset <= unexpected.value.last_offset
     finish(follower.truncate_fully_and_start_at(Offset(unexpected.value.first_offset)))
     follower.append_replicated(data, fetched_offset=3, now_ms=0)
     follower.advance_log_start(Offset(4))
@@ -419,7 +419,7 @@ def test_c5_a_failed_sync_breaks_the_log() -> None:
     disk.fails = lambda what, path: False
     assert log.recovery_point == 5
     for call in (lambda: append(log, b"a"), lambda: finish(log.flush()), lambda: log.roll(0)):
-        with pytest.raises(StorageFailure, match="broken"):
+        with pytest.raises(StorageFailure, match="the log has failed"):
             call()
     assert len(contents(log)) == 10
 
@@ -436,11 +436,11 @@ def test_c6_a_failed_write_changes_nothing() -> None:
             append(log, bytes(200 * attempt), producer_id=1, sequence=1, transactional=True)
         with pytest.raises(StorageFailure):
             end(log, 1, commit=True)
-        follow = made([b"x"], base_offset=log.next_offset, leader_epoch=9)
+        follow = made([b"x"], base_offset=log.log_end_offset, leader_epoch=9)
         with pytest.raises(StorageFailure):
-            log.append_replicated(follow, fetched_offset=log.next_offset, now_ms=0)
+            log.append_replicated(follow, fetched_offset=log.log_end_offset, now_ms=0)
     assert (contents(log), list(log.epochs), log.segments.active.latest) == before
-    assert log.last_stable_offset(log.next_offset) == 4
+    assert log.last_stable_offset(log.log_end_offset) == 4
     disk.fails = lambda what, path: False
     assert append(log, b"q", producer_id=1, sequence=1, transactional=True).base_offset == 5
 
@@ -450,7 +450,7 @@ def test_c6_a_full_disk_is_a_storage_failure() -> None:
     log = new_log(disk)
     with pytest.raises(StorageFailure, match="no space"):
         fill(log, 100)
-    assert [offset for offset, _ in contents(log)] == list(range(log.next_offset))
+    assert [offset for offset, _ in contents(log)] == list(range(log.log_end_offset))
 
 
 @each_case(
@@ -477,8 +477,8 @@ def test_group_commit_shares_a_flush(tmp_path: Path) -> None:
                 return log.recovery_point
 
             @property
-            def rules(self) -> LogConfig:
-                return log.rules
+            def config(self) -> LogConfig:
+                return log.config
 
             async def flush(self) -> None:
                 nonlocal flushes
@@ -510,10 +510,10 @@ def test_c5_an_append_waits_for_the_device_when_flush_messages_says_so(
     waited: list[int] = []
     for offset in range(4):
         append(log, b"x")
-        if commit.wanted(log.next_offset):
+        if commit.wanted(log.log_end_offset):
             waited.append(offset)
-            finish(commit.durable(log.next_offset))
-            assert log.recovery_point == log.next_offset
+            finish(commit.durable(log.log_end_offset))
+            assert log.recovery_point == log.log_end_offset
     assert waited == waits
 
 
@@ -524,7 +524,7 @@ def test_retention_renames_first_and_removes_later() -> None:
     log = new_log(rules=LogConfig(segment_bytes=1000, retention_ms=10, file_delete_delay_ms=500))
     fill(log, 30)
     finish(log.flush())
-    assert finish(log.retain(high_watermark=30, now_ms=25)) == 2
+    assert finish(log.delete_old_segments(high_watermark=30, now_ms=25)) == 2
     assert log.log_start_offset == bases(log)[0] > 0
     deleted = [name for name in names(log) if name.endswith(".deleted")]
     assert len(deleted) == 2 * 3 + 1  # the first segment has no snapshot
@@ -538,9 +538,9 @@ def test_retention_renames_first_and_removes_later() -> None:
 def test_an_active_segment_that_is_old_is_rolled_and_deleted() -> None:
     log = new_log(rules=LogConfig(retention_ms=10))
     fill(log, 5)
-    assert finish(log.retain(high_watermark=4, now_ms=1000)) == 0
-    assert finish(log.retain(high_watermark=5, now_ms=1000)) == 1
-    assert (log.log_start_offset, log.next_offset, bases(log)) == (5, 5, [5])
-    assert finish(log.retain(high_watermark=5, now_ms=10**6)) == 0
+    assert finish(log.delete_old_segments(high_watermark=4, now_ms=1000)) == 0
+    assert finish(log.delete_old_segments(high_watermark=5, now_ms=1000)) == 1
+    assert (log.log_start_offset, log.log_end_offset, bases(log)) == (5, 5, [5])
+    assert finish(log.delete_old_segments(high_watermark=5, now_ms=10**6)) == 0
     fill(log, 2)
     assert [offset for offset, _ in contents(log)] == [5, 6]

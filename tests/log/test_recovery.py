@@ -17,8 +17,7 @@ from ottla.ids import LeaderEpoch, Offset, ProducerId
 from ottla.log.disk import read_whole
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
-from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import open_log
+from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.batch import batches
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 from sampling import sample
@@ -64,14 +63,14 @@ def state(log: PartitionLog) -> tuple[object, ...]:
     )
     return (
         log.log_start_offset,
-        log.next_offset,
+        log.log_end_offset,
         contents(log),
         list(log.epochs),
         producers,
-        log.aborted_transactions(log.log_start_offset, log.next_offset),
-        finish(log.find_latest_time()),
-        [finish(log.find_time(t)) for t in range(0, 70, 7)],
-        log.last_stable_offset(log.next_offset),
+        log.aborted_transactions(log.log_start_offset, log.log_end_offset),
+        finish(log.find_max_timestamp()),
+        [finish(log.find_timestamp(t)) for t in range(0, 70, 7)],
+        log.last_stable_offset(log.log_end_offset),
     )
 
 
@@ -87,11 +86,11 @@ def test_a_clean_stop_is_trusted() -> None:
     assert disk.calls[calls:] == []
     assert again.notes == []
     assert state(again.log) == expected
-    assert again.log.recovery_point == again.log.next_offset
+    assert again.log.recovery_point == again.log.log_end_offset
     finish(again.log.begin_epoch(LeaderEpoch(2)))
     fill(again.log, 20, start=50)
     assert [offset for offset, _ in contents(again.log)][-20:] == list(
-        range(log.next_offset, log.next_offset + 20)
+        range(log.log_end_offset, log.log_end_offset + 20)
     )
 
 
@@ -120,10 +119,10 @@ def test_whatever_is_lost_is_made_anew(clean: bool, suffix: str, how: str) -> No
                 put(disk, name, bytes(len(data) + 1))
                 changed += 1
     assert changed or (suffix, how) == ("txnindex", "removed")
-    again = opened(disk, clean=clean, recovery_point=log.next_offset if clean else 0)
+    again = opened(disk, clean=clean, recovery_point=log.log_end_offset if clean else 0)
     assert state(again.log) == expected
     finish(again.log.close())
-    third = opened(disk, recovery_point=log.next_offset)
+    third = opened(disk, recovery_point=log.log_end_offset)
     assert third.notes == []
     assert state(third.log) == expected
 
@@ -153,7 +152,7 @@ def test_d3_the_state_of_producers_comes_from_the_log_alone() -> None:
             if sequence:
                 again = append(log, b"x" * 30, producer_id=producer, sequence=sequence - 1)
                 assert again.duplicate
-    assert log.next_offset == 300
+    assert log.log_end_offset == 300
 
 
 # Damage.
@@ -187,7 +186,7 @@ def test_c3_every_truncation_length_is_cut_to_whole_batches() -> None:
         log = opened(disk, clean=False).log
         whole = sum(end <= length for end in ends) - 1
         assert contents(log) == expected[: 2 * whole]
-        assert log.next_offset == 2 * whole
+        assert log.log_end_offset == 2 * whole
         assert log.recovery_point == 0, "nothing was flushed since"
         assert len(content(disk, name)) == ends[whole]
 
@@ -234,7 +233,7 @@ def large_tail() -> tuple[SimulatedDisk, str, bytes, list[int]]:
 
 
 def served(log: PartitionLog) -> bytes:
-    return bytes(finish(log.read_cached(0, log.next_offset, 2**30).read()))
+    return bytes(finish(log.read_cached(0, log.log_end_offset, 2**30).read()))
 
 
 def test_c3_any_truncation_length_in_the_last_64_kb() -> None:
@@ -245,7 +244,7 @@ def test_c3_any_truncation_length_in_the_last_64_kb() -> None:
         put(disk, name, data[:length])
         log = opened(disk, clean=False).log
         whole = bisect_right(ends, length) - 1
-        assert log.next_offset == whole
+        assert log.log_end_offset == whole
         assert served(log) == content(disk, name) == data[: ends[whole]]
 
 
@@ -263,7 +262,7 @@ def test_c3_any_byte_flip_in_the_last_64_kb() -> None:
             assert served(log) == changed
             put(disk, "leader-epoch-checkpoint", b"")
         else:
-            assert log.next_offset == hit
+            assert log.log_end_offset == hit
             assert served(log) == content(disk, name) == data[: ends[hit]]
 
 
@@ -279,14 +278,16 @@ def test_c3_segments_behind_damage_are_dropped() -> None:
     put(disk, name, bytes(damaged))
     again = opened(disk, clean=False)
     log = again.log
-    assert bases[1] < log.next_offset < bases[2]
-    assert contents(log) == [entry for entry in whole if entry[0] < log.next_offset]
+    assert bases[1] < log.log_end_offset < bases[2]
+    assert contents(log) == [entry for entry in whole if entry[0] < log.log_end_offset]
     assert any("cut at" in note for note in again.notes)
-    assert not [n for n in disk.names(FOLDER) if n[:20].isdigit() and int(n[:20]) > log.next_offset]
+    assert not [
+        n for n in disk.names(FOLDER) if n[:20].isdigit() and int(n[:20]) > log.log_end_offset
+    ]
     finish(log.begin_epoch(LeaderEpoch(9)))
     fill(log, 10, start=90)
     assert [offset for offset, _ in contents(log)][-10:] == list(
-        range(log.next_offset - 10, log.next_offset)
+        range(log.log_end_offset - 10, log.log_end_offset)
     )
 
 
@@ -328,7 +329,7 @@ def test_c3_a_segment_whose_forerunner_lost_its_end_is_dropped() -> None:
     put(disk, f"{0:020d}.log", data[: len(data) // second * (second - 1)])
     assert first.size == len(data)
     log = opened(disk, clean=False).log
-    assert log.next_offset == second - 1
+    assert log.log_end_offset == second - 1
     assert len(contents(log)) == second - 1
 
 
@@ -339,7 +340,7 @@ def test_c4_what_a_clean_start_meets_above_the_recovery_point_may_go() -> None:
     name = log.segments.active.file.path.rsplit("/", 1)[1]
     put(disk, name, content(disk, name)[:-5])
     again = opened(disk, recovery_point=log.segments.active.base_offset)
-    assert again.log.next_offset == log.next_offset - 1
+    assert again.log.log_end_offset == log.log_end_offset - 1
     assert "looked at as a whole" in again.notes[0]
 
 
@@ -347,10 +348,10 @@ def test_a_snapshot_that_cannot_be_read_is_written_again() -> None:
     disk = SimulatedDisk()
     log = history(disk)
     finish(log.close())
-    name = f"{log.next_offset:020d}.snapshot"
+    name = f"{log.log_end_offset:020d}.snapshot"
     good = content(disk, name)
     put(disk, name, good[:-1])
-    finish(opened(disk, recovery_point=log.next_offset).log.close())
+    finish(opened(disk, recovery_point=log.log_end_offset).log.close())
     assert content(disk, name) == good
 
 
@@ -377,7 +378,7 @@ def test_a_log_start_above_what_is_left_begins_anew() -> None:
     fill(log, 20)
     finish(log.flush())
     again = opened(disk, clean=False, log_start=500).log
-    assert (again.log_start_offset, again.next_offset) == (500, 500)
+    assert (again.log_start_offset, again.log_end_offset) == (500, 500)
     assert contents(again) == []
     assert list(again.epochs) == []
 
@@ -488,10 +489,10 @@ def test_a_log_on_the_machines_disk(tmp_path: Path) -> None:
             )
         await log.flush()
         await log.truncate_to(301)
-        assert log.next_offset == 300
+        assert log.log_end_offset == 300
         await log.begin_epoch(LeaderEpoch(2))
         append(log, b"new", producer_id=3, sequence=300)
-        await log.retain(high_watermark=301, now_ms=10**12)
+        await log.delete_old_segments(high_watermark=301, now_ms=10**12)
         await log.flush()
         return log
 
@@ -503,26 +504,26 @@ def test_a_log_on_the_machines_disk(tmp_path: Path) -> None:
 
 async def second(disk: OsDisk, folder: str) -> None:
     log = opened(disk, folder=folder, clean=False, recovery_point=301, log_start=301).log
-    assert log.next_offset == 301
+    assert log.log_end_offset == 301
     await log.begin_epoch(LeaderEpoch(3))
     for number in range(60):
         append(log, b"%d" % number, bytes(50), timestamp=number)
     await log.close()
     again = opened(disk, folder=folder, recovery_point=log.recovery_point)
-    found = await again.log.read(350, again.log.next_offset, 1000)
+    found = await again.log.read(350, again.log.log_end_offset, 1000)
     assert found.size > 0
     assert len(await found.read()) == found.size
     producer = again.log.producers.get(ProducerId(3))
     assert producer is not None
     assert producer.last_sequence == 300
-    time = await again.log.find_time(30)
+    time = await again.log.find_timestamp(30)
     assert time is not None
     assert time.offset == Offset(301 + 2 * 29 + 1)
     # Unclean, with the last file cut in the middle of a batch.
     path = again.log.segments.active.file.path
     os.truncate(path, os.path.getsize(path) - 7)
     cut = opened(disk, folder=folder, clean=False, recovery_point=301).log
-    assert cut.next_offset == again.log.next_offset - 2
+    assert cut.log_end_offset == again.log.log_end_offset - 2
 
 
 def test_the_epochs_of_a_follower_are_flushed_with_its_records() -> None:

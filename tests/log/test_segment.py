@@ -7,13 +7,13 @@ import pytest
 from cases import each_case
 from log.logs import FOLDER, made
 from ottla.ids import LeaderEpoch, Offset, Position
-from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.appender import roll_due
 from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind
 from ottla.log.reading import NotCached, read_now, read_waiting
-from ottla.log.rolling import roll_due
-from ottla.log.segment import RECENT_BATCHES_MAX, Extent, LocatedHeader, Segment
-from ottla.log.timestamps import TimeSearch, Unfinished, from_time
+from ottla.log.segment.index import OffsetIndex, TimeIndex
+from ottla.log.segment.segment import RECENT_BATCHES_MAX, Extent, LocatedHeader, Segment
+from ottla.log.segment.timestamps import TimeSearch, Unfinished, from_time
 from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import SimulatedDisk
 
@@ -25,7 +25,7 @@ def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, lis
     """Batches of several sizes, with gaps between some."""
     random = Random(seed)
     disk = SimulatedDisk()
-    disk.make_folder(FOLDER)
+    disk.make_directory(FOLDER)
     segment = Segment.create(disk, FOLDER, BASE, 0)
     offset = BASE + random.randrange(3)
     heads: list[LocatedHeader] = []
@@ -145,7 +145,7 @@ def test_a_segment_grows_again_as_it_was(count: int) -> None:
 
 def test_reading_is_given_up_where_nothing_is_in_memory() -> None:
     disk = SimulatedDisk()
-    disk.make_folder(FOLDER)
+    disk.make_directory(FOLDER)
     segment = Segment.create(disk, FOLDER, BASE, 0)
     segment.append_one([made([b"x"], base_offset=BASE)], BASE, 0, 300)
     disk.cold = True
@@ -175,7 +175,7 @@ def test_a_segment_rolls_before_an_offset_does_not_fit() -> None:
 
 def test_index_files_are_those_of_kafka() -> None:
     disk = SimulatedDisk()
-    disk.make_folder(FOLDER)
+    disk.make_directory(FOLDER)
     segment = Segment.create(disk, FOLDER, BASE, 0)
     for number in range(5):
         data = made([bytes(40)], base_offset=BASE + number, timestamp=10 + number)

@@ -62,7 +62,7 @@ def test_starting_anew_is_whole_though_its_caller_gives_up() -> None:
         disk.slow = True
         await given_up(asyncio.create_task(logs.start_anew(partition(0), Offset(1000))), 0.5)
         disk.slow = False
-        assert hosted.log.next_offset == 1000
+        assert hosted.log.log_end_offset == 1000
         await lead(logs, 1)
         append(hosted, b"new")
         await logs.close(EPOCH)
@@ -84,7 +84,7 @@ def test_d3_a_cut_is_whole_though_its_caller_gives_up(after_s: float) -> None:
         disk.slow = True
         await given_up(asyncio.create_task(logs.truncate(partition(0), 10)), after_s)
         disk.slow = False
-        assert (hosted.log.next_offset, hosted.log.recovery_point) == (10, 10)
+        assert (hosted.log.log_end_offset, hosted.log.recovery_point) == (10, 10)
         assert b"t 0 10" in read_whole(disk, "/data/recovery-point-offset-checkpoint")
 
     simulated(program)
@@ -120,7 +120,7 @@ def test_retention_removes_its_files_though_its_caller_gave_up() -> None:
             append(hosted, bytes(100))
         hosted.log.advance_log_start(Offset(20))
         disk.slow = True
-        retain = hosted.log.retain(high_watermark=30, now_ms=0)
+        retain = hosted.log.delete_old_segments(high_watermark=30, now_ms=0)
         await given_up(asyncio.create_task(retain), 0.5)
         disk.slow = False
         await hosted.log.purge(SMALL.file_delete_delay_ms)
@@ -138,7 +138,9 @@ def test_what_is_appended_while_retention_waits_for_the_device_stays() -> None:
             append(hosted, bytes(100))
         assert hosted.log.segments.active.size < SMALL.segment_bytes / 2  # there is room for more
         disk.slow = True
-        retention = asyncio.create_task(hosted.log.retain(high_watermark=26, now_ms=10**12))
+        retention = asyncio.create_task(
+            hosted.log.delete_old_segments(high_watermark=26, now_ms=10**12)
+        )
         added: list[bytes | None] = []
         await clock.sleep(0.3)
         while not retention.done():

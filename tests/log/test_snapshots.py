@@ -59,7 +59,7 @@ def test_producers_are_known_after_any_stop_though_their_batches_are_gone(loss: 
         run(log, number)
         finish(log.flush())
         log.advance_log_start(log.segments.active.base_offset)
-        finish(log.retain(high_watermark=log.next_offset, now_ms=0))
+        finish(log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=0))
         expected = write_snapshot(log.producers)
         clean = random.random() < 0.6
         if clean:
@@ -89,13 +89,13 @@ def test_producers_are_known_after_a_crash_at_any_call_that_deletes_all_they_wro
         expected = write_snapshot(log.producers)
         disk.crash_at = len(disk.calls) + number
         try:
-            assert finish(log.retain(high_watermark=2, now_ms=1000)) == 1
+            assert finish(log.delete_old_segments(high_watermark=2, now_ms=1000)) == 1
             crashed = False
         except Crashed:
             crashed = True
         disk = disk.after_crash(loss, Random(number))
         again = opened(disk, rules, recovery_point=2, clean=False).log
-        assert again.next_offset == 2
+        assert again.log_end_offset == 2
         assert write_snapshot(again.producers) == expected
         if not crashed:
             assert again.log_start_offset == 2
@@ -108,7 +108,7 @@ def test_what_no_producer_wrote_goes_without_a_snapshot() -> None:
     append(log, b"v")
     room = disk.room("/")
     disk.capacity_bytes = room.total_bytes - room.usable_bytes
-    assert finish(log.retain(high_watermark=1, now_ms=1000)) == 1
+    assert finish(log.delete_old_segments(high_watermark=1, now_ms=1000)) == 1
     assert log.log_start_offset == 1
 
 
@@ -128,14 +128,14 @@ def test_without_room_for_a_snapshot_those_segments_go_of_which_one_tells() -> N
     append(log, bytes(100), producer_id=7, sequence=4)
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3, 4]
     disk.check_room = without_room
-    assert finish(log.retain(high_watermark=5, now_ms=1000)) == 3
+    assert finish(log.delete_old_segments(high_watermark=5, now_ms=1000)) == 3
     for _ in range(2):
         with pytest.raises(DiskFull):
-            finish(log.retain(high_watermark=5, now_ms=1000))
+            finish(log.delete_old_segments(high_watermark=5, now_ms=1000))
     assert log.log_start_offset == 3
     append(log, b"new", producer_id=7, sequence=5, timestamp=1000)
     disk.check_room = with_room
-    assert finish(log.retain(high_watermark=6, now_ms=1000)) == 2
+    assert finish(log.delete_old_segments(high_watermark=6, now_ms=1000)) == 2
     assert log.log_start_offset == 5
     finish(log.purge(10**9))
     assert snapshots(disk) == [5]

@@ -12,11 +12,11 @@ from log.logs import append, new_log, raw
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset
-from ottla.log import timestamps
-from ottla.log.cleaner import LocalCleaner
-from ottla.log.cleaning import CleaningLimits
+from ottla.log.cleaner.cleaning import CleaningLimits
+from ottla.log.cleaner.runners import LocalCleaner
 from ottla.log.log_config import LogConfig, readable_bytes_max
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import timestamps
 from ottla.records.batch import CRC_END, DECOMPRESSED_BYTES_MAX, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -45,9 +45,9 @@ def test_the_largest_time_is_that_of_a_record_above_a_start_within_a_batch() -> 
     append_times(log, [100, 5, 5, 20, 50])
     append_times(log, [10])
     log.advance_log_start(Offset(2))
-    assert finish(log.find_latest_time()) == (4, 50, 0)
+    assert finish(log.find_max_timestamp()) == (4, 50, 0)
     log.advance_log_start(Offset(5))
-    assert finish(log.find_latest_time()) == (5, 10, 0)
+    assert finish(log.find_max_timestamp()) == (5, 10, 0)
 
 
 def test_the_largest_time_is_that_of_a_record_though_an_emptied_batch_says_it_was_later() -> None:
@@ -62,19 +62,19 @@ def test_the_largest_time_is_that_of_a_record_though_an_emptied_batch_says_it_wa
     put(2000, b"a")
     log.roll(2000)
     put(3000, b"c")
-    assert finish(log.find_latest_time()) == (0, 9000, 0)
+    assert finish(log.find_max_timestamp()) == (0, 9000, 0)
     compaction = log.compact(
         LocalCleaner(),
         None,
-        high_watermark=log.next_offset,
+        high_watermark=log.log_end_offset,
         secret=bytes(16),
         clock_ms=lambda: 3000,
     )
     assert finish(compaction) is not None
     assert next(batches(raw(log))).header.max_timestamp == 9000
-    assert finish(log.find_latest_time()) == (3, 3000, 0)
+    assert finish(log.find_max_timestamp()) == (3, 3000, 0)
     log.advance_log_start(Offset(4))
-    assert finish(log.find_latest_time()) is None
+    assert finish(log.find_max_timestamp()) is None
 
 
 class CountedDisk(SimulatedDisk):
@@ -97,8 +97,8 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
     if closed:
         log.roll(0)
         finish(log.flush())
-        finish(log.find_latest_time())  # so that the index is known to be right about it
-    end = log.next_offset
+        finish(log.find_max_timestamp())  # so that the index is known to be right about it
+    end = log.log_end_offset
     searches: list[tuple[int, int, int, tuple[int, int] | None]] = [
         (2000, 0, 300, (2000, 10)),
         (2000, 50, 300, (2001, 50)),
@@ -112,9 +112,9 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
     for start, timestamp, largest, expected in searches:
         log.advance_log_start(Offset(start))
         disk.reads = 0
-        found = finish(log.find_time(timestamp))
+        found = finish(log.find_timestamp(timestamp))
         assert (None if found is None else found[:2]) == expected
-        latest = finish(log.find_latest_time())
+        latest = finish(log.find_max_timestamp())
         assert (-1 if latest is None else latest.timestamp) == largest
         assert disk.reads < 12  # the walk over all takes one for every 16 KiB
 
@@ -138,12 +138,12 @@ def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch
         log.advance_log_start(Offset(start))
         kept = list(enumerate(times))[start:]
         for asked in range(52):
-            found = finish(log.find_time(asked))
+            found = finish(log.find_timestamp(asked))
             expected = next(((offset, time) for offset, time in kept if time >= asked), None)
             assert (None if found is None else found[:2]) == expected
         largest = max((time for _, time in kept if time >= 0), default=None)
         first = next(((offset, time) for offset, time in kept if time == largest), None)
-        found = finish(log.find_latest_time())
+        found = finish(log.find_max_timestamp())
         assert (None if found is None else found[:2]) == first
 
 
@@ -151,14 +151,14 @@ def test_a_batch_that_holds_more_than_allowed_is_an_answer_for_its_partition() -
     log = new_log(rules=LogConfig(decompressed_bytes_max=500))
     append_times(log, [1] * 10, Compression.GZIP)
     append_times(log, [2] * 100, Compression.GZIP)
-    assert finish(log.find_time(1)) == (0, 1, 0)
-    for search in (lambda: log.find_time(2), log.find_latest_time):
+    assert finish(log.find_timestamp(1)) == (0, 1, 0)
+    for search in (lambda: log.find_timestamp(2), log.find_max_timestamp):
         with pytest.raises(RequestError, match="more than 500 bytes") as refused:
             finish(search())
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
-    log.rules = LogConfig(decompressed_bytes_max=5000)
-    assert finish(log.find_time(2)) == (10, 2, 0)
-    assert finish(log.find_latest_time()) == (10, 2, 0)
+    log.config = LogConfig(decompressed_bytes_max=5000)
+    assert finish(log.find_timestamp(2)) == (10, 2, 0)
+    assert finish(log.find_max_timestamp()) == (10, 2, 0)
 
 
 def test_a_batch_that_nobody_can_decompress_is_an_answer_for_its_partition() -> None:
@@ -171,7 +171,7 @@ def test_a_batch_that_nobody_can_decompress_is_an_answer_for_its_partition() -> 
     data[17:21] = crc32c(memoryview(data)[CRC_END:]).to_bytes(4, "big")
     log.append_replicated(bytes(data), fetched_offset=0, now_ms=0)
     with pytest.raises(RequestError, match="zstd") as refused:
-        finish(log.find_time(7))
+        finish(log.find_timestamp(7))
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -215,16 +215,16 @@ def test_what_may_take_long_to_decode_is_decoded_beside_the_event_loop(
     log = new_log(disk, LogConfig())
     append_times(log, [9, 9])
     append_times(log, [*range(count)], compression)
-    assert finish(log.find_time(8)) == (0, 9, 0)
+    assert finish(log.find_timestamp(8)) == (0, 9, 0)
     assert disk.worked == 0
     log.advance_log_start(Offset(2))
     disk.cold = True
-    assert finish(log.find_time(9)) == (11, 9, 0)
+    assert finish(log.find_timestamp(9)) == (11, 9, 0)
     assert disk.worked == in_thread
     # What is latest is gone: the batch in which the log starts is asked, then searched.
     disk.worked = 0
     log.advance_log_start(Offset(count + 1))
-    assert finish(log.find_latest_time()) == (count + 1, count - 1, 0)
+    assert finish(log.find_max_timestamp()) == (count + 1, count - 1, 0)
     assert disk.worked == in_thread
 
 
@@ -237,12 +237,12 @@ def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
         append_times(log, [timestamp])
     log.advance_log_start(Offset(1))
     disk.cold = cold
-    for search, steps in ((lambda: log.find_time(400), 1), (log.find_latest_time, 3)):
+    for search, steps in ((lambda: log.find_timestamp(400), 1), (log.find_max_timestamp, 3)):
         disk.worked = disk.waited = 0
         assert finish(search()) == (3001, 500, 0)
         assert 0 < disk.worked <= steps
         assert disk.waited < 10 * steps  # one for every 16 KiB of the way would be far more
-    assert finish(log.find_time(501)) is None
+    assert finish(log.find_timestamp(501)) is None
 
 
 def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,9 +263,9 @@ def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.M
         write(30, 10, 10, 400)
 
     disk.before_work = cut_once
-    assert finish(log.find_time(300)) == (5, 400, 0)
+    assert finish(log.find_timestamp(300)) == (5, 400, 0)
     disk.before_work = cut_once
-    assert finish(log.find_latest_time()) == (5, 400, 0)
+    assert finish(log.find_max_timestamp()) == (5, 400, 0)
 
 
 def test_a_long_way_is_gone_in_stretches_and_not_after_what_is_written_meanwhile(
@@ -279,5 +279,5 @@ def test_a_long_way_is_gone_in_stretches_and_not_after_what_is_written_meanwhile
         append_times(log, [timestamp])
     log.advance_log_start(Offset(1))
     disk.before_work = lambda: append_times(log, [20] * 5)
-    assert finish(log.find_time(30)) is None
+    assert finish(log.find_timestamp(30)) is None
     assert disk.worked == 10

@@ -8,7 +8,7 @@ from cases import each_case
 from log.producing import Leader, header
 from ottla.ids import Offset, ProducerId
 from ottla.log.errors import CorruptIndex
-from ottla.log.txn_index import AbortedTransaction, TransactionIndex
+from ottla.log.segment.txn_index import AbortedTransaction, TransactionIndex
 
 BASE = Offset(100)
 

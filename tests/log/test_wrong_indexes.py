@@ -37,7 +37,7 @@ def written(disk: SimulatedDisk) -> PartitionLog:
 
 
 def restarted(disk: SimulatedDisk, log: PartitionLog) -> PartitionLog:
-    return opened(disk, log.rules, recovery_point=log.recovery_point).log
+    return opened(disk, log.config, recovery_point=log.recovery_point).log
 
 
 def first_from(timestamp: int) -> int | None:
@@ -46,9 +46,9 @@ def first_from(timestamp: int) -> int | None:
 
 def check_times(log: PartitionLog) -> None:
     for timestamp in range(900, 4000, 35):
-        found = finish(log.find_time(timestamp))
+        found = finish(log.find_timestamp(timestamp))
         assert (None if found is None else found.offset) == first_from(timestamp), timestamp
-    latest = finish(log.find_latest_time())
+    latest = finish(log.find_max_timestamp())
     assert latest is not None
     assert latest.offset == times().index(max(times()))
 
@@ -97,9 +97,9 @@ def test_a_segment_is_not_deleted_early_because_of_a_wrong_time_index() -> None:
     log = restarted(disk, log)
     latest = max(times()[: list(log.segments)[1].base_offset])
     assert next(iter(log.segments)).latest.timestamp < latest
-    log.rules = replace(RULES, retention_ms=1000)
-    assert finish(log.retain(high_watermark=60, now_ms=latest + 1000)) == 0
-    assert finish(log.retain(high_watermark=60, now_ms=latest + 1001)) == 1
+    log.config = replace(RULES, retention_ms=1000)
+    assert finish(log.delete_old_segments(high_watermark=60, now_ms=latest + 1000)) == 0
+    assert finish(log.delete_old_segments(high_watermark=60, now_ms=latest + 1001)) == 1
 
 
 @pytest.mark.parametrize(("name", "entry"), [(".index", 8), (".timeindex", 12)])
@@ -176,6 +176,6 @@ def test_an_entry_that_by_chance_fits_another_batch_is_found_out() -> None:
     entries = [*iter_unpack(">qi", read_whole(disk, path))]
     number = entries.index((1030, 2))
     disk.rot(path, 12 * number + 11, 2 ^ 10)
-    found = finish(log.find_time(1031))
+    found = finish(log.find_timestamp(1031))
     assert found is not None
     assert found.offset == 3

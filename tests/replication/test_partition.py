@@ -15,7 +15,7 @@ from ottla.log.disk import read_whole
 from ottla.log.log_config import LogConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.names import LOG_START_OFFSETS
-from ottla.log.timestamps import FoundOffset
+from ottla.log.segment.timestamps import FoundOffset
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
 from ottla.records.validation import TopicRules
@@ -92,7 +92,7 @@ def test_what_is_appended_can_be_read_at_once() -> None:
         assert led.high_watermark == 0
         assert append(led, b"a", b"b") == (0, 1)
         assert append(led, b"c", acks=1) == (2, 2)
-        assert (led.high_watermark, led.log.next_offset) == (3, 3)
+        assert (led.high_watermark, led.log.log_end_offset) == (3, 3)
         assert read(led) == [b"a", b"b", b"c"]
         assert read(led, 2) == [b"c"]
         slice_ = await led.read(2, 1 << 20, committed=False)
@@ -140,7 +140,7 @@ def test_a_client_writes_nothing_into_the_brokers_own_topics(topic: str) -> None
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         said = refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: append(led, b"x"))
         assert topic in said
-        assert led.log.next_offset == 0
+        assert led.log.log_end_offset == 0
 
     run(scenario, topic=topic)
 
@@ -158,7 +158,7 @@ def test_a_transaction_that_nobody_would_end_is_not_begun() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         how = {"producer_id": 7, "epoch": 0, "sequence": 0, "transactional": True}
         refused(ErrorCode.INVALID_TXN_STATE, lambda: append(led, b"x", **how))
-        assert led.last_stable_offset == led.log.next_offset == 0
+        assert led.last_stable_offset == led.log.log_end_offset == 0
 
     run(scenario)
 
@@ -322,7 +322,7 @@ def test_a_device_that_fails_in_a_search_is_told(
         async def fail(*args: object) -> None:
             raise StorageFailure("read: Input/output error")
 
-        for name in ("find_time", "find_latest_time"):
+        for name in ("find_timestamp", "find_max_timestamp"):
             monkeypatch.setattr(type(led.log), name, fail)
         await refused_later(ErrorCode.KAFKA_STORAGE_ERROR, led.find(asked, committed=False))
         assert logs.directories[0].failure is not None

@@ -25,18 +25,19 @@ from ottla.groups.group import ClassicGroup
 from ottla.groups.rebalance import rebalance
 from ottla.groups.states import State
 from ottla.groups.types import TimerKind
-from ottla.log import batch_scan, loading, recovery
-from ottla.log.appending import Appended
+from ottla.log import loading
+from ottla.log.appender import Appended
 from ottla.log.directory import DataDirectory
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochStart
-from ottla.log.flushing import FlushPlan
+from ottla.log.flusher import FlushPlan
 from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEAN_SHUTDOWN, LOG_START_OFFSETS
+from ottla.log.partition_log import open_log
 from ottla.log.producers import Producers
-from ottla.log.recovery import open_log
-from ottla.log.scan_rebuild import ScanRebuild
-from ottla.log.segment import Segment
+from ottla.log.recovery import batch_scan, log_recovery
+from ottla.log.recovery.scan_rebuild import ScanRebuild
+from ottla.log.segment.segment import Segment
 from ottla.log.snapshots import Snapshots
 from ottla.replication.partition import Partition
 from sampling import SOAK
@@ -159,8 +160,8 @@ def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
     def nobody(*args: object) -> Producers:
         return Producers()
 
-    patch.setattr(recovery, "replayed", nobody)
-    patch.setattr(recovery, "ScanRebuild", forgetful)
+    patch.setattr(log_recovery, "replayed", nobody)
+    patch.setattr(log_recovery, "ScanRebuild", forgetful)
 
 
 def coordination_is_on_the_device_when_it_answers(patch: pytest.MonkeyPatch) -> None:

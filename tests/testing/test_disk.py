@@ -13,7 +13,7 @@ PATH = "/d/f"
 
 def fresh() -> SimulatedDisk:
     disk = SimulatedDisk()
-    disk.make_folder("/d")
+    disk.make_directory("/d")
     return disk
 
 
@@ -32,7 +32,7 @@ def test_a_synced_file_stays() -> None:
     file.write([b"ab", b"c"], 0)
     file.sync()
     assert outcomes(disk, Loss.ALL) == {None}
-    disk.sync_folder("/d")
+    disk.sync_directory("/d")
     for loss in Loss:
         assert outcomes(disk, loss) == {b"abc"}
 
@@ -42,7 +42,7 @@ def test_what_was_not_synced_is_lost_torn_or_full_of_holes() -> None:
     file = disk.open(PATH, create=True)
     file.write([b"ab"], 0)
     file.sync()
-    disk.sync_folder("/d")
+    disk.sync_directory("/d")
     file.write([b"cd"], 2)
     file.write([b"ef"], 4)
     assert outcomes(disk, Loss.ALL) == {b"ab"}
@@ -58,7 +58,7 @@ def test_a_cut_that_was_not_synced_may_not_have_been() -> None:
     file = disk.open(PATH, create=True)
     file.write([b"abcdef"], 0)
     file.sync()
-    disk.sync_folder("/d")
+    disk.sync_directory("/d")
     file.truncate(2)
     assert file.read(0, 9) == b"ab"
     assert outcomes(disk, Loss.ALL) == {b"abcdef"}
@@ -79,7 +79,7 @@ def test_a_rename_is_done_or_not(loss: Loss) -> None:
     write_atomically(disk, PATH, b"old")
     replace(disk, PATH, b"new")
     assert outcomes(disk, loss) <= {b"old", b"new"}
-    disk.sync_folder("/d")
+    disk.sync_directory("/d")
     assert outcomes(disk, loss) == {b"new"}
 
 
@@ -96,7 +96,7 @@ def test_no_call_is_done_from_the_crash_on() -> None:
 
 def test_a_full_disk_takes_nothing_and_stays_as_it_was() -> None:
     disk = SimulatedDisk(capacity_bytes=4)
-    disk.make_folder("/d")
+    disk.make_directory("/d")
     file = disk.open(PATH, create=True)
     file.write([b"abc"], 0)
     with pytest.raises(StorageFailure, match="no space"):
@@ -127,9 +127,9 @@ def test_locks_and_folders() -> None:
     disk.rename("/d", "/e")
     assert disk.names("/e") == ["f"]
     with pytest.raises(StorageFailure):
-        disk.remove_folder("/e")
+        disk.remove_directory("/e")
     disk.remove("/e/f")
-    disk.remove_folder("/e")
+    disk.remove_directory("/e")
     assert not disk.exists("/e")
 
 
@@ -146,7 +146,7 @@ def test_finish_refuses_what_really_waits() -> None:
 def test_what_a_killed_process_has_written_is_there_and_not_yet_on_the_device() -> None:
     disk = SimulatedDisk()
     file = disk.open("/f", create=True)
-    disk.sync_folder("/")
+    disk.sync_directory("/")
     file.write([b"written"], 0)
     assert disk.lock("/lock") is not None
     next_one = disk.after_kill()

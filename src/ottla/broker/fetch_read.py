@@ -15,7 +15,7 @@ from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.log.epochs import EpochEnd
 from ottla.log.reading import NotCached, RecordSlice
-from ottla.log.txn_index import AbortedTransaction
+from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.protocol.apis import FETCH
 from ottla.protocol.primitives import Buffer
 from ottla.records.kernel import count_records

@@ -86,9 +86,9 @@ class PartitionCoordinator:
         epoch, log = self.partition.leader_epoch, self.partition.log
         self._carry_out(self.groups.lead(epoch, self._clock.now_ms()))
         offset = log.log_start_offset
-        while offset < log.next_offset:
+        while offset < log.log_end_offset:
             try:
-                found = await log.read(offset, log.next_offset, self._rules.load_bytes)
+                found = await log.read(offset, log.log_end_offset, self._rules.load_bytes)
                 for batch in batches(await found.read()):
                     offset = batch.header.next_offset
                     try:
@@ -101,14 +101,14 @@ class PartitionCoordinator:
                 if error.code is not ErrorCode.CORRUPT_MESSAGE:
                     raise
                 behind = [one.end_offset for one in log.damaged if one.end_offset > offset]
-                end = min(behind, default=log.next_offset)
+                end = min(behind, default=log.log_end_offset)
                 self._pass_over(offset, end, error)
                 offset = end
         self._carry_out(self.groups.finish_loading(epoch, self._clock.now_ms()))
 
     def _pass_over(self, start: int, end: int, reason: Exception) -> None:
         """Skip a damaged range: groups keep what they committed before or after it."""
-        folder = self.partition.log.folder
+        folder = self.partition.log.directory
         about = {"log": folder, "from": start, "to": end - 1, "reason": str(reason)}
         _LOG.error("committed offsets lost", about)
 
@@ -221,7 +221,7 @@ class PartitionCoordinator:
             offsets = [self._append_one(batch) for batch in self._batches(effect)]
             event = Appended(effect, offsets[0])
             if partition.must_flush:
-                durable_upto = partition.log.next_offset
+                durable_upto = partition.log.log_end_offset
         except RequestError as error:
             event = AppendFailed(effect, error.code)
         if not durable_upto and not self._outcomes:
@@ -259,7 +259,9 @@ class PartitionCoordinator:
 
     def _append_one(self, data: bytes) -> Offset:
         now_ms = self._clock.now_ms()
-        rules = TopicRules(max_message_bytes=self.partition.log.rules.segment_bytes, compacted=True)
+        rules = TopicRules(
+            max_message_bytes=self.partition.log.config.segment_bytes, compacted=True
+        )
         valid = validate(data, rules, now_ms=now_ms, produce_version=_PRODUCE_VERSION)
         appended = self.partition.append_valid(
             valid, memoryview(data), now_ms=now_ms, from_client=False
@@ -270,7 +272,7 @@ class PartitionCoordinator:
         assert effect.transaction is None, "transactions are not served"
         limit = self.partition.rules.max_message_bytes
         if effect.atomic:
-            limit = self.partition.log.rules.segment_bytes
+            limit = self.partition.log.config.segment_bytes
         now_ms = self._clock.now_ms()
         builder = BatchBuilder(limit, self._rules.compression)
         for record in effect.records:

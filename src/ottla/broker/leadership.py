@@ -20,7 +20,7 @@ from ottla.controller.store import ClusterStore, Elected, led_by
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import NO_BROKER, LeaderEpoch, PartitionIndex, TopicPartition
 from ottla.log.loading import HostedLog
-from ottla.log.names import FolderState
+from ottla.log.names import DirectoryState
 from ottla.metrics import TopicCounts
 from ottla.replication.partition import Partition
 from ottla.settings import broker
@@ -144,9 +144,9 @@ class Leadership:
                 # It belongs to a deleted topic of this name, whose deletion was stored and not
                 # finished.
                 _LOG.warning(
-                    "directory of a deleted topic renamed", {"directory": hosted.log.folder}
+                    "directory of a deleted topic renamed", {"directory": hosted.log.directory}
                 )
-                await state.logs.delete([key], FolderState.STRAY)
+                await state.logs.delete([key], DirectoryState.STRAY)
                 hosted = None
             else:
                 with suppress(DiskFull):  # it belongs to this topic all the same
@@ -162,7 +162,7 @@ class Leadership:
                 avoid=self.cordoned(),
             )
             if before.leader_epoch >= 0:
-                folder = {"partition": str(key), "folder": hosted.log.folder}
+                folder = {"partition": str(key), "folder": hosted.log.directory}
                 _LOG.warning("partition directory missing, created empty", folder)
         await hosted.log.begin_epoch(led.leader_epoch)
         partition = Partition(

@@ -30,9 +30,9 @@ from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import OttlaError
 from ottla.groups.config import GroupConfig
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
-from ottla.log.cleaner import Cleaner
-from ottla.log.compactor import Compactor, CompactorConfig
+from ottla.log.cleaner.runners import Cleaner
 from ottla.log.disk import Disk
+from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
 from ottla.protocol.conversation import Request, Response
@@ -270,14 +270,14 @@ class Node:
             state.logs, lambda: MaintenanceConfig.of(settings.broker), high_watermark
         )
         self._run(maintenance.run())
-        compactor = Compactor(
+        log_cleaner = LogCleaner(
             state.logs,
             self._environment.cleaner,
-            lambda: CompactorConfig.of(settings.broker),
+            lambda: LogCleanerConfig.of(settings.broker),
             high_watermark,
             self._environment.new_id(),
         )
-        self._run(compactor.run())
+        self._run(log_cleaner.run())
         self._dispatch = dispatcher(state)
         for listener in self._listeners:
             self._run(listener.run())

@@ -25,10 +25,10 @@ from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
-from ottla.log.cleaner import ChildCleaner
+from ottla.log.cleaner.processes import OsProcesses
+from ottla.log.cleaner.runners import ChildCleaner
 from ottla.log.directory import read_meta
 from ottla.log.files import OsDisk
-from ottla.log.processes import OsProcesses
 from ottla.records.kernel import COMPILED
 from ottla.settings import broker
 from ottla.settings.config import Config

@@ -138,7 +138,7 @@ class Topics:
             if hosted.partition not in known:
                 _LOG.warning(
                     "unknown partition directory ignored",
-                    {"directory": hosted.log.folder},
+                    {"directory": hosted.log.directory},
                 )
 
     async def keep_leading(self) -> None:
@@ -319,7 +319,7 @@ class Topics:
         for index in range(len(self._state.image.topics[name].partitions)):
             partition = self._state.partitions.get(TopicPartition(name, PartitionIndex(index)))
             if partition is not None:
-                partition.log.rules = settings.log_config(name)
+                partition.log.config = settings.log_config(name)
                 partition.rules = settings.topic_rules(name)
                 partition.in_sync_min = self._leadership.in_sync_min(name, index)
 

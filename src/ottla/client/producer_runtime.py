@@ -1,6 +1,7 @@
-"""The parts of a running producer: outbox, sender, connections and metadata.
+"""The post room of a producer: the outbox, the sender, and what they need to reach the brokers.
 
-Invariant: after `close` there is no task and no connection, and every record is settled.
+Invariant: it works from when it is made until it is closed; closed, it has no task and no
+connection, and every record is settled.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class Environment:
 
 
 class ProducerRuntime:
-    """The parts of a running producer."""
+    """The parts of a producer that runs."""
 
     def __init__(
         self,
@@ -58,9 +59,8 @@ class ProducerRuntime:
             self.connections, metadata_rules(config, random), clock, self._poke
         )
         self.routes = PartitionChooser(self.metadata, partitioner)
-        # The current partition for records without a key, per topic, until its open batch closes.
-        # Looking it up here instead of calling the partitioner saves a fifth of the cost of a
-        # record.
+        # Where records without a key go, of each topic, until the batch that is open there closes:
+        # a look here instead of a question saves a fifth of what a record costs.
         self.usual: dict[str, PartitionQueue] = {}
 
         def closed(batch: PendingBatch) -> None:
@@ -100,7 +100,7 @@ class ProducerRuntime:
         return NoProducerIdentity()
 
     async def close(self) -> None:
-        """Close at once; records that are not settled fail."""
+        """End at once: what is not settled fails."""
         if self.transactions is not None:
             self.transactions.close()
         await self.sender.close(Disconnected("the producer was closed before this was written"))

@@ -1,10 +1,10 @@
-"""A consumer's subscription: what it wants, its assignment and its commits.
+"""A consumer's part in its group: what it wants, what it got, and how far it is.
 
-Invariant: records that the application is processing are not auto-committed. A partition is not
-revoked while the application has its records, unless that takes longer than max.poll.interval.ms.
-Revoked partitions are committed first, lost ones are not. Callbacks are called for every assigned,
-revoked or lost partition, one after the other. Leaving waits for the current rebalance step; after
-it no partition is assigned.
+Invariant: of what the application still works on nothing is committed by itself, and a partition is
+not given up while the application has its records in its hands, unless it takes longer than
+max.poll.interval.ms. What is given up is committed first; what is lost is not. The application's
+callbacks hear of every partition that comes or goes, with the reason, one after the other. Leaving
+waits for the step that the group is in; after it no partition comes any more.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 
 ALIVE_S: Final = 1.0
-"""Interval at which the application's progress is checked."""
+"""So often it is looked whether the application goes on."""
 
 LAST_COMMIT_S: Final = 5.0
 
 LAST_STEP_S: Final = 30.0
-"""How long a callback is waited for before the membership ends."""
+"""So long a callback of the application is waited for before its part in the group ends."""
 
 CLOSED: Final = "the consumer is closed"
 
@@ -44,7 +44,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConfig:
-    """Subscription settings."""
+    """What the settings say."""
 
     auto_commit_s: float | None
     poll_interval_s: float
@@ -53,7 +53,7 @@ class SubscriptionConfig:
 
 
 class SubscriptionState:
-    """The owner of the partitions that a group assigns; `run` is its task."""
+    """The owner of the partitions that a group gives; `run` is its life."""
 
     def __init__(
         self,
@@ -70,35 +70,33 @@ class SubscriptionState:
         self._commits = commits
         self._rules = rules
         self._clock = clock
-        self._step = asyncio.Lock()  # one step of the membership at a time
-        self._caller: asyncio.Task[Any] | None = None  # the task of a running callback
+        self._step = asyncio.Lock()  # one thing is asked of us at a time
+        self._caller: asyncio.Task[Any] | None = None  # of a callback that runs
         self._has_left = False
-        self._failure: RequestError | None = (
-            None  # of a callback; the record buffer may have raised it
-        )
-        self._one_commit = asyncio.Lock()  # commits stay in order
+        self._failure: RequestError | None = None  # of a callback, which the reader may have told
+        self._one_commit = asyncio.Lock()  # an old one does not come after a new one
         self._committing: asyncio.Task[None] | None = None
         self._wanted: frozenset[str] = frozenset()
-        self._kept: dict[TopicPartition, int] = {}  # the last committed offsets
+        self._kept: dict[TopicPartition, int] = {}  # what was committed last
         self._look_for_topics()
         self._resolve()
 
-    # Called by the membership.
+    # What the group asks.
 
     def topics(self) -> frozenset[str]:
-        """The current subscription."""
+        """What is subscribed to now."""
         return self._wanted
 
     def pattern(self) -> str | None:
-        """The pattern that the broker matches; Python patterns are resolved here."""
+        """The pattern that is left to the broker; those of Python are resolved here."""
         return self.subscription.broker_pattern
 
     def owned(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
+        """The partitions that are read."""
         return frozenset(self._reader.cursors)
 
     async def revoke(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Finish with partitions, commit, and revoke them."""
+        """Finish with partitions, commit, and give them up."""
         async with self._step:
             partitions &= self.owned()
             for one in partitions:
@@ -115,7 +113,7 @@ class SubscriptionState:
                 self._drop(partitions)
 
     async def lose(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Drop partitions that are lost."""
+        """Partitions are gone already."""
         async with self._step:
             partitions &= self.owned()
             self._drop(partitions)
@@ -123,7 +121,7 @@ class SubscriptionState:
             await self._tell(told, partitions, why)
 
     async def assign(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Add partitions; the application may seek before the first record."""
+        """Read more partitions; the application may seek before the first record comes."""
         async with self._step:
             if self._has_left:
                 return
@@ -134,10 +132,10 @@ class SubscriptionState:
                 self._reader.release(partitions)
             self._reading.poke()
 
-    # Called by the consumer.
+    # What the consumer asks.
 
     def resubscribe(self, subscription: Subscription) -> None:
-        """Change the subscription."""
+        """Want something else."""
         before, self.subscription = self.pattern(), subscription
         self._look_for_topics()
         is_new = self._resolve() or self.pattern() != before
@@ -145,7 +143,7 @@ class SubscriptionState:
             self.membership.rejoin("the subscription changed")
 
     def learnt(self) -> None:
-        """Check a metadata change: a topic may match the pattern or have more partitions."""
+        """There is news of the cluster: a topic may fit the pattern, or have more partitions."""
         if self.membership is None:
             return
         if self._resolve():
@@ -154,7 +152,7 @@ class SubscriptionState:
             self.membership.metadata_changed()
 
     async def run(self, membership: Membership) -> None:
-        """Be a member while the group and the application go on."""
+        """Be a member, as long as the group and the application go on."""
         self.membership = membership
         minding = asyncio.create_task(self._mind(membership))
         self._committing = asyncio.create_task(self._commit_from_time_to_time())
@@ -163,33 +161,33 @@ class SubscriptionState:
             await membership.run()
         except RequestError as error:
             failure = error
-        # An own assignor may raise anything; the application must learn that the membership ended.
+        # An assignor may be the application's own: that nobody is a member any more is heard, too.
         except Exception as error:
             failure = _unexpected("the membership of the group ended", error)
         finally:
             await _ended(minding, self._committing)
-        if failure is not None:  # last, because the application may subscribe again on it
+        if failure is not None:  # who hears it may subscribe anew, so it is the last thing
             if (before := self._after_untold(None)) is not None:
                 failure.add_note(f"and before that: {before}")
             self._reader.fail(failure, lasting=True)
 
     def check_caller(self) -> None:
-        """Raise RuntimeError in a callback, which would wait for its own end."""
+        """RuntimeError in a callback of ours: it would wait for its own end."""
         if self._caller is not None and self._caller is asyncio.current_task():
             raise RuntimeError(IN_A_CALLBACK)
 
     async def leave(self, *, is_done: bool) -> None:
-        """Commit and revoke everything; with `is_done`, everything handed out is done.
+        """Commit and give all up; `is_done` when what was handed out is done.
 
-        An error that a callback raises here, or raised since the last poll, is raised at the end:
-        there is no later poll to raise it.
+        What a callback raises then, or has raised since records were asked for, is raised here when
+        all that is over: nobody asks for records any more who would hear of it.
         """
         self._has_left = True
         self._reader.let_go(is_done=is_done)
         if self._committing is not None:
             await _ended(self._committing)
         has_step = False
-        with suppress(TimeoutError):  # a callback that does not return ends with the membership
+        with suppress(TimeoutError):  # a callback that does not end ends with the membership
             async with asyncio.timeout(LAST_STEP_S):
                 has_step = await self._step.acquire()
         try:
@@ -213,10 +211,10 @@ class SubscriptionState:
         finally:
             self._drop(owned)
 
-    # Background work.
+    # What it does by itself.
 
     async def _mind(self, membership: Membership) -> None:
-        """Report the application's progress to the membership."""
+        """Tell the group that the application goes on, as long as it does."""
         before: object = None
         while True:
             reader = self._reader
@@ -240,7 +238,7 @@ class SubscriptionState:
         *,
         all_handed_out: bool = False,
     ) -> None:
-        """Commit what changed; errors are logged, because nobody waits for them."""
+        """Commit what changed; a failure is logged, because nobody waits for it."""
         async with self._one_commit:
             offsets = self._reading.offsets_of(partitions, all_handed_out=all_handed_out)
             changed = {
@@ -258,14 +256,14 @@ class SubscriptionState:
     async def _tell(
         self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
     ) -> None:
-        """Call a callback; the next poll raises its error."""
+        """Call a callback; who asks for records hears of what it raises."""
         failure = await self._told(callback, partitions, why)
         if failure is not None:
             self._failure = self._after_untold(failure)
             self._reader.fail(self._failure or failure)
 
     def _after_untold(self, failure: RequestError | None) -> RequestError | None:
-        """Return the error, or an earlier unseen one with a note about this one."""
+        """A failure, or the one before it of which nobody has heard, with a note of this one."""
         first = self._failure
         if first is None or self._reader.failure is not first:
             return failure
@@ -276,7 +274,7 @@ class SubscriptionState:
     async def _told(
         self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
     ) -> RequestError | None:
-        """Call a callback and return its error, if any."""
+        """Call a callback; what it raised, if it did."""
         if callback is None or not partitions:
             return None
         self._caller = asyncio.current_task()
@@ -284,7 +282,7 @@ class SubscriptionState:
             told = callback(partitions, why)
             if inspect.isawaitable(told):
                 await told
-        # A callback may raise anything.
+        # The callback is anybody's, and so is what it raises.
         except Exception as error:
             return _unexpected("a rebalance callback failed", error)
         finally:
@@ -295,18 +293,18 @@ class SubscriptionState:
         self._reader.remove(partitions)
         for one in partitions:
             self._kept.pop(one, None)
-        # Topics found by the broker's pattern were not known before.
+        # Of topics that a broker found by a pattern nobody wanted to know before.
         used = self._wanted | {one.topic for one in self.owned()}
         for topic in {one.topic for one in partitions} - used:
             self._reading.metadata.forget(topic)
 
     def _look_for_topics(self) -> None:
-        """Request all topics soon if a Python pattern has to find some."""
+        """Ask soon for all topics, if a pattern of Python is to find some of them."""
         if isinstance(self.subscription.pattern, re.Pattern):
             self._reading.metadata.expire()
 
     def _resolve(self) -> bool:
-        """Resolve the wanted topics; returns whether they changed."""
+        """Find out which topics are wanted; tells whether they are others than before."""
         metadata, pattern = self._reading.metadata, self.subscription.pattern
         before = self._wanted
         if pattern is None or isinstance(pattern, BrokerPattern):

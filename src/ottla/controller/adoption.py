@@ -66,7 +66,7 @@ async def adopt(
             disk.rename(f"{journal}{_UNFINISHED}", journal)
             if disk.exists(f"{journal}{_UNFINISHED}{LOCK_SUFFIX}"):
                 disk.remove(f"{journal}{_UNFINISHED}{LOCK_SUFFIX}")
-            disk.sync_folder(directories[0])
+            disk.sync_directory(directories[0])
     return adoption
 
 

@@ -60,7 +60,7 @@ class EmbeddedStore:
         cls, disk: Disk, path: str, clock: Clock, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> Self:
         """Hold the file, made if it is missing. Waits for the device."""
-        disk.make_folder(path.rpartition("/")[0])
+        disk.make_directory(path.rpartition("/")[0])
         lock = disk.lock(path + LOCK_SUFFIX)
         if lock is None:
             raise StoreInUse(

@@ -106,7 +106,7 @@ class Journal:
         self._file = file
         self._size = self._tree_size = len(data)
         try:
-            self._disk.sync_folder(self._path.rpartition("/")[0])
+            self._disk.sync_directory(self._path.rpartition("/")[0])
         except DiskFull as full:  # of open files: after a crash the old one may have the name
             raise StorageFailure(str(full)) from full
 

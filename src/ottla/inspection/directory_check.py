@@ -26,9 +26,9 @@ from ottla.log.names import (
     DIRECTORY_LOCK,
     HIGH_WATERMARKS,
     META_PROPERTIES,
-    FolderState,
+    DirectoryState,
     Kind,
-    parse_folder,
+    parse_partition_directory,
 )
 
 _OF_SEGMENT = (
@@ -46,17 +46,17 @@ def check_directory(
     known = Checkpoints.read(disk, directory)
     names = disk.names(directory)
     for name in names:
-        if parse_folder(name) is None and name != DIRECTORY_LOCK:
+        if parse_partition_directory(name) is None and name != DIRECTORY_LOCK:
             yield from _check_alone(disk, f"{directory}/{name}", tally, progress)
     if META_PROPERTIES not in names:
         yield Finding(Level.NOTE, f"{directory}/{META_PROPERTIES}", "it is missing")
     ends: dict[TopicPartition, int | None] = {}
     topic_ids: dict[str, tuple[Uuid, str]] = {}
     for name in partition_folders(names):
-        folder = parse_folder(name)
+        folder = parse_partition_directory(name)
         assert folder is not None
         path = f"{directory}/{name}"
-        if folder.state in (FolderState.DELETED, FolderState.STRAY):
+        if folder.state in (DirectoryState.DELETED, DirectoryState.STRAY):
             yield Finding(Level.NOTE, path, "it waits to be removed and is not checked")
             continue
         around = known.around(folder.partition, compacted=compacted)
@@ -148,7 +148,7 @@ def _next_base(disk: Disk, folder: str, base: int | None) -> int | None:
 
 def _around(disk: Disk, folder: str, compacted: bool) -> DirectoryContext:
     parent, _, name = folder.rpartition("/")
-    parsed_name = parse_folder(name)
+    parsed_name = parse_partition_directory(name)
     partition = None if parsed_name is None else parsed_name.partition
     return Checkpoints.read(disk, parent or "/").around(partition, compacted=compacted)
 

@@ -11,8 +11,8 @@ from typing import Final, Generic, TypeVar
 
 from ottla.inspection.entries import AbortedEntry, OffsetIndexEntry, TimeIndexEntry
 from ottla.inspection.findings import FINDINGS_PER_FILE_MAX, Finding, Level
-from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.txn_index import TransactionIndex
+from ottla.log.segment.index import OffsetIndex, TimeIndex
+from ottla.log.segment.txn_index import TransactionIndex
 from ottla.records.batch import NO_TIMESTAMP
 
 E = TypeVar("E", OffsetIndexEntry, TimeIndexEntry, AbortedEntry)

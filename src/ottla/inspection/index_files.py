@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 from ottla.inspection.entries import AbortedEntry, OffsetIndexEntry, TimeIndexEntry
 from ottla.inspection.findings import Finding, Level
 from ottla.log.disk import File
-from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.txn_index import TransactionIndex
+from ottla.log.segment.index import OffsetIndex, TimeIndex
+from ottla.log.segment.txn_index import TransactionIndex
 
 _ENTRIES_AT_ONCE: Final = 8192
 _ABORTED_VERSION: Final = 0

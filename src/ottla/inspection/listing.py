@@ -34,7 +34,7 @@ from ottla.inspection.walk import (
     Walk,
 )
 from ottla.log.disk import Disk, File
-from ottla.log.names import DIRECTORY_LOCK, FileState, parse_folder
+from ottla.log.names import DIRECTORY_LOCK, FileState, parse_partition_directory
 from ottla.records.batch import Batch, BatchHeader
 from ottla.records.control import ControlRecord, read_control
 from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
@@ -120,7 +120,7 @@ def list_directory(
     """A data directory: its own files, then partition by partition."""
     names = disk.names(directory)
     for name in sorted(names, key=_place):
-        if name != DIRECTORY_LOCK and parse_folder(name) is None:
+        if name != DIRECTORY_LOCK and parse_partition_directory(name) is None:
             yield from list_file(disk, f"{directory}/{name}", view, progress)
     for name in partition_folders(names):
         try:
@@ -131,7 +131,7 @@ def list_directory(
 
 def partition_folders(names: Sequence[str]) -> list[str]:
     """The folders of partitions among names, in the order of topics and numbers."""
-    found = [(folder, name) for name in names if (folder := parse_folder(name))]
+    found = [(folder, name) for name in names if (folder := parse_partition_directory(name))]
     return [name for _, name in sorted(found)]
 
 

@@ -26,7 +26,7 @@ from ottla.inspection.walk import (
 )
 from ottla.log.disk import Disk, File
 from ottla.log.names import FileState, Kind
-from ottla.log.segment import RELATIVE_MAX
+from ottla.log.segment.segment import RELATIVE_MAX
 from ottla.records.batch import Batch
 from ottla.records.control import read_control, read_end_txn_marker
 from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded

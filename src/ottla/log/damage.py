@@ -111,18 +111,18 @@ def parse_damage(text: str) -> dict[Offset, tuple[Damage, ...]]:
 class DamageFile:
     """The file of a partition's folder; there is none while nothing is damaged."""
 
-    __slots__ = ("_disk", "_folder", "_stored", "is_due")
+    __slots__ = ("_directory", "_disk", "_stored", "is_due")
 
-    def __init__(self, disk: Disk, folder: str) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self._stored = ""
         self.is_due = False  # it does not say yet what it was told to, for want of room
 
     @property
     def path(self) -> str:
         """Where it is."""
-        return f"{self._folder}/{DAMAGED_OFFSETS}"
+        return f"{self._directory}/{DAMAGED_OFFSETS}"
 
     def load(self) -> dict[Offset, tuple[Damage, ...]]:
         """What the file says, or CorruptText; waits for the device."""
@@ -137,7 +137,7 @@ class DamageFile:
         self.is_due = text != self._stored
         if self.is_due:
             self.staged(text)()
-            self._disk.sync_folder(self._folder)
+            self._disk.sync_directory(self._directory)
 
     def staged(self, text: str) -> Callable[[], None]:
         """Make room for what the file is to say; what is returned lets it say so, and needs none.

@@ -79,7 +79,7 @@ class DataDirectory:
         new_id: Callable[[], Uuid],
     ) -> Self:
         """Hold a directory, made if it is missing, as a broker of a cluster."""
-        disk.make_folder(path)
+        disk.make_directory(path)
         lock = disk.lock(f"{path}/{DIRECTORY_LOCK}")
         if lock is None:
             raise DirectoryRefused(
@@ -125,7 +125,7 @@ class DataDirectory:
         except CorruptText as error:
             self.notes.append(f"{path}: not believed, all logs are checked: {error}")
         self.disk.remove(path)
-        self.disk.sync_folder(self.path)
+        self.disk.sync_directory(self.path)
 
     def read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
         """What a checkpoint says; one that is missing or damaged says nothing."""

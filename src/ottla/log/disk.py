@@ -84,11 +84,11 @@ class Disk(Protocol):
         """Whether there is a file or folder."""
         ...
 
-    def is_folder(self, path: str) -> bool:
+    def is_directory(self, path: str) -> bool:
         """Whether there is a folder."""
         ...
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, directory: str) -> list[str]:
         """What is in a folder, sorted."""
         ...
 
@@ -104,7 +104,7 @@ class Disk(Protocol):
         """Say when it was: for a file that takes the place of others."""
         ...
 
-    def make_folder(self, path: str) -> None:
+    def make_directory(self, path: str) -> None:
         """Make a folder, and those above it that are missing."""
         ...
 
@@ -116,11 +116,11 @@ class Disk(Protocol):
         """Delete a file."""
         ...
 
-    def remove_folder(self, path: str) -> None:
+    def remove_directory(self, path: str) -> None:
         """Delete an empty folder."""
         ...
 
-    def sync_folder(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
         """Return when the names in a folder are on the device."""
         ...
 
@@ -148,7 +148,7 @@ class Lock(Protocol):
 def write_atomically(disk: Disk, path: str, data: bytes, *, private: bool = False) -> None:
     """Replace a file's content, on the device when this returns (C1)."""
     replace(disk, path, data, private=private)
-    disk.sync_folder(path.rpartition("/")[0])
+    disk.sync_directory(path.rpartition("/")[0])
 
 
 def replace(disk: Disk, path: str, data: bytes, *, private: bool = False) -> None:
@@ -180,3 +180,10 @@ def read_whole(disk: Disk, path: str) -> bytes:
         return file.read(0, file.size())
     finally:
         file.close()
+
+
+def remove_tree(disk: Disk, path: str) -> None:
+    """Remove a directory and its files; it has no directories inside."""
+    for name in disk.names(path):
+        disk.remove(f"{path}/{name}")
+    disk.remove_directory(path)

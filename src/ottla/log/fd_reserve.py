@@ -32,7 +32,7 @@ class FdReserve:
         self._turn = threading.Lock()
         self._settle()
 
-    def sync_folder(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
         """Return when the names in a folder are on the device; OSError when that failed."""
         try:
             descriptor = os.open(path, _FOLDER)

@@ -224,13 +224,13 @@ class OsDisk:
         """Whether there is a file or folder."""
         return os.path.lexists(path)
 
-    def is_folder(self, path: str) -> bool:
+    def is_directory(self, path: str) -> bool:
         """Whether there is a folder."""
         return os.path.isdir(path)
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, directory: str) -> list[str]:
         """What is in a folder, sorted."""
-        return _look("list", folder, lambda: sorted(os.listdir(folder)))
+        return _look("list", directory, lambda: sorted(os.listdir(directory)))
 
     def modified_ms(self, path: str) -> int:
         """When a file was last changed."""
@@ -246,7 +246,7 @@ class OsDisk:
         time_ns = modified_ms * 1_000_000
         _change("date", path, lambda: os.utime(path, ns=(time_ns, time_ns)))
 
-    def make_folder(self, path: str) -> None:
+    def make_directory(self, path: str) -> None:
         """Make a folder, and those above it that are missing."""
         _change("make", path, lambda: os.makedirs(path, exist_ok=True))
 
@@ -258,13 +258,13 @@ class OsDisk:
         """Delete a file."""
         _change("remove", path, lambda: os.unlink(path))
 
-    def remove_folder(self, path: str) -> None:
+    def remove_directory(self, path: str) -> None:
         """Delete an empty folder."""
         _change("remove", path, lambda: os.rmdir(path))
 
-    def sync_folder(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
         """Return when the names in a folder are on the device, be it that too many are open."""
-        _change("sync", path, lambda: self._spares.sync_folder(path))
+        _change("sync", path, lambda: self._spares.sync_directory(path))
 
     def lock(self, path: str) -> OsLock | None:
         """Hold a file so that no other process does (C9)."""

@@ -16,11 +16,10 @@ from ottla.clock import Clock
 from ottla.errors import StorageFailure
 from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata, parse_partition_metadata
-from ottla.log.deletion import remove_folder
 from ottla.log.directory import DataDirectory
-from ottla.log.disk import Disk, read_whole, replace, write_atomically
+from ottla.log.disk import Disk, read_whole, remove_tree, replace, write_atomically
 from ottla.log.errors import CorruptText
-from ottla.log.flushing import GroupCommit
+from ottla.log.flusher import GroupCommit
 from ottla.log.log_config import LogConfig
 from ottla.log.names import (
     CLEANED_OFFSETS,
@@ -29,14 +28,13 @@ from ottla.log.names import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
-    FolderState,
+    DirectoryState,
     Kind,
-    folder,
-    parse_folder,
     parse_offset_file,
+    parse_partition_directory,
+    partition_directory,
 )
-from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import open_log
+from ottla.log.partition_log import PartitionLog, open_log
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,7 +71,7 @@ CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {
         if hosted.log.log_start_offset > hosted.log.segments.first.base_offset
         else None
     ),
-    CLEANED_OFFSETS: lambda hosted: hosted.cleaned_until if hosted.log.rules.compact else None,
+    CLEANED_OFFSETS: lambda hosted: hosted.cleaned_until if hosted.log.config.compact else None,
     HIGH_WATERMARKS: lambda hosted: hosted.high_watermark,
 }
 """What each checkpoint of a directory holds of a log; None where it holds nothing."""
@@ -148,7 +146,7 @@ class Loaded:
 
 async def load(
     directory: DataDirectory,
-    rules_of: Callable[[str], LogConfig],
+    config_of: Callable[[str], LogConfig],
     *,
     clock: Clock,
     random: Callable[[], float],
@@ -172,12 +170,12 @@ async def load(
             loading.note_checked(partition, checked)
             report(loading)
 
-        folder = f"{directory.path}/{partition}"
-        topic_id, notes = _topic_id(disk, folder)
-        recovered = open_log(
+        path = f"{directory.path}/{partition}"
+        topic_id, notes = _topic_id(disk, path)
+        opened = open_log(
             disk,
-            folder,
-            rules_of(partition.topic),
+            path,
+            config_of(partition.topic),
             recovery_point=known.recovery_points.get(partition, 0),
             log_start_offset=known.log_starts.get(partition, 0),
             clean=clean,
@@ -185,17 +183,17 @@ async def load(
             random=random,
             progress=progress,
         )
-        log = recovered.log
+        log = opened.log
         hosted = HostedLog(
             partition,
             topic_id,
             log,
             directory,
-            Offset(min(known.high_watermarks.get(partition, 0), log.next_offset)),
+            Offset(min(known.high_watermarks.get(partition, 0), log.log_end_offset)),
             known.cleaned.get(partition),
             clock.now_ms(),
         )
-        return hosted, [*notes, *recovered.notes]
+        return hosted, [*notes, *opened.notes]
 
     async def open_in_turn(partition: TopicPartition) -> None:
         async with places:
@@ -222,7 +220,7 @@ def make(
     partition: TopicPartition,
     topic_id: Uuid,
     epoch: LeaderEpoch | None,
-    rules: LogConfig,
+    config: LogConfig,
     aside: str,
     now_ms: int,
     random: Callable[[], float],
@@ -233,26 +231,26 @@ def make(
     nothing of it may be in the new one. Where that fails it is left as it is. Of a new folder that
     could not be filled nothing is left, as far as the device allows.
     """
-    disk, path = directory.disk, f"{directory.path}/{folder(partition)}"
+    disk, path = directory.disk, f"{directory.path}/{partition_directory(partition)}"
     if disk.exists(path):
         disk.rename(path, f"{directory.path}/{aside}")
         _LOG.warning("folder put aside, a new partition has its name", {"old": path, "now": aside})
-    disk.make_folder(path)
+    disk.make_directory(path)
     log: PartitionLog | None = None
     try:
-        log = open_log(disk, path, rules, clean=True, now_ms=now_ms, random=random).log
+        log = open_log(disk, path, config, clean=True, now_ms=now_ms, random=random).log
         if epoch is not None:
             log.epochs.assign(epoch, _BEGINNING)
             replace(disk, f"{path}/{LEADER_EPOCHS}", log.epochs.format().encode())
         metadata = format_partition_metadata(topic_id).encode()
         write_atomically(disk, f"{path}/{PARTITION_METADATA}", metadata)
-        disk.sync_folder(directory.path)
+        disk.sync_directory(directory.path)
     except BaseException as failure:
         if log is not None:
-            log.let_go()
+            log.close_files()
         if isinstance(failure, StorageFailure):
             with suppress(StorageFailure, FileNotFoundError):  # what there was room for
-                remove_folder(disk, path)
+                remove_tree(disk, path)
         raise
     return HostedLog(partition, topic_id, log, directory, flushed_ms=now_ms)
 
@@ -276,14 +274,14 @@ def _survey(directory: DataDirectory) -> tuple[list[TopicPartition], Loaded]:
     found: list[TopicPartition] = []
     loaded = Loaded()
     for name in directory.disk.names(directory.path):
-        folder = parse_folder(name)
-        if folder is None:
+        parsed = parse_partition_directory(name)
+        if parsed is None:
             continue  # the files of the directory, and what people put there
-        if not directory.disk.is_folder(f"{directory.path}/{name}"):
+        if not directory.disk.is_directory(f"{directory.path}/{name}"):
             loaded.notes.append(f"{directory.path}/{name} is a file and is left alone")
-        elif folder.state is FolderState.LIVE and folder.partition.topic != _KRAFT_TOPIC:
-            found.append(folder.partition)
-        elif folder.state is FolderState.DELETED:
+        elif parsed.state is DirectoryState.LIVE and parsed.partition.topic != _KRAFT_TOPIC:
+            found.append(parsed.partition)
+        elif parsed.state is DirectoryState.DELETED:
             loaded.deleted.append(f"{directory.path}/{name}")
         else:
             loaded.notes.append(f"{directory.path}/{name} is not opened and is left alone")
@@ -298,19 +296,19 @@ def _bytes_to_check(
     """The size of the segments that reach the recovery points."""
     disk, total = directory.disk, 0
     for partition in found:
-        folder = f"{directory.path}/{partition}"
-        names = [name for name in disk.names(folder) if name.endswith(Kind.RECORDS)]
+        path = f"{directory.path}/{partition}"
+        names = [name for name in disk.names(path) if name.endswith(Kind.RECORDS)]
         for name, following in zip_longest(names, names[1:], fillvalue=""):
             end = parse_offset_file(following)
             if end is None or end.offset >= recovery_points.get(partition, 0):
-                file = disk.open(f"{folder}/{name}")
+                file = disk.open(f"{path}/{name}")
                 total += file.size()
                 file.close()
     return total
 
 
-def _topic_id(disk: Disk, folder: str) -> tuple[Uuid | None, list[str]]:
-    path = f"{folder}/{PARTITION_METADATA}"
+def _topic_id(disk: Disk, directory: str) -> tuple[Uuid | None, list[str]]:
+    path = f"{directory}/{PARTITION_METADATA}"
     try:
         text = read_whole(disk, path).decode("utf-8", "replace")
         return parse_partition_metadata(text), []

@@ -22,7 +22,7 @@ from ottla.log.directory import DataDirectory, DirectoryRefused
 from ottla.log.disk import Disk, write_atomically
 from ottla.log.loading import CHECKPOINTS, HostedLog, Loaded, load, make, reporter
 from ottla.log.log_config import LogConfig
-from ottla.log.names import PARTITION_METADATA, FolderState, marked_folder
+from ottla.log.names import PARTITION_METADATA, DirectoryState, marked_directory
 from ottla.log.shield import uninterrupted
 
 _LOG = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class LogManager:
         cls,
         disk: Disk,
         paths: Sequence[str],
-        rules_of: Callable[[str], LogConfig],
+        config_of: Callable[[str], LogConfig],
         *,
         cluster_id: str,
         node_id: BrokerId,
@@ -85,7 +85,7 @@ class LogManager:
             claimed = list(logs.directories)
             for directory, loaded in zip(
                 claimed,
-                await asyncio.gather(*(logs._load(one, rules_of, parallel) for one in claimed)),
+                await asyncio.gather(*(logs._load(one, config_of, parallel) for one in claimed)),
                 strict=True,
             ):
                 if loaded is not None:
@@ -111,14 +111,14 @@ class LogManager:
         self.directories.append(directory)
 
     async def _load(
-        self, directory: DataDirectory, rules_of: Callable[[str], LogConfig], parallel: int
+        self, directory: DataDirectory, config_of: Callable[[str], LogConfig], parallel: int
     ) -> Loaded | None:
         started = self.clock.elapsed_s()
         try:
             await self.disk.blocking(directory.begin)
             loaded = await load(
                 directory,
-                rules_of,
+                config_of,
                 clock=self.clock,
                 random=self._random,
                 parallel=parallel,
@@ -189,7 +189,7 @@ class LogManager:
         self,
         partition: TopicPartition,
         topic_id: Uuid,
-        rules: LogConfig,
+        config: LogConfig,
         *,
         epoch: LeaderEpoch | None = None,
         avoid: Collection[str] = (),
@@ -201,7 +201,7 @@ class LogManager:
         """
         assert partition not in self._hosted
         directory = self._fewest(avoid)
-        aside = marked_folder(partition, FolderState.STRAY, self._new_id().hex())
+        aside = marked_directory(partition, DirectoryState.STRAY, self._new_id().hex())
         now_ms = self.clock.now_ms()
         self._counts[directory.path] += 1
         try:
@@ -210,11 +210,11 @@ class LogManager:
             directory.check_online()
             hosted = await self.disk.blocking(
                 lambda: make(
-                    directory, partition, topic_id, epoch, rules, aside, now_ms, self._random
+                    directory, partition, topic_id, epoch, config, aside, now_ms, self._random
                 )
             )
             if directory.failure is not None:  # its log is not among those that were told
-                hosted.log.let_go()
+                hosted.log.close_files()
             directory.check_online()
         except BaseException as failure:
             self._counts[directory.path] -= 1
@@ -233,7 +233,7 @@ class LogManager:
 
     @uninterrupted
     async def delete(
-        self, partitions: Collection[TopicPartition], state: FolderState = FolderState.DELETED
+        self, partitions: Collection[TopicPartition], state: DirectoryState = DirectoryState.DELETED
     ) -> None:
         """Give partitions up; their files are removed after file.delete.delay.ms.
 
@@ -257,7 +257,7 @@ class LogManager:
             raise failure
 
     async def _rename(
-        self, directory: DataDirectory, gone: Sequence[HostedLog], state: FolderState
+        self, directory: DataDirectory, gone: Sequence[HostedLog], state: DirectoryState
     ) -> None:
         inside = [one for one in gone if one.directory is directory]
         if directory.failure is None:
@@ -267,7 +267,7 @@ class LogManager:
     @uninterrupted
     async def identify(self, hosted: HostedLog, topic_id: Uuid) -> None:
         """Store whose log it is that did not say; stored when this returns."""
-        path = f"{hosted.log.folder}/{PARTITION_METADATA}"
+        path = f"{hosted.log.directory}/{PARTITION_METADATA}"
         data = format_partition_metadata(topic_id).encode()
 
         async def work() -> None:
@@ -294,8 +294,8 @@ class LogManager:
 
     async def _after_cut(self, hosted: HostedLog) -> None:
         if hosted.cleaned_until is not None:
-            hosted.cleaned_until = min(hosted.cleaned_until, hosted.log.next_offset)
-        hosted.high_watermark = min(hosted.high_watermark, hosted.log.next_offset)
+            hosted.cleaned_until = min(hosted.cleaned_until, hosted.log.log_end_offset)
+        hosted.high_watermark = min(hosted.high_watermark, hosted.log.log_end_offset)
         await self.store_checkpoints(hosted.directory)
 
     # Checkpoints.
@@ -334,7 +334,7 @@ class LogManager:
         directory.failure = failure
         inside = self._inside(directory)
         for hosted in inside:
-            hosted.log.refuse(failure)
+            hosted.log.fail(failure)
         about = {"directory": directory.path, "partitions": len(inside), "reason": str(failure)}
         _LOG.error("data directory offline", about)
         self._offline(directory, [hosted.partition for hosted in inside])

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from ottla.errors import RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
-from ottla.log.flushing import flush_due
+from ottla.log.flusher import flush_due
 from ottla.log.loading import HostedLog
 from ottla.log.log_manager import LogManager
 from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
@@ -67,23 +67,23 @@ class Maintenance:
     def __init__(
         self,
         logs: LogManager,
-        rules: Callable[[], MaintenanceConfig],
+        config: Callable[[], MaintenanceConfig],
         high_watermark: Callable[[TopicPartition], Offset],
     ) -> None:
         self._logs = logs
-        self._rules = rules
+        self._config = config
         self._high_watermark = high_watermark
 
     async def run(self) -> None:
         """Do what is due when it is due."""
-        rules = self._rules
+        config = self._config
         async with asyncio.TaskGroup() as group:
             for interval_ms, duty in (
-                (lambda: rules().flush_check_ms, self.flush),
-                (lambda: rules().retention_check_ms, self.retain),
-                (lambda: rules().recovery_point_ms, self.store_recovery_points),
-                (lambda: rules().log_start_ms, self.store_log_starts),
-                (lambda: rules().high_watermark_ms, self.store_high_watermarks),
+                (lambda: config().flush_check_ms, self.flush),
+                (lambda: config().retention_check_ms, self.retain),
+                (lambda: config().recovery_point_ms, self.store_recovery_points),
+                (lambda: config().log_start_ms, self.store_log_starts),
+                (lambda: config().high_watermark_ms, self.store_high_watermarks),
                 (lambda: PURGE_INTERVAL_MS, self.purge),
                 (lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
                 (lambda: SCRUB_INTERVAL_MS, self.scrub),
@@ -109,13 +109,10 @@ class Maintenance:
         now_ms = self._logs.clock.now_ms()
         async for hosted in self._usable():
             log = hosted.log
-            unflushed = log.next_offset - log.recovery_point
+            unflushed = log.log_end_offset - log.recovery_point
             since_ms = now_ms - hosted.flushed_ms
-            if (
-                log.closed
-                or log.snapshots.are_due
-                or log.waits_for_room
-                or flush_due(log.rules, unflushed_messages=unflushed, since_flush_ms=since_ms)
+            if log.flush_files_due or flush_due(
+                log.config, unflushed_messages=unflushed, since_flush_ms=since_ms
             ):
                 hosted.flushed_ms = now_ms
                 await self._attempt(hosted, log.flush)
@@ -130,9 +127,11 @@ class Maintenance:
             high_watermark = self._high_watermark(hosted.partition)
 
             async def work(log: PartitionLog = hosted.log, upto: Offset = high_watermark) -> None:
-                count = await log.retain(high_watermark=upto, now_ms=self._logs.clock.now_ms())
+                count = await log.delete_old_segments(
+                    high_watermark=upto, now_ms=self._logs.clock.now_ms()
+                )
                 if count:
-                    _LOG.info("segments deleted", {"folder": log.folder, "segments": count})
+                    _LOG.info("segments deleted", {"directory": log.directory, "segments": count})
 
             await self._attempt(hosted, work)
 
@@ -140,13 +139,13 @@ class Maintenance:
         """Remove deleted files and folders whose delay is over."""
         now_ms = self._logs.clock.now_ms()
         async for hosted in self._usable():
-            if hosted.log.doomed:
+            if hosted.log.has_pending_deletes:
                 await self._attempt(hosted, lambda log=hosted.log: log.purge(now_ms))
         await self._logs.purge()
 
     async def expire_producers(self) -> None:
         """Forget producers that have not written for producer.id.expiration.ms."""
-        now_ms, limit_ms = self._logs.clock.now_ms(), self._rules().producer_expiration_ms
+        now_ms, limit_ms = self._logs.clock.now_ms(), self._config().producer_expiration_ms
         async for hosted in self._usable():
             hosted.log.producers.expire(now_ms, limit_ms)
 
@@ -160,7 +159,7 @@ class Maintenance:
 
             async def work(log: PartitionLog = hosted.log) -> None:
                 for damage in await log.scrub(pause):
-                    _LOG.error("damage found", {"folder": log.folder, "damage": str(damage)})
+                    _LOG.error("damage found", {"directory": log.directory, "damage": str(damage)})
 
             await self._attempt(hosted, work)
 

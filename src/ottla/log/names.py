@@ -55,7 +55,7 @@ class FileState(StrEnum):
     SWAP = ".swap"  # all of it written, about to take the place of what was cleaned
 
 
-class FolderState(StrEnum):
+class DirectoryState(StrEnum):
     """Whether a partition's folder counts; marked folders carry a unique word before the mark."""
 
     LIVE = ""
@@ -72,11 +72,11 @@ class OffsetFile(NamedTuple):
     state: FileState = FileState.LIVE
 
 
-class PartitionFolder(NamedTuple):
+class PartitionDirectory(NamedTuple):
     """The folder of a partition; when deleted or stray, its topic's name may be cut short."""
 
     partition: TopicPartition
-    state: FolderState = FolderState.LIVE
+    state: DirectoryState = DirectoryState.LIVE
 
 
 _OFFSET_FILE: Final = re.compile(
@@ -102,36 +102,36 @@ def parse_offset_file(name: str) -> OffsetFile | None:
     return OffsetFile(Offset(int(found[1])), Kind(found[2]), FileState(found[3] or ""))
 
 
-def folder(partition: TopicPartition) -> str:
+def partition_directory(partition: TopicPartition) -> str:
     """The name of a partition's folder."""
     return str(partition)
 
 
-def marked_folder(partition: TopicPartition, state: FolderState, unique: str) -> str:
+def marked_directory(partition: TopicPartition, state: DirectoryState, unique: str) -> str:
     """The name of a folder that is to be deleted, stray, or to come.
 
     `unique` keeps it apart from others of the partition; Kafka takes 32 hexadecimal digits. The
     folder of a future copy needs the whole name of its topic: a long one may not fit.
     """
-    assert state is not FolderState.LIVE
+    assert state is not DirectoryState.LIVE
     assert unique
     assert not set(unique) & set(".-/ ")
     mark = f"-{partition.partition}.{unique}{state}"
     topic = partition.topic
-    if state is not FolderState.FUTURE:
+    if state is not DirectoryState.FUTURE:
         topic = topic[: _NAME_LENGTH_MAX - len(mark)]
     return topic + mark
 
 
-def parse_folder(name: str) -> PartitionFolder | None:
+def parse_partition_directory(name: str) -> PartitionDirectory | None:
     """Whose folder it is; None when no partition's folder has such a name.
 
     The partition follows the last dash, for topics may have dashes in their names.
     """
-    state = FolderState.LIVE
+    state = DirectoryState.LIVE
     if marked := _MARKED_FOLDER.fullmatch(name):
-        name, state = marked[1], FolderState(marked[2])
+        name, state = marked[1], DirectoryState(marked[2])
     found = _FOLDER.fullmatch(name)
     if found is None or topic_name_problem(found[1]) or int(found[2]) > _PARTITION_MAX:
         return None
-    return PartitionFolder(TopicPartition(found[1], PartitionIndex(int(found[2]))), state)
+    return PartitionDirectory(TopicPartition(found[1], PartitionIndex(int(found[2]))), state)

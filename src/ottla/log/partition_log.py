@@ -1,379 +1,348 @@
-"""The log of one partition: what may be appended, read, flushed, cut and deleted.
+"""The log of one partition: appends, reads, flushes, truncation, retention, compaction, scrubbing.
 
-Invariant: log start <= next offset, recovery point <= next offset. All state changes on the event
-loop; what waits for the device is done in a thread, one thing at a time, and nothing is appended
-while the log is being cut. After a failed sync nobody knows what is on the device, so the log
-takes nothing more (rule C5); what it has stays readable.
+Each part owns one subject; all of them work on one `LogState`. State changes on the event loop.
+Calls that wait for the device run in threads, one at a time.
 
-The owner keeps recovery point and log start in its checkpoints. `truncate_to` and
-`truncate_fully_and_start_at` may lower the recovery point: it is stored before the next append.
+The owner of the log stores the recovery point and the log start offset in its checkpoints.
+`truncate_to` and `truncate_fully_and_start_at` may lower the recovery point: the owner stores it
+before the next append.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
-from itertools import islice
+from dataclasses import dataclass
 
-from ottla.errors import DiskFull, ErrorCode, RequestError
-from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from ottla.log.batch_headers import BrokenSegment
-from ottla.log.damage import format_damage
-from ottla.log.deletion import (
-    Doomed,
-    mark_deleted,
-    mark_segments_deleted,
-    remove_all,
-    remove_segments,
-)
-from ottla.log.disk import File, staged, write_atomically
+from ottla.errors import OttlaError
+from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from ottla.log.appender import Appended, Appender
+from ottla.log.cleaner.cleanable import Cleanable
+from ottla.log.cleaner.cleaning import CleaningDone, CleaningLimits
+from ottla.log.cleaner.log_cleaning import LogCleaning
+from ottla.log.cleaner.runners import Cleaner
+from ottla.log.damage import Damage
+from ottla.log.disk import Disk
 from ottla.log.epochs import EpochEnd, EpochHistory
-from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
+from ottla.log.flusher import Flusher
+from ottla.log.log_config import LogConfig
+from ottla.log.log_reader import LogReader
+from ottla.log.log_state import LogState, log_closed
 from ottla.log.producers import Producers
-from ottla.log.reading import NotCached, Read, RecordSlice, read_now
-from ottla.log.retention import outlived
-from ottla.log.scrubbing import ScrubbedLog
-from ottla.log.segment import Segment
-from ottla.log.segment_facts import segment_facts
-from ottla.log.segments import Segments
-from ottla.log.shield import uninterrupted
-from ottla.log.timestamps import (
-    FoundOffset,
-    TimeSearch,
-    Unfinished,
-    check_latest,
-    first_from_time,
-    latest_time,
-)
-from ottla.log.truncation import TruncationPoint, truncation_point
-from ottla.log.txn_index import AbortedTransaction
-from ottla.records.errors import CorruptRecords
+from ottla.log.reading import RecordSlice
+from ottla.log.recovery.log_recovery import Progress, recover_log
+from ottla.log.scrubber import Pause, Scrubber
+from ottla.log.segment.segment import Segment
+from ottla.log.segment.segments import Segments
+from ottla.log.segment.timestamps import FoundOffset
+from ottla.log.segment.txn_index import AbortedTransaction
+from ottla.log.segment_deletion import SegmentDeletion
+from ottla.log.snapshots import Snapshots
+from ottla.log.truncation import Truncation
+from ottla.protocol.primitives import Buffer
+from ottla.records.control import EndTxnMarker
 
 
-class PartitionLog(ScrubbedLog):
-    """A log that has been opened by `recovery.open_log`."""
+class PartitionLog:
+    """An open log; `open_log` opens it."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_appender",
+        "_cleaning",
+        "_deletion",
+        "_flusher",
+        "_reader",
+        "_scrubber",
+        "_state",
+        "_truncation",
+        "append",
+        "read_cached",
+    )
 
-    # Reading.
+    def __init__(self, state: LogState, random: Callable[[], float]) -> None:
+        self._state = state
+        self._appender = Appender(state, random)
+        self._flusher = Flusher(state)
+        self._scrubber = Scrubber(state)
+        self._reader = LogReader(state, self._scrubber)
+        self._truncation = Truncation(state, self._scrubber)
+        self._deletion = SegmentDeletion(state, self._appender, self._flusher, self._scrubber)
+        self._cleaning = LogCleaning(state, self._flusher)
+        # The two calls of the hot path go to their parts without a call in between.
+        self.append = self._appender.append
+        self.read_cached = self._reader.read_cached
 
-    def read_cached(self, offset: int, upper_offset: int, bytes_max: int) -> RecordSlice:
-        """The batches from an offset on, up to a bound and a limit, or NotCached.
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}"
+            f"({self.directory}, {self.log_start_offset} to {self.log_end_offset})"
+        )
 
-        Whole batches, the first one even when it is larger than the limit; none when there is
-        nothing yet. OFFSET_OUT_OF_RANGE below the log's start and above its end, CORRUPT_MESSAGE
-        for a batch that is known to be damaged (rule C4).
-        """
-        try:
-            return self._slice(offset, upper_offset, bytes_max, read_now)
-        except BrokenSegment as broken:
-            # What is wrong with it is found out by those who may wait.
-            file = self.segments.from_offset(broken.base_offset)[0].file
-            raise NotCached(file, 0, 0) from broken
-        except CorruptRecords as error:
-            raise self._corrupt(error) from error
+    # State.
+
+    @property
+    def disk(self) -> Disk:
+        """The file system that holds the log."""
+        return self._state.disk
+
+    @property
+    def directory(self) -> str:
+        """The path of the partition's directory."""
+        return self._state.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic configuration; a changed configuration replaces it."""
+        return self._state.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._state.config = config
+
+    @property
+    def segments(self) -> Segments:
+        """The segments in offset order."""
+        return self._state.segments
+
+    @property
+    def epochs(self) -> EpochHistory:
+        """The leader epochs and their start offsets."""
+        return self._state.epochs
+
+    @property
+    def producers(self) -> Producers:
+        """The state of idempotent and transactional producers."""
+        return self._state.producers
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The producer snapshots on the disk."""
+        return self._state.snapshots
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that can be read."""
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset of the next record."""
+        return self._state.log_end_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below this offset is on the device."""
+        return self._state.recovery_point
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """The upper bound for read_committed consumers (rule E7) and for cleanings."""
+        return self._state.last_stable_offset(high_watermark)
+
+    # Appends.
+
+    def append_marker(
+        self,
+        marker: EndTxnMarker,
+        *,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        transaction_version: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """Append a transaction marker that the transaction coordinator sent (rule E4)."""
+        return self._appender.append_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_version=transaction_version,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+        )
+
+    def append_replicated(self, data: Buffer, *, fetched_offset: int, now_ms: int) -> None:
+        """Append batches that a follower fetched from the leader, unchanged (rule A16)."""
+        self._appender.append_replicated(data, fetched_offset=fetched_offset, now_ms=now_ms)
+
+    def roll(self, now_ms: int, base_offset: Offset | None = None) -> Segment:
+        """Close the active segment and create the next one, by default at the log end offset."""
+        return self._appender.roll(now_ms, base_offset)
+
+    # Reads.
 
     async def read(self, offset: int, upper_offset: int, bytes_max: int) -> RecordSlice:
-        """The same, waiting for the device where something is not in memory."""
-        return await self._settled(lambda read: self._slice(offset, upper_offset, bytes_max, read))
+        """Return what `read_cached` returns; wait for the device if necessary."""
+        return await self._reader.read(offset, upper_offset, bytes_max)
 
-    def _slice(self, offset: int, upper_offset: int, bytes_max: int, read: Read) -> RecordSlice:
-        end = self.next_offset
-        if not self.log_start_offset <= offset <= end:
-            raise RequestError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset}, the log has {self.log_start_offset} to {end}",
-            )
-        found = self.segments.extent(offset, min(upper_offset, end), bytes_max, read)
-        if found is None:
-            return RecordSlice(self.disk, None, 0, 0, offset)
-        segment, (position, size), upper = found
-        return RecordSlice(self.disk, segment.file, position, size, upper)
+    async def find_timestamp(self, timestamp: int) -> FoundOffset | None:
+        """Return the first record with this timestamp or a later one."""
+        return await self._reader.find_timestamp(timestamp)
 
-    async def find_time(self, timestamp: int) -> FoundOffset | None:
-        """The first record of a time or later."""
-        return await self._searched(
-            lambda read, search: first_from_time(
-                self.segments, timestamp, self.log_start_offset, read, search
-            )
-        )
-
-    async def find_latest_time(self) -> FoundOffset | None:
-        """The first record with the largest timestamp."""
-        return await self._searched(
-            lambda read, search: latest_time(self.segments, self.log_start_offset, read, search)
-        )
-
-    async def _searched(
-        self, look_up: Callable[[Read, TimeSearch], FoundOffset | None]
-    ) -> FoundOffset | None:
-        """The outcome of a look-up by time, repeated until all that takes long is done."""
-        search, cuts = TimeSearch(self.rules.decompressed_bytes_max), self._cuts
-
-        def look(read: Read) -> FoundOffset | None:
-            nonlocal search, cuts
-            if cuts != self._cuts:
-                search, cuts = TimeSearch(self.rules.decompressed_bytes_max), self._cuts
-            return look_up(read, search)
-
-        while True:
-            try:
-                return await self._settled(look)
-            except Unfinished as unfinished:
-                await self.disk.working(unfinished.work)
+    async def find_max_timestamp(self) -> FoundOffset | None:
+        """Return the first record with the largest timestamp."""
+        return await self._reader.find_max_timestamp()
 
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int
     ) -> list[AbortedTransaction]:
-        """The aborted transactions with records between two offsets."""
-        return self.segments.aborted(fetch_offset, upper_offset)
+        """Return the aborted transactions with records between two offsets."""
+        return self._state.segments.aborted(fetch_offset, upper_offset)
 
-    # Epochs.
+    # Leader epochs.
 
-    @uninterrupted
     async def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Lead from the log's end on; stored when this returns (rule A1).
-
-        On a full disk it leads for those who read, and takes records when a flush has stored it.
-        """
-        async with self._work:
-            self._check_usable()
-            self._epoch, self._epoch_unstored = NO_LEADER_EPOCH, epoch
-            self._epochs_due |= self.epochs.assign(epoch, self.next_offset)
-            with suppress(DiskFull):
-                if self._epochs_due:
-                    text = self.epochs.format()
-                    await self._repeatable(lambda: self._write_epochs(text))
-                self._note_stored_epochs()
+        """Lead from the log end offset on; the epoch is stored when this returns (rule A1)."""
+        await self._flusher.begin_epoch(epoch)
 
     def end_offset(self, epoch: int) -> EpochEnd | None:
-        """Where an epoch ends in this log (rule A2)."""
-        return self.epochs.end_offset(epoch, self.next_offset)
+        """Return where an epoch ends in this log (rule A2)."""
+        return self._state.epochs.end_offset(epoch, self._state.log_end_offset)
 
-    def _write_epochs(self, text: str) -> None:
-        """Store the leader epochs; waits for the device."""
-        write_atomically(self.disk, f"{self.folder}/{LEADER_EPOCHS}", text.encode())
+    # Flushes.
 
-    # Cutting.
+    async def flush(self, upto: int | None = None) -> None:
+        """Put everything on the device; skipped if the recovery point reaches `upto` (rule C1)."""
+        await self._flusher.flush(upto)
 
-    @uninterrupted
+    @property
+    def flush_files_due(self) -> bool:
+        """Whether a flush has files to write even if every record is on the device."""
+        return self._flusher.files_due
+
+    @property
+    def flush_retry_due(self) -> bool:
+        """Whether a flush must store what a full disk had no space for."""
+        return self._flusher.retry_due
+
+    # Truncation.
+
     async def truncate_to(self, offset: int) -> None:
-        """Let the log end at an offset or, where that lies within a batch, before that batch.
+        """Truncate the log to an offset, or to the start of the batch that holds it (rule A2)."""
+        await self._truncation.truncate_to(offset)
 
-        Where compaction took the batches before it, the log ends behind the last that is left.
-        Rule A2. On the device when this returns; a crash on the way leaves the beginning of the
-        old log. On a full disk nothing is cut: what is left of the epochs has to be stored.
-        """
-        async with self._work:
-            self._check_usable()
-            self._changing = True
-            try:
-                if offset < self.segments.first.base_offset:
-                    await self._start_anew(Offset(offset))
-                elif offset < self.next_offset:
-                    await self._cut(offset)
-                else:
-                    await self._forget_epochs(offset)
-            finally:
-                self._changing = False
-
-    async def _forget_epochs(self, offset: int) -> None:
-        """An epoch that began at the log's end and has no records may be wrong too."""
-        epochs = self.epochs.until(offset)
-        if epochs.latest != self.epochs.latest:
-            await self._repeatable(lambda: self._write_epochs(epochs.format()))
-            self.epochs = epochs
-            self._note_stored_epochs()
-
-    def _staged(self, epochs: EpochHistory, damage: str) -> Callable[[], None]:
-        """Make room for what a cut leaves to be told; what is returned puts it on the device.
-
-        They are told after the cut: before it, they would be wrong about what is there.
-        """
-        path = f"{self.folder}/{LEADER_EPOCHS}"
-        temporary = staged(self.disk, path, epochs.format().encode())
-        tell_damage = self.damage_file.staged(damage)
-
-        def tell() -> None:
-            self.disk.rename(temporary, path)
-            tell_damage()
-            self.disk.sync_folder(self.folder)
-
-        return tell
-
-    async def _cut(self, offset: int) -> None:
-        segment = self.segments.from_offset(offset)[0]
-        cut, producers = await self._before_cut(segment, offset)
-        epochs = self.epochs.until(cut.end_offset)
-        damage = format_damage(self.segments, cut.end_offset)
-        tell = await self._repeatable(lambda: self._staged(epochs, damage))
-        self._cuts += 1
-        dropped = self.segments.remove_after(segment)
-        segment.use_indexes(cut.indexes)
-        segment.cut_indexes(cut.position, cut.end_offset)
-        segment.first_timestamp = cut.first_timestamp
-        segment.note_tail(cut.tail, self.rules.index_interval_bytes)
-        self.closed = [one for one in self.closed if one not in (*dropped, segment)]
-        self.next_offset = cut.end_offset
-        self.recovery_point = min(self.recovery_point, cut.end_offset)
-        self.log_start_offset = min(self.log_start_offset, cut.end_offset)
-        self.epochs, self.producers = epochs, producers
-        doomed = self.snapshots.forget(above=cut.end_offset)
-
-        def on_the_device() -> None:
-            remove_segments(self.disk, self.folder, dropped)
-            kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX)
-            remove_all(self.disk, [*doomed, *map(segment.path, kinds)])
-            self.disk.sync_folder(self.folder)
-            segment.file.truncate(cut.position)
-            segment.file.sync()
-            tell()
-
-        await self._in_thread(on_the_device)
-        self._note_stored_epochs()
-
-    async def _before_cut(self, segment: Segment, offset: int) -> tuple[TruncationPoint, Producers]:
-        """All that a cut has to read, so that one that has begun comes to its end."""
-        while True:
-            known = self.damaged
-            cut = await self._settled(
-                lambda read: truncation_point(segment, offset, read), has_turn=True
-            )
-            producers = await self._replayed(cut.end_offset)
-            if self.damaged == known:
-                return cut, producers
-            # What was found on the way may move the place.
-
-    @uninterrupted
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and go on at an offset, on the device when this returns (rule A17).
+        """Delete every record and start the log at an offset (rule A17)."""
+        await self._truncation.truncate_fully_and_start_at(offset)
 
-        On a full disk nothing is dropped.
-        """
-        async with self._work:
-            self._check_usable()
-            self._changing = True
-            try:
-                await self._start_anew(offset)
-            finally:
-                self._changing = False
-
-    async def _start_anew(self, offset: Offset) -> None:
-        epochs = EpochHistory()
-        path = f"{self.folder}/{offset_file(offset, Kind.RECORDS)}"
-        created_ms = self.segments.active.created_ms
-
-        def prepare() -> tuple[Callable[[], None], str, File]:
-            tell = self._staged(epochs, "")
-            temporary = staged(self.disk, path, b"")
-            return tell, temporary, self.disk.open(temporary)
-
-        tell, temporary, file = await self._repeatable(prepare)
-        self._cuts += 1
-        dropped = list(self.segments)
-        doomed = self.snapshots.forget(above=-1)
-
-        def on_the_device() -> None:
-            remove_segments(self.disk, self.folder, dropped)
-            remove_all(self.disk, doomed)
-            self.disk.sync_folder(self.folder)
-            tell()
-            self.disk.rename(temporary, path)
-            self.disk.sync_folder(self.folder)
-
-        await self._in_thread(on_the_device)
-        file.renamed(path)
-        self.segments = Segments(
-            [Segment(self.folder, offset, file, size=0, created_ms=created_ms)]
-        )
-        self.closed.clear()
-        self.epochs = epochs
-        self._note_stored_epochs()
-        self.producers = Producers()
-        self.log_start_offset = self.next_offset = self.recovery_point = offset
-
-    # Deleting.
+    # Deletion.
 
     def advance_log_start(self, offset: Offset) -> None:
-        """Hide what lies below an offset (DeleteRecords, rule A17); `retain` deletes it."""
-        self._check_usable()
-        assert offset <= self.next_offset
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self._epochs_due |= self.epochs.truncate_from_start(offset)
+        """Raise the log start offset (DeleteRecords, rule A17); files are deleted by retention."""
+        self._deletion.advance_log_start(offset)
 
-    @uninterrupted
-    async def retain(self, *, high_watermark: int, now_ms: int) -> int:
-        """Delete the segments that have outlived their time; how many."""
-        async with self._work:
-            self._check_usable()
-            count = await self._settled(
-                lambda read: self._outlived(high_watermark, now_ms, read), has_turn=True
-            )
-            if not count:
-                return 0
-            if count == len(self.segments):
-                self.roll(now_ms)
-            count = await self._told_of(count)
-            removed = self.segments.remove_first(count)
-            self.closed = [one for one in self.closed if one not in removed]
-            start = self.segments.first.base_offset
-            self.recovery_point = max(self.recovery_point, start)
-            self.advance_log_start(start)
-            snapshots = self.snapshots.forget(below=start)
-            due_ms = now_ms + self.rules.file_delete_delay_ms
-            damage = format_damage(self.segments)
-
-            def on_the_device() -> tuple[str, ...]:
-                segments = mark_segments_deleted(self.disk, self.folder, removed)
-                return (*segments, *mark_deleted(self.disk, snapshots))
-
-            self.doomed.append(Doomed(due_ms, await self._in_thread(on_the_device)))
-            await self._tell_damage(damage)
-            return count
-
-    async def _told_of(self, count: int) -> int:
-        """Of how many of the first segments a snapshot on the device tells which producers wrote.
-
-        What is due is written for it: a crash would forget those who wrote nowhere else. Without
-        room for that, those go of which an earlier one tells; DiskFull when there is none.
-        Appends may come meanwhile, and none of them goes to a segment that is to go.
-        """
-        if not self.snapshots.are_due or not self.producers.count:
-            return count
-        try:
-            await self._flush_all()
-        except DiskFull:
-            bases = [segment.base_offset for segment in islice(self.segments, count + 1)]
-            told = (number for number in range(count, 0, -1) if bases[number] in self.snapshots)
-            fewer = next(told, 0)
-            if not fewer:
-                raise
-            return fewer
-        return count
-
-    def _outlived(self, high_watermark: int, now_ms: int, read: Read) -> int:
-        """How many segments may go; a wrong time index does not let one go too early."""
-        count = outlived(
-            segment_facts(self.disk, self.segments, self.next_offset),
-            self.rules,
-            log_start=self.log_start_offset,
-            high_watermark=high_watermark,
-            now_ms=now_ms,
+    async def delete_old_segments(self, *, high_watermark: int, now_ms: int) -> int:
+        """Delete the segments that retention does not keep; return their number."""
+        return await self._deletion.delete_old_segments(
+            high_watermark=high_watermark, now_ms=now_ms
         )
-        for segment in islice(self.segments, count):
-            check_latest(segment, read)
-        return count
 
-    @uninterrupted
+    @property
+    def has_pending_deletes(self) -> bool:
+        """Whether deleted files wait to be removed."""
+        return bool(self._state.pending_deletes)
+
     async def purge(self, now_ms: int) -> None:
-        """Remove the deleted files whose delay is over.
+        """Remove the deleted files whose file.delete.delay.ms is over."""
+        await self._deletion.purge(now_ms)
 
-        The folder keeps its name meanwhile: whoever gives it up waits for the turn. Every file has
-        a turn of its own, so that a flush does not wait until many large ones are gone.
+    # Compaction.
+
+    async def find_cleanable(
+        self, first_dirty_offset: int | None, *, high_watermark: int, now_ms: int
+    ) -> Cleanable:
+        """Return what can be cleaned; `first_dirty_offset` is None if the log was never cleaned."""
+        return await self._cleaning.find_cleanable(
+            first_dirty_offset, high_watermark=high_watermark, now_ms=now_ms
+        )
+
+    async def compact(
+        self,
+        cleaner: Cleaner,
+        first_dirty_offset: int | None,
+        *,
+        high_watermark: int,
+        secret: bytes,
+        clock_ms: Callable[[], int],
+        limits: CleaningLimits | None = None,
+    ) -> CleaningDone | None:
+        """Clean everything that can be cleaned; None if there is nothing (rules C7 and C8)."""
+        return await self._cleaning.compact(
+            cleaner,
+            first_dirty_offset,
+            high_watermark=high_watermark,
+            secret=secret,
+            clock_ms=clock_ms,
+            limits=limits,
+        )
+
+    # Damage.
+
+    @property
+    def damaged(self) -> tuple[Damage, ...]:
+        """The known damage, in offset order.
+
+        A replica that is not the only one truncates its log there and fetches the records again.
         """
-        due = [doomed for doomed in self.doomed if doomed.due_ms <= now_ms]
-        self.doomed = [doomed for doomed in self.doomed if doomed.due_ms > now_ms]
-        for path in (path for doomed in due for path in doomed.paths):
-            async with self._work:
-                self._check_usable()
-                await self.disk.blocking(partial(remove_all, self.disk, (path,)))
+        return self._state.damaged
+
+    async def scrub(self, pause: Pause) -> tuple[Damage, ...]:
+        """Check every batch of the log, at the caller's pace; return the damage."""
+        return await self._scrubber.scrub(pause)
+
+    # The end.
+
+    def fail(self, failure: OttlaError) -> None:
+        """Reject every later change; reads still work."""
+        self._state.fail(failure)
+
+    async def retire(self, reason: str) -> None:
+        """Reject every later change and abort a cleaning, before the partition is deleted.
+
+        A cleaning that went on would write to the directory of the next partition of this name.
+        """
+        async with self._state.lock:
+            self._state.fail(log_closed(reason))
+        await self._cleaning.abort()
+
+    async def close(self) -> None:
+        """Close the log cleanly: everything is on the device, so that the next start trusts it."""
+        await self._flusher.close()
+
+    def close_files(self) -> None:
+        """Close every file without flushing."""
+        self._state.close_files()
+
+
+@dataclass(slots=True)
+class OpenedLog:
+    """An open log, and notes on what its recovery repaired."""
+
+    log: PartitionLog
+    notes: list[str]
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool,
+    now_ms: int,
+    random: Callable[[], float],
+    progress: Progress = lambda done, total: None,
+) -> OpenedLog:
+    """Open the log in a partition's directory; waits for the device.
+
+    `clean` says that the last shutdown was clean, so that the files need no check. Recovery point
+    and log start offset come from the checkpoints.
+    """
+    recovered = recover_log(
+        disk,
+        directory,
+        config,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        clean=clean,
+        now_ms=now_ms,
+        progress=progress,
+    )
+    return OpenedLog(PartitionLog(recovered.state, random), recovered.notes)

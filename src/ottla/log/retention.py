@@ -22,7 +22,7 @@ class SegmentFacts(NamedTuple):
 
 def outlived(
     segments: Sequence[SegmentFacts],
-    rules: LogConfig,
+    config: LogConfig,
     *,
     log_start: int,
     high_watermark: int,
@@ -32,15 +32,15 @@ def outlived(
     gone = _leading(segments, lambda one: one.end_offset <= log_start, high_watermark)
     # Below the log's start goes what is closed; the active one keeps the log's end.
     gone = min(gone, len(segments) - 1)
-    if not rules.delete:
+    if not config.delete:
         return gone
-    if rules.retention_ms >= 0:
+    if config.retention_ms >= 0:
         old = _leading(
-            segments, lambda one: now_ms - one.latest_ms > rules.retention_ms, high_watermark
+            segments, lambda one: now_ms - one.latest_ms > config.retention_ms, high_watermark
         )
         gone = max(gone, old)
-    if rules.retention_bytes >= 0:
-        gone = max(gone, _too_much(segments, rules.retention_bytes, high_watermark))
+    if config.retention_bytes >= 0:
+        gone = max(gone, _too_much(segments, config.retention_bytes, high_watermark))
     return gone
 
 

@@ -18,11 +18,11 @@ from ottla.log.producers import Producers
 class Snapshots:
     """What there is on the disk, and what is still to be written."""
 
-    __slots__ = ("_disk", "_due", "_folder", "_written")
+    __slots__ = ("_directory", "_disk", "_due", "_written")
 
-    def __init__(self, disk: Disk, folder: str, offsets: Iterable[Offset] = ()) -> None:
+    def __init__(self, disk: Disk, directory: str, offsets: Iterable[Offset] = ()) -> None:
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self._written = set(offsets)
         self._due: dict[Offset, bytes] = {}
 
@@ -47,7 +47,7 @@ class Snapshots:
 
     def path(self, offset: int) -> str:
         """Where a snapshot is."""
-        return f"{self._folder}/{offset_file(offset, Kind.PRODUCER_SNAPSHOT)}"
+        return f"{self._directory}/{offset_file(offset, Kind.PRODUCER_SNAPSHOT)}"
 
     def take(self, offset: Offset, producers: Producers) -> None:
         """Keep the state of a log that ends at an offset."""

@@ -21,11 +21,11 @@ from ottla.log.names import (
     DIRECTORY_LOCK,
     LEADER_EPOCHS,
     PARTITION_METADATA,
+    DirectoryState,
     FileState,
-    FolderState,
     Kind,
-    parse_folder,
     parse_offset_file,
+    parse_partition_directory,
 )
 from ottla.log.producer_snapshot import read_snapshot
 from ottla.log.producers import Producers
@@ -82,12 +82,12 @@ def survey(disk: Disk, directories: Sequence[str]) -> Survey:
     for path in directories:
         for name in sorted(disk.names(path)):
             inner = f"{path}/{name}"
-            if not disk.is_folder(inner):
+            if not disk.is_directory(inner):
                 continue
-            found = parse_folder(name)
+            found = parse_partition_directory(name)
             if name == _METADATA_FOLDER:
                 metadata = tuple(_records(disk, inner))
-            elif found is None or found.state is not FolderState.LIVE:
+            elif found is None or found.state is not DirectoryState.LIVE:
                 left_alone.append(inner)
             else:
                 partitions.append(_partition(disk, inner, found.partition))

@@ -14,13 +14,13 @@ from typing import Final
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
-from ottla.log.appending import Appended
+from ottla.log.appender import Appended
 from ottla.log.loading import HostedLog
 from ottla.log.log_manager import LogManager
 from ottla.log.names import LOG_START_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import RecordSlice
-from ottla.log.timestamps import FoundOffset
+from ottla.log.segment.timestamps import FoundOffset
 from ottla.metrics import TopicCounts
 from ottla.records.batch import TRANSACTIONAL
 from ottla.records.recompression import recompressed
@@ -73,7 +73,7 @@ class Partition:
         self.in_sync_min = in_sync_min
         self.traffic = traffic or TopicCounts()  # of its topic, with the other partitions
         self.internal = hosted.partition.topic in INTERNAL_TOPICS
-        self.high_watermark = hosted.log.next_offset
+        self.high_watermark = hosted.log.log_end_offset
         self.waiting: dict[BytesAwaited, None] = {}
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class Partition:
             traffic = self.traffic
             traffic.bytes_in += len(records)
             traffic.records_in += appended.last_offset - appended.base_offset + 1
-            self.high_watermark = self.log.next_offset
+            self.high_watermark = Offset(appended.last_offset + 1)
             if self.waiting:
                 for one in [*self.waiting]:
                     one.note(len(records))
@@ -157,7 +157,7 @@ class Partition:
     @property
     def must_flush(self) -> bool:
         """Whether flush.messages lets the acknowledgement wait for the device (rule C5)."""
-        return self._hosted.commit.wanted(self.log.next_offset)
+        return self._hosted.commit.wanted(self.log.log_end_offset)
 
     async def durable(self, offset: int) -> None:
         """Return when everything below an offset is on the device."""
@@ -210,9 +210,9 @@ class Partition:
             return FoundOffset(start, -1, LeaderEpoch(-1 if epoch is None else epoch))
         try:
             if timestamp == MAX_TIMESTAMP:
-                found = await self.log.find_latest_time()
+                found = await self.log.find_max_timestamp()
             elif timestamp >= 0:
-                found = await self.log.find_time(timestamp)
+                found = await self.log.find_timestamp(timestamp)
             else:
                 return None
         except StorageFailure as failure:
@@ -224,7 +224,7 @@ class Partition:
         upto = self.high_watermark if offset == LATEST else offset
         if not 0 <= upto <= self.high_watermark:
             raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if not self.log.rules.delete:
+        if not self.log.config.delete:
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted"
             )

@@ -130,11 +130,11 @@ class SimulatedDisk:
         self.fails: Callable[[str, str], bool] = lambda what, path: False
         self.now_ms = 0
         self._files: dict[str, Content] = {}
-        self._folders: set[str] = {"/"}
+        self._directories: set[str] = {"/"}
         self._locks: set[str] = set()
         # Names as they are on the device, and what was done to names since.
         self._synced_names: dict[str, Content] = {}
-        self._pending_names: list[tuple[str, list[_Naming]]] = []  # by folder
+        self._pending_names: list[tuple[str, list[_Naming]]] = []  # by directory
         self._modified_ms: dict[str, int] = {}
 
     def call(self, what: str, path: str) -> None:
@@ -159,7 +159,7 @@ class SimulatedDisk:
         if create:
             if path in self._files:
                 raise StorageFailure(f"{path}: open: it exists")
-            if _folder(path) not in self._folders:
+            if _parent(path) not in self._directories:
                 raise _missing("open", path)
             self.call("create", path)
             self._name(_Naming(path, Content()))
@@ -168,18 +168,18 @@ class SimulatedDisk:
         return SimulatedFile(self, path, self._files[path])
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
-        return path in self._files or path in self._folders
+        """Whether there is a file or directory."""
+        return path in self._files or path in self._directories
 
-    def is_folder(self, path: str) -> bool:
-        """Whether there is a folder."""
-        return path in self._folders
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+        return path in self._directories
 
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder, sorted."""
-        if folder not in self._folders:
-            raise FileNotFoundError(folder)
-        inside = [path for path in (*self._files, *self._folders) if _folder(path) == folder]
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory, sorted."""
+        if directory not in self._directories:
+            raise FileNotFoundError(directory)
+        inside = [path for path in (*self._files, *self._directories) if _parent(path) == directory]
         return sorted(path.rsplit("/", 1)[1] for path in inside if path != "/")
 
     def modified_ms(self, path: str) -> int:
@@ -199,28 +199,28 @@ class SimulatedDisk:
         self.modified_ms(path)
         self._modified_ms[path] = modified_ms
 
-    def make_folder(self, path: str) -> None:
-        """Make a folder, and those above it; folders survive a crash."""
-        while path not in self._folders:
-            self._folders.add(path)
-            path = _folder(path)
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it; directories survive a crash."""
+        while path not in self._directories:
+            self._directories.add(path)
+            path = _parent(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a folder at once."""
+        """Rename a file or a directory at once."""
         modified_ms = self._modified_ms.get(old, 0)
         self.call("rename", old)
         self._modified_ms[new] = modified_ms  # renaming is no change
-        if old in self._folders:
-            self._rename_folder(old, new)
+        if old in self._directories:
+            self._rename_directory(old, new)
             return
         if old not in self._files:
             raise _missing("rename", old)
         self._name(_Naming(old, None), _Naming(new, self._files[old]))
 
-    def _rename_folder(self, old: str, new: str) -> None:
+    def _rename_directory(self, old: str, new: str) -> None:
         """As renaming a file, but reaching the device at once: a crash here is tried before it."""
-        self._folders.discard(old)
-        self._folders.add(new)
+        self._directories.discard(old)
+        self._directories.add(new)
         for names in (self._files, self._synced_names):
             for path in [path for path in names if path.startswith(old + "/")]:
                 names[new + path[len(old) :]] = names.pop(path)
@@ -232,18 +232,18 @@ class SimulatedDisk:
             raise _missing("remove", path)
         self._name(_Naming(path, None))
 
-    def remove_folder(self, path: str) -> None:
-        """Delete an empty folder."""
+    def remove_directory(self, path: str) -> None:
+        """Delete an empty directory."""
         self.call("remove", path)
         if self.names(path):
             raise StorageFailure(f"{path}: remove: it is not empty")
-        self._folders.discard(path)
+        self._directories.discard(path)
 
-    def sync_folder(self, path: str) -> None:
-        """The names in a folder stay as they are now."""
+    def sync_directory(self, path: str) -> None:
+        """The names in a directory stay as they are now."""
         self.call("sync", path)
-        for folder, namings in self._pending_names:
-            if folder == path:
+        for directory, namings in self._pending_names:
+            if directory == path:
                 _set(self._synced_names, namings)
         self._pending_names = [one for one in self._pending_names if one[0] != path]
 
@@ -272,7 +272,7 @@ class SimulatedDisk:
 
     def _name(self, *namings: _Naming) -> None:
         _set(self._files, namings)
-        self._pending_names.append((_folder(namings[0].path), list(namings)))
+        self._pending_names.append((_parent(namings[0].path), list(namings)))
 
     def after_crash(self, loss: Loss, random: Random) -> "SimulatedDisk":
         """The disk as a machine finds it when it starts again."""
@@ -330,7 +330,7 @@ class SimulatedDisk:
         self.crash_at = None
         self.fails = lambda what, path: False
         self._files = files
-        self._folders = set(self._folders)
+        self._directories = set(self._directories)
         self._locks = set()
         self._synced_names = synced_names
         self._pending_names = pending_names
@@ -349,5 +349,5 @@ def _missing(what: str, path: str) -> StorageFailure:
     return StorageFailure(f"{path}: {what}: it is not there")
 
 
-def _folder(path: str) -> str:
+def _parent(path: str) -> str:
     return path.rsplit("/", 1)[0] or "/"

@@ -110,23 +110,23 @@ class TroubledDisk:
         return TroubledFile(self, self._disk.open(path, create=create, private=private))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Whether there is a file or directory."""
         return self._disk.exists(path)
 
-    def is_folder(self, path: str) -> bool:
-        """Whether there is a folder."""
-        return self._disk.is_folder(path)
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+        return self._disk.is_directory(path)
 
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder, sorted."""
-        return self._disk.names(folder)
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory, sorted."""
+        return self._disk.names(directory)
 
     def modified_ms(self, path: str) -> int:
         """When a file was last changed."""
         return self._disk.modified_ms(path)
 
     def room(self, path: str) -> Room:
-        """How much fits where a folder is."""
+        """How much fits where a directory is."""
         room = self._disk.room(path)
         return Room(room.total_bytes, 0) if self._full() else room
 
@@ -135,11 +135,11 @@ class TroubledDisk:
         self.check_there("date", path)
         self._disk.set_modified_ms(path, modified_ms)
 
-    def make_folder(self, path: str) -> None:
-        """Make a folder, and those above it that are missing."""
-        if not self._disk.is_folder(path):
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it that are missing."""
+        if not self._disk.is_directory(path):
             self.check_room("make", path)
-        self._disk.make_folder(path)
+        self._disk.make_directory(path)
 
     def rename(self, old: str, new: str) -> None:
         """Rename at once, replacing what has the new name."""
@@ -151,15 +151,15 @@ class TroubledDisk:
         self.check_there("remove", path)
         self._disk.remove(path)
 
-    def remove_folder(self, path: str) -> None:
-        """Delete an empty folder."""
+    def remove_directory(self, path: str) -> None:
+        """Delete an empty directory."""
         self.check_there("remove", path)
-        self._disk.remove_folder(path)
+        self._disk.remove_directory(path)
 
-    def sync_folder(self, path: str) -> None:
-        """Return when the names in a folder are on the device."""
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on the device."""
         self.check_there("sync", path)
-        self._disk.sync_folder(path)
+        self._disk.sync_directory(path)
 
     def lock(self, path: str) -> Lock | None:
         """Hold a file so that no other broker does."""

@@ -76,7 +76,7 @@ def _failed(path: str) -> DescribeLogDirsResult:
 
 def _partition(state: BrokerState, hosted: HostedLog) -> DescribeLogDirsPartition:
     led = state.partitions.get(hosted.partition)
-    lag = 0 if led is None else max(led.high_watermark - hosted.log.next_offset, 0)
+    lag = 0 if led is None else max(led.high_watermark - hosted.log.log_end_offset, 0)
     return DescribeLogDirsPartition(
         partition_index=hosted.partition.partition,
         partition_size=sum(segment.size for segment in hosted.log.segments),

@@ -12,7 +12,7 @@ from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.log.appending import Appended
+from ottla.log.appender import Appended
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.messages.produce import (
@@ -263,7 +263,7 @@ async def _append_slow(
 async def _when_durable(state: BrokerState, answer: ProduceResponse, unsafe: Unsafe) -> Response:
     async for partition, response in CooperativeLoop(state).over(unsafe):
         try:
-            await partition.durable(partition.log.next_offset)
+            await partition.durable(partition.log.log_end_offset)
         except RequestError as error:
             state.requests[PRODUCE.key].note_error(error.code)
             response.error_code = int(error.code)

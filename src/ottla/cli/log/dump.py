@@ -47,7 +47,7 @@ from ottla.inspection.listing import (
 from ottla.inspection.segment_check import Tally
 from ottla.log.disk import Disk
 from ottla.log.files import OsDisk
-from ottla.log.names import parse_folder
+from ottla.log.names import parse_partition_directory
 
 PROGRESS_BYTES_MIN: Final = 64 * 1024 * 1024  # smaller files are done before one has read the line
 
@@ -125,7 +125,7 @@ def _is_of_a_log(disk: Disk, path: str) -> bool:
     return (
         is_partition(names)
         or has_directory_files(names)
-        or (not names and bool(parse_folder(name)))
+        or (not names and bool(parse_partition_directory(name)))
         or any(_can_be_partition(disk, f"{path}/{one}") for one in partition_folders(names))
     )
 
@@ -246,7 +246,7 @@ class Printer:
     def _payloads(self, path: str) -> Payloads:
         request, types = self._request, None
         if request.decode is not None:
-            folder = parse_folder(os.path.basename(os.path.dirname(path)))
+            folder = parse_partition_directory(os.path.basename(os.path.dirname(path)))
             types = records_of(request.decode, folder.partition.topic if folder else None)
         return Payloads(request.keys, request.values, types)
 

@@ -1,1 +1,1 @@
-"""Columns: Arrow record batches and typed values."""
+"""Columns: records as Arrow has them, and what their values are."""

@@ -1,7 +1,8 @@
-"""Arrow record batches: consumed columns, and rows to send.
+"""Arrow record batches: consumed columns, and rows that are to be sent.
 
-Invariant: no Python object per record. Consumed keys and values are not copied; topic and partition
-are dictionary-encoded constants. Sent rows keep their order within a partition.
+Invariant: no Python object is made per record. Of what is consumed no key or value is copied: topic
+and partition, which are the same throughout, are columns that Arrow fills by itself. Of what is
+sent the rows of a partition keep their order.
 """
 
 from collections.abc import Iterator
@@ -14,11 +15,11 @@ from ottla.records.arrow import pyarrow_module
 
 
 def consumed(partition: TopicPartition, columns: Columns) -> Any:
-    """Return a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
+    """A pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
     batch = columns.to_arrow()
     pa = pyarrow_module()
     rows = columns.rows
-    # A dictionary with one name, and an index per row.
+    # One name for all rows, and a small number in each that points to it.
     names = pa.DictionaryArray.from_arrays(
         pa.repeat(pa.scalar(0, pa.int8()), rows), pa.array([partition.topic], pa.utf8())
     )
@@ -29,7 +30,7 @@ def consumed(partition: TopicPartition, columns: Columns) -> Any:
 
 
 class RowColumns(NamedTuple):
-    """The names of the columns to send; None for absent ones."""
+    """The names of the columns that are sent; None for those that there are not."""
 
     key: str | None
     value: str | None
@@ -38,7 +39,7 @@ class RowColumns(NamedTuple):
 
 
 def select(given: Any, named: RowColumns, partition: str | None) -> Any:
-    """Return a table of the columns to send, named as in RowColumns; raises ValueError."""
+    """A table of what is sent, its columns named as in RowColumns; ValueError if that cannot be."""
     pa = pyarrow_module()
     if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
         raise ValueError(
@@ -67,13 +68,13 @@ def select(given: Any, named: RowColumns, partition: str | None) -> Any:
             column = column.cast(pa.int32())
         arrays[part] = column
     if not arrays:
-        # A table without columns would lose its number of rows.
+        # Without a column a table forgets how many rows it has.
         arrays["value"] = pa.nulls(table.num_rows)
     return pa.table(arrays)
 
 
 def check_times(columns: Columns, name: str) -> None:
-    """Raise ValueError if a row has a timestamp before 1970."""
+    """ValueError when a row is of a time before 1970, which no record is."""
     import pyarrow.compute
 
     compute: Any = pyarrow.compute
@@ -109,7 +110,7 @@ def _check_bytes(pa: Any, kind: Any, name: str) -> None:
 
 
 def pieces(table: Any, bytes_max: int) -> Iterator[Any]:
-    """Split a table into record batches of about `bytes_max` bytes."""
+    """The rows of a table in record batches of about so many bytes at most."""
     rows = table.num_rows
     step = max(1, rows * max(1, bytes_max) // max(1, table.nbytes))
     for start in range(0, rows, step):
@@ -117,9 +118,9 @@ def pieces(table: Any, bytes_max: int) -> Iterator[Any]:
 
 
 def sorted_by_partition(batch: Any, numbers: Any) -> tuple[Any, list[tuple[int, int]]]:
-    """Group the rows by partition, in order; returns the partitions and their counts.
+    """The rows with those of each partition together, in their order; partitions, and how many.
 
-    The partition numbers are an array or a buffer of 32-bit integers.
+    The numbers of partitions are an array, or a buffer of 32-bit numbers.
     """
     pa = pyarrow_module()
     import pyarrow.compute
@@ -132,6 +133,6 @@ def sorted_by_partition(batch: Any, numbers: Any) -> tuple[Any, list[tuple[int, 
     counted = compute.value_counts(numbers).to_pylist()
     counts = sorted((one["values"], one["counts"]) for one in counted)
     if len(counts) > 1:
-        # The sort is stable: rows of one partition keep their order.
+        # The order is a stable one: rows of one partition stay as they are.
         batch = batch.take(compute.array_sort_indices(numbers))
     return batch, counts

@@ -1,7 +1,7 @@
-"""Connection config from the settings that all clients have.
+"""Rules of connections, out of the settings that every client has.
 
-Invariant: settings are read in this folder and nowhere else in the client, so that milliseconds
-become seconds in one place.
+Invariant: a setting is read in this folder and nowhere else in the client, so that its unit is
+changed once: milliseconds outside, seconds inside.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 DEFAULT_PORT: Final = 9092
 
 ADMIN_IDLE_S: Final = 300.0
-"""An administrator forgets a topic that it has not used for this long."""
+"""An administrator forgets a topic that it was not asked about for so long."""
 
 
 def place(text: str) -> Address:
-    """Parse host:port, [v6]:port or a host; raises InvalidSettings."""
+    """A host and a port out of host:port, [v6]:port, or a host alone; else InvalidSettings."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text.strip(), str(DEFAULT_PORT)
@@ -44,7 +44,7 @@ def place(text: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be a host name or an address."""
+    """Whether it can be a name or an address: parts of a name are not empty, nor too long."""
     try:
         return bool(text.encode("idna"))
     except UnicodeError:
@@ -58,7 +58,7 @@ def connection_rules(
     token: "TokenFunction | None" = None,
     clock: Clock | None = None,
 ) -> ConnectionConfig:
-    """Return how a client connects; raises InvalidSettings if SASL or TLS settings are missing."""
+    """How a client connects; InvalidSettings when it has not what its login or TLS needs."""
     return ConnectionConfig(
         seeds=[place(text) for text in config[connection.BOOTSTRAP_SERVERS]],
         client_id=config[connection.CLIENT_ID] or "ottla",
@@ -97,7 +97,7 @@ def _login(
 
 
 def retry_backoff(config: Config, random: Callable[[], float]) -> Backoff:
-    """Return the backoff between two attempts of a request."""
+    """The pauses between two tries of a request."""
     return Backoff(
         config[connection.RETRY_BACKOFF_MS] / 1000,
         config[connection.RETRY_BACKOFF_MAX_MS] / 1000,
@@ -106,7 +106,7 @@ def retry_backoff(config: Config, random: Callable[[], float]) -> Backoff:
 
 
 def metadata_rules(config: Config, random: Callable[[], float]) -> MetadataConfig:
-    """Return how fresh metadata is."""
+    """How fresh metadata are."""
     creates, idle_s = True, None
     if config.table is PRODUCER:
         idle_s = config[producer.METADATA_MAX_IDLE_MS] / 1000
@@ -124,7 +124,7 @@ def metadata_rules(config: Config, random: Callable[[], float]) -> MetadataConfi
 
 
 def patience(config: Config, random: Callable[[], float]) -> RetryPolicy:
-    """Return the retry policy of calls."""
+    """How long a call is tried."""
     return RetryPolicy(
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         call_timeout_s=config[connection.DEFAULT_API_TIMEOUT_MS] / 1000,

@@ -12,7 +12,7 @@ from enum import Enum
 from ottla.cli.kafka.hash_order import in_hash_order
 from ottla.errors import OttlaError
 from ottla.log.disk import File
-from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.segment.index import OffsetIndex, TimeIndex
 from ottla.records.batch import HEADER, BatchHeader, read_header
 from ottla.records.errors import CorruptRecords
 

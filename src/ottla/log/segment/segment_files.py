@@ -11,12 +11,12 @@ from typing import NamedTuple
 from ottla.errors import DiskFull
 from ottla.log.disk import Disk
 from ottla.log.names import FileState, Kind
-from ottla.log.segment import Segment
+from ottla.log.segment.segment import Segment
 
 SEGMENT_FILES = (Kind.RECORDS, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX)
 
 
-class Doomed(NamedTuple):
+class PendingDelete(NamedTuple):
     """Files to be removed, and when."""
 
     due_ms: int
@@ -51,27 +51,22 @@ def remove_all(disk: Disk, paths: Iterable[str]) -> None:
             disk.remove(path)
 
 
-def remove_segments(disk: Disk, folder: str, segments: Sequence[Segment]) -> None:
+def remove_segments(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
     """Remove segments, the last one first: what is left at any time is the beginning of a log.
 
     A file system owes no order to those who do not wait for each.
     """
     for segment in reversed(segments):
         remove_all(disk, live_paths(disk, segment))
-        disk.sync_folder(folder)
+        disk.sync_directory(directory)
 
 
-def mark_segments_deleted(disk: Disk, folder: str, segments: Iterable[Segment]) -> tuple[str, ...]:
+def mark_segments_deleted(
+    disk: Disk, directory: str, segments: Iterable[Segment]
+) -> tuple[str, ...]:
     """Rename segments, the first one first: what is left at any time is the end of a log."""
     marked: list[str] = []
     for segment in segments:
         marked += mark_deleted(disk, live_paths(disk, segment))
-        disk.sync_folder(folder)
+        disk.sync_directory(directory)
     return tuple(marked)
-
-
-def remove_folder(disk: Disk, path: str) -> None:
-    """Remove a folder of a deleted partition with its files."""
-    for name in disk.names(path):
-        disk.remove(f"{path}/{name}")
-    disk.remove_folder(path)

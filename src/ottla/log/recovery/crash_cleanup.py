@@ -8,7 +8,6 @@ happens on the way, doing it again comes to the same end.
 from dataclasses import dataclass, field
 
 from ottla.ids import Offset
-from ottla.log.deletion import SEGMENT_FILES
 from ottla.log.disk import Disk
 from ottla.log.names import (
     DAMAGED_OFFSETS,
@@ -22,7 +21,8 @@ from ottla.log.names import (
     parse_offset_file,
 )
 from ottla.log.reading import read_waiting
-from ottla.log.segment import Segment
+from ottla.log.segment.segment import Segment
+from ottla.log.segment.segment_files import SEGMENT_FILES
 from ottla.records.errors import CorruptRecords
 
 
@@ -35,28 +35,28 @@ class Inventory:
     notes: list[str] = field(default_factory=list[str])  # for a person to read
 
 
-def clean_up_after_crash(disk: Disk, folder: str) -> Inventory:
+def clean_up_after_crash(disk: Disk, directory: str) -> Inventory:
     """Remove what does not count, finish what was begun, and say what is there."""
     notes: list[str] = []
-    names = disk.names(folder)
+    names = disk.names(directory)
     found = {name: parsed for name in names if (parsed := parse_offset_file(name))}
     for name in set(names) - set(found):
         if name.endswith(TEMPORARY_SUFFIX):
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
         elif name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
             notes.append(f"{name} is not a file of the log and is left alone")
     for names in _doomed(found, notes):
         for name in names:
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
             del found[name]
         if names:
-            disk.sync_folder(folder)
+            disk.sync_directory(directory)
     if any(file.state is FileState.SWAP for file in found.values()):
-        found = _finish_swap(disk, folder, found, notes)
+        found = _finish_swap(disk, directory, found, notes)
     bases = sorted(file.offset for file in found.values() if file.kind is Kind.RECORDS)
     for name, file in sorted(found.items()):
         if file.kind in SEGMENT_FILES and file.offset not in bases:
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
             notes.append(f"{name} belonged to a segment that is not there, and was removed")
     snapshots = [file.offset for file in found.values() if file.kind is Kind.PRODUCER_SNAPSHOT]
     return Inventory(bases, sorted(snapshots), notes)
@@ -85,12 +85,12 @@ def _doomed(found: dict[str, OffsetFile], notes: list[str]) -> tuple[list[str], 
 
 
 def _finish_swap(
-    disk: Disk, folder: str, found: dict[str, OffsetFile], notes: list[str]
+    disk: Disk, directory: str, found: dict[str, OffsetFile], notes: list[str]
 ) -> dict[str, OffsetFile]:
     """Let cleaned segments take the place of those that they were made of."""
     swapped = {name: file for name, file in found.items() if file.state is FileState.SWAP}
     covered = [
-        (file.offset, _end_offset(disk, folder, name, file.offset))
+        (file.offset, _end_offset(disk, directory, name, file.offset))
         for name, file in swapped.items()
         if file.kind is Kind.RECORDS
     ]
@@ -100,24 +100,24 @@ def _finish_swap(
     for name, file in sorted(found.items(), key=lambda item: item[1].kind is not Kind.RECORDS):
         replaced = file.kind in SEGMENT_FILES and start <= file.offset < end
         if file.state is FileState.LIVE and replaced:
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
             del found[name]
-    disk.sync_folder(folder)
+    disk.sync_directory(directory)
     # The records last: as long as they are to be swapped, all of this is done again.
     for name, file in sorted(swapped.items(), key=lambda item: item[1].kind is Kind.RECORDS):
         new = offset_file(file.offset, file.kind)
-        disk.rename(f"{folder}/{name}", f"{folder}/{new}")
+        disk.rename(f"{directory}/{name}", f"{directory}/{new}")
         del found[name]
         found[new] = OffsetFile(file.offset, file.kind)
         notes.append(f"{name} took its place")
-    disk.sync_folder(folder)
+    disk.sync_directory(directory)
     return found
 
 
-def _end_offset(disk: Disk, folder: str, name: str, base_offset: Offset) -> int:
+def _end_offset(disk: Disk, directory: str, name: str, base_offset: Offset) -> int:
     """Behind the last record of a cleaned segment; it covers its base offset at least."""
-    file = disk.open(f"{folder}/{name}")
-    segment = Segment(folder, base_offset, file, size=file.size(), created_ms=0)
+    file = disk.open(f"{directory}/{name}")
+    segment = Segment(directory, base_offset, file, size=file.size(), created_ms=0)
     end = base_offset + 1
     try:
         for head in segment.located_headers(0, segment.size, read_waiting):

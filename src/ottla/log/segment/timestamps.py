@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, cast
 
 from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.batch_headers import BrokenSegment, LocatedHeader
-from ottla.log.index import TimestampOffset
 from ottla.log.reading import Read, read_waiting
-from ottla.log.segment import Segment
-from ottla.log.segments import Segments
+from ottla.log.segment.batch_headers import BrokenSegment, LocatedHeader
+from ottla.log.segment.index import TimestampOffset
+from ottla.log.segment.segment import Segment
+from ottla.log.segment.segments import Segments
 from ottla.records.batch import HEADER_SIZE, NO_TIMESTAMP, Batch
 from ottla.records.compression import Compression
 

@@ -14,13 +14,14 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ottla.ids import Offset, Position
-from ottla.log.batch_headers import BrokenSegment, LocatedHeader, located_headers, vouched
 from ottla.log.damage import Damage, check_sound, damage_at, sound_end
 from ottla.log.disk import Disk, File, replace
-from ottla.log.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.names import Kind, offset_file
+from ottla.log.producers import CompletedTransaction
 from ottla.log.reading import Read, read_waiting
-from ottla.log.txn_index import TransactionIndex
+from ottla.log.segment.batch_headers import BrokenSegment, LocatedHeader, located_headers, vouched
+from ottla.log.segment.index import OffsetIndex, TimeIndex, TimestampOffset
+from ottla.log.segment.txn_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.primitives import Buffer
 
 RELATIVE_MAX: Final = 2**31 - 1  # what an index holds of an offset, counted from the base offset
@@ -59,9 +60,9 @@ class Segment:
         "base_offset",
         "created_ms",
         "damaged",
+        "directory",
         "file",
         "first_timestamp",
-        "folder",
         "jitter_ms",
         "latest_is_sure",
         "offset_max",
@@ -73,7 +74,7 @@ class Segment:
 
     def __init__(
         self,
-        folder: str,
+        directory: str,
         base_offset: Offset,
         file: File,
         *,
@@ -84,7 +85,7 @@ class Segment:
         times: TimeIndex | None = None,
         aborted: TransactionIndex | None = None,
     ) -> None:
-        self.folder = folder
+        self.directory = directory
         self.base_offset = base_offset
         self.file = file
         self.size = size
@@ -108,15 +109,15 @@ class Segment:
 
     @classmethod
     def create(
-        cls, disk: Disk, folder: str, base_offset: Offset, now_ms: int, jitter_ms: int = 0
+        cls, disk: Disk, directory: str, base_offset: Offset, now_ms: int, jitter_ms: int = 0
     ) -> "Segment":
         """Begin an empty segment; its name is on the device when the folder has been synced."""
-        file = disk.open(f"{folder}/{offset_file(base_offset, Kind.RECORDS)}", create=True)
-        return cls(folder, base_offset, file, size=0, created_ms=now_ms, jitter_ms=jitter_ms)
+        file = disk.open(f"{directory}/{offset_file(base_offset, Kind.RECORDS)}", create=True)
+        return cls(directory, base_offset, file, size=0, created_ms=now_ms, jitter_ms=jitter_ms)
 
     def path(self, kind: Kind) -> str:
         """Where one of the segment's files is."""
-        return f"{self.folder}/{offset_file(self.base_offset, kind)}"
+        return f"{self.directory}/{offset_file(self.base_offset, kind)}"
 
     # Writing.
 
@@ -180,6 +181,17 @@ class Segment:
         """Let readers at the tail meet what is damaged; no index entry points there."""
         self._recent.append((damage.end_offset - 1, damage.position))
 
+    def index_aborted(self, completed: CompletedTransaction) -> None:
+        """Add an aborted transaction to the transaction index; its marker is in this segment."""
+        self.aborted.append(
+            AbortedTransaction(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                completed.last_stable_offset,
+            )
+        )
+
     def note_time(self) -> None:
         """Let the time index say how late the records are by now."""
         if self._latest_timestamp > self.times.last.timestamp:
@@ -189,6 +201,11 @@ class Segment:
     def latest(self) -> TimestampOffset:
         """The largest timestamp, also of batches that have no index entry yet."""
         return TimestampOffset(self._latest_timestamp, self._latest_offset)
+
+    def latest_ms(self, disk: Disk) -> int:
+        """The largest timestamp, or the file's modification time if there is none."""
+        timestamp = self._latest_timestamp
+        return timestamp if timestamp >= 0 else disk.modified_ms(self.file.path)
 
     @property
     def records_end(self) -> int:
@@ -227,7 +244,7 @@ class Segment:
 
     def indexed_anew(self, index_interval_bytes: int) -> "Segment":
         """The same with indexes made of the batches alone; waits for the device."""
-        twin = Segment(self.folder, self.base_offset, self.file, size=self.size, created_ms=0)
+        twin = Segment(self.directory, self.base_offset, self.file, size=self.size, created_ms=0)
         twin.damaged = self.damaged
         twin.note_tail(twin.located_headers(0, twin.size, read_waiting), index_interval_bytes)
         return twin

@@ -7,15 +7,14 @@ a snapshot does not keep. Records are not read, only headers and markers.
 from collections.abc import Collection, Iterator
 
 from ottla.ids import Offset
-from ottla.log.batch_headers import WALK_BYTES, BrokenSegment
 from ottla.log.damage import damage_at
 from ottla.log.epochs import EpochStart
 from ottla.log.producers import CompletedTransaction, Producers
 from ottla.log.reading import read_waiting
-from ottla.log.segment import Segment
-from ottla.log.segments import Segments
+from ottla.log.segment.batch_headers import WALK_BYTES, BrokenSegment
+from ottla.log.segment.segment import Segment
+from ottla.log.segment.segments import Segments
 from ottla.log.snapshots import Snapshots
-from ottla.log.txn_index import AbortedTransaction
 from ottla.records.batch import HEADER_SIZE, Batch, BatchHeader, read_header
 from ottla.records.errors import CorruptRecords
 
@@ -59,18 +58,6 @@ def epoch_starts(segments: Segments) -> Iterator[EpochStart]:
                 yield EpochStart(head.leader_epoch, head.base_offset)
 
 
-def note_aborted(segment: Segment, completed: CompletedTransaction) -> None:
-    """Put an aborted transaction into the index of the segment that has its marker."""
-    segment.aborted.append(
-        AbortedTransaction(
-            completed.producer_id,
-            completed.first_offset,
-            completed.last_offset,
-            completed.last_stable_offset,
-        )
-    )
-
-
 def replay(
     producers: Producers,
     segment: Segment,
@@ -85,7 +72,7 @@ def replay(
         return
     completed = _end_of_transaction(producers, segment, position, header)
     if notes_aborted and completed is not None and completed.aborted:
-        note_aborted(segment, completed)
+        segment.index_aborted(completed)
 
 
 def _end_of_transaction(

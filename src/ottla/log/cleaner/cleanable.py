@@ -65,7 +65,7 @@ class SourceSegment(NamedTuple):
 
 def find_cleanable(
     segments: Sequence[CleanableSegment],
-    rules: LogConfig,
+    config: LogConfig,
     *,
     first_dirty_offset: int | None,
     log_start: int,
@@ -82,8 +82,8 @@ def find_cleanable(
     dirty = [one for one in segments[:-1] if one.end_offset > first]
     bounds = [last_stable, high_watermark, active.base_offset]
     bounds += [one.base_offset for one in segments if one.damaged]
-    if rules.min_compaction_lag_ms > 0:
-        oldest_ms = now_ms - rules.min_compaction_lag_ms
+    if config.min_compaction_lag_ms > 0:
+        oldest_ms = now_ms - config.min_compaction_lag_ms
         bounds += [one.base_offset for one in dirty if one.latest_ms > oldest_ms]
     bound = max(first, min(bounds))
     # The segment that holds the bound is not cleaned.
@@ -94,17 +94,17 @@ def find_cleanable(
         Offset(end),
         sum(one.size for one in segments if one.base_offset < first),
         sum(one.size for one in cleanable),
-        _overdue_ms(dirty, rules, now_ms),
-        rules.min_cleanable_dirty_ratio,
+        _overdue_ms(dirty, config, now_ms),
+        config.min_cleanable_dirty_ratio,
         reset,
     )
 
 
-def _overdue_ms(dirty: Sequence[CleanableSegment], rules: LogConfig, now_ms: int) -> int:
+def _overdue_ms(dirty: Sequence[CleanableSegment], config: LogConfig, now_ms: int) -> int:
     times = [one.first_ms for one in dirty if one.first_ms is not None and one.first_ms > 0]
     if not times:
         return 0
-    return max(0, now_ms - rules.max_compaction_lag_ms - min(times))
+    return max(0, now_ms - config.max_compaction_lag_ms - min(times))
 
 
 def next_to_clean(candidates: Mapping[T, Cleanable]) -> T | None:

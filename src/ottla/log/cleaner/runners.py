@@ -12,12 +12,12 @@ from typing import Final, Protocol
 import msgspec
 
 from ottla.errors import OttlaError, StorageFailure
-from ottla.log.cleaning import CleaningDone, CleaningJob, CleaningNews, clean
+from ottla.log.cleaner.cleaning import CleaningDone, CleaningJob, CleaningNews, clean
+from ottla.log.cleaner.processes import Processes
 from ottla.log.disk import Disk
-from ottla.log.processes import Processes
 from ottla.records.errors import CorruptRecords
 
-CHILD_MODULE: Final = "ottla.log.cleaner_process"
+CHILD_MODULE: Final = "ottla.log.cleaner.cleaner_process"
 
 _NEWS: Final = msgspec.json.Decoder(CleaningNews)
 
@@ -61,7 +61,7 @@ class LocalCleaner:
             while (one := await disk.blocking(step)) is not None:
                 yield one
         except (CorruptRecords, StorageFailure, FileNotFoundError) as error:
-            raise CleaningFailed(f"{job.folder}: {error}") from error
+            raise CleaningFailed(f"{job.directory}: {error}") from error
 
 
 class ChildCleaner:
@@ -81,11 +81,13 @@ class ChildCleaner:
             code, errors = await child.ended()
         if code or not done:
             reason = errors or "it said nothing"
-            raise CleaningFailed(f"{job.folder}: the cleaner ended with {code}: {reason}")
+            raise CleaningFailed(f"{job.directory}: the cleaner ended with {code}: {reason}")
 
 
 def _decoded(job: CleaningJob, line: bytes) -> CleaningNews:
     try:
         return _NEWS.decode(line)
     except msgspec.MsgspecError as error:
-        raise CleaningFailed(f"{job.folder}: the cleaner said {line[:100]!r}: {error}") from error
+        raise CleaningFailed(
+            f"{job.directory}: the cleaner said {line[:100]!r}: {error}"
+        ) from error

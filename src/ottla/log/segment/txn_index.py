@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.ids import Offset, ProducerId
 from ottla.log.errors import CorruptIndex
-from ottla.log.index import Index
+from ottla.log.segment.index import Index
 
 _VERSION: Final = 0
 _INT64: Final = Struct(">q")

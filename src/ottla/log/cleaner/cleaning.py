@@ -15,14 +15,13 @@ from typing import Final, NamedTuple, Self, TypeAlias
 import msgspec
 
 from ottla.ids import Offset
-from ottla.log.cleanable import SourceSegment, grouped
-from ottla.log.cleaned_segment import CleanedSegment, remove_cleaned
-from ottla.log.cleaned_transactions import CleanedTransactions
+from ottla.log.cleaner.cleanable import SourceSegment, grouped
+from ottla.log.cleaner.cleaned_segment import CleanedSegment, Throttle, remove_cleaned
+from ottla.log.cleaner.cleaned_transactions import CleanedTransactions
 from ottla.log.disk import Disk, File
 from ottla.log.log_config import readable_bytes_max
 from ottla.log.names import Kind, offset_file
-from ottla.log.throttle import Throttle
-from ottla.log.txn_index import AbortedTransaction
+from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.records.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
@@ -84,7 +83,7 @@ class CleaningLimits(msgspec.Struct, frozen=True):
 class CleaningJob(msgspec.Struct, frozen=True):
     """All that a cleaning needs to know."""
 
-    folder: str
+    directory: str
     segments: tuple[SourceSegment, ...]  # from the log's first on
     first_dirty_offset: int
     end_offset: int  # where a segment begins that may not be cleaned
@@ -164,7 +163,7 @@ class _Cleaning:
 
     def run(self) -> Iterator[CleaningNews]:
         job, began = self.job, self.clock()
-        remove_cleaned(self.disk, job.folder)
+        remove_cleaned(self.disk, job.directory)
         mapped_until = self.map_keys()
         mapped = self.clock()
         this = Pass(
@@ -256,14 +255,14 @@ class _Cleaning:
                 if aborted is not None:
                     output.segment.aborted.append(aborted)
         done.append(_finished(output, modified_ms))
-        self.disk.sync_folder(job.folder)
+        self.disk.sync_directory(job.directory)
         return CleanedGroup(tuple(one.base_offset for one in group), tuple(done))
 
     def begin(self, base_offset: int, size_max: int) -> CleanedSegment:
         job = self.job
         return CleanedSegment(
             self.disk,
-            job.folder,
+            job.directory,
             Offset(base_offset),
             size_max=size_max,
             index_bytes_max=job.index_bytes_max,
@@ -300,7 +299,7 @@ class _Cleaning:
     # Reading.
 
     def path(self, source: SourceSegment) -> str:
-        return f"{self.job.folder}/{offset_file(source.base_offset, Kind.RECORDS)}"
+        return f"{self.job.directory}/{offset_file(source.base_offset, Kind.RECORDS)}"
 
     def batches(self, source: SourceSegment, from_offset: int = 0) -> Iterator[Batch]:
         """The batches of a segment that end at or behind an offset, each found to be sound."""

@@ -13,9 +13,9 @@ from typing import Final, Self
 
 from ottla.errors import DiskFull, OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
-from ottla.log.cleanable import Cleanable, next_to_clean
-from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningFailed
-from ottla.log.cleaning import CleaningDone, CleaningLimits
+from ottla.log.cleaner.cleanable import Cleanable, next_to_clean
+from ottla.log.cleaner.cleaning import CleaningDone, CleaningLimits
+from ottla.log.cleaner.runners import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.loading import HostedLog
 from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEANED_OFFSETS
@@ -28,7 +28,7 @@ ASIDE_SECONDS: Final = 600.0  # for a log that could not be cleaned
 
 
 @dataclass(frozen=True, slots=True)
-class CompactorConfig:
+class LogCleanerConfig:
     """How much compaction may use, as `log.cleaner.*` says; the defaults are Kafka's."""
 
     cleaners: int = 1
@@ -46,20 +46,20 @@ class CompactorConfig:
         )
 
 
-class Compactor:
+class LogCleaner:
     """Cleans what is due until it is cancelled."""
 
     def __init__(
         self,
         logs: LogManager,
         cleaner: Cleaner,
-        rules: Callable[[], CompactorConfig],
+        config: Callable[[], LogCleanerConfig],
         high_watermark: Callable[[TopicPartition], Offset],
         secret: bytes,
     ) -> None:
         self._logs = logs
         self._cleaner = cleaner
-        self._rules = rules
+        self._config = config
         self._high_watermark = high_watermark
         self._secret = bytes(secret)  # for the hashes of keys; no subclass, it is sent to the child
         self._busy: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -71,7 +71,7 @@ class Compactor:
             async with asyncio.TaskGroup() as group:
                 while True:
                     await self._begin_due(group)
-                    backoff_s = max(self._rules().backoff_ms / 1000, 0.1)
+                    backoff_s = max(self._config().backoff_ms / 1000, 0.1)
                     if self._busy:
                         await asyncio.wait(
                             self._busy.values(),
@@ -84,7 +84,7 @@ class Compactor:
             self._busy.clear()
 
     async def _begin_due(self, group: asyncio.TaskGroup) -> None:
-        while len(self._busy) < self._rules().cleaners:
+        while len(self._busy) < self._config().cleaners:
             hosted = await self.next_due()
             if hosted is None:
                 return
@@ -108,13 +108,13 @@ class Compactor:
         found: dict[TopicPartition, Cleanable] = {}
         for hosted in self._logs:
             name = hosted.partition
-            if not hosted.log.rules.compact or hosted.directory.failure is not None:
+            if not hosted.log.config.compact or hosted.directory.failure is not None:
                 continue
             if self._logs.get(name) is not hosted:
                 continue  # deleted while this looked at the others
             if name not in self._busy and name not in self._aside:
                 try:
-                    found[name] = await hosted.log.dirt(
+                    found[name] = await hosted.log.find_cleanable(
                         hosted.cleaned_until,
                         high_watermark=self._high_watermark(name),
                         now_ms=self._logs.clock.now_ms(),
@@ -136,10 +136,10 @@ class Compactor:
                 high_watermark=self._high_watermark(hosted.partition),
                 secret=self._secret,
                 clock_ms=self._logs.clock.now_ms,
-                limits=self._rules().limits,
+                limits=self._config().limits,
             )
             if done is not None:
-                end = hosted.log.next_offset  # which may have been cut at the last moment
+                end = hosted.log.log_end_offset  # which may have been cut at the last moment
                 hosted.cleaned_until = Offset(min(done.first_dirty_offset, end))
                 await self._logs.store(CLEANED_OFFSETS, hosted.directory)
                 _tell(hosted, done)

@@ -10,8 +10,8 @@ from ottla.ids import Offset
 from ottla.log.damage import Damage
 from ottla.log.epochs import EpochStart
 from ottla.log.producers import Producers
-from ottla.log.replay import replay
-from ottla.log.segment import Segment
+from ottla.log.recovery.replay import replay
+from ottla.log.segment.segment import Segment
 from ottla.records.batch import CONTROL, LENGTH_END, BatchHeader
 
 

@@ -4,7 +4,7 @@ Invariant: it lives as long as its standard input is open and no longer, gives w
 else on the machine, and writes nothing but `.cleaned` files. What goes wrong is on its standard
 error, and it then ends with another code than 0.
 
-Run as `python -m ottla.log.cleaner_process`; both sides speak JSON, a line each.
+Run as `python -m ottla.log.cleaner.cleaner_process`; both sides speak JSON, a line each.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from ottla.errors import StorageFailure
-from ottla.log.cleaning import CleaningJob, clean
+from ottla.log.cleaner.cleaning import CleaningJob, clean
 from ottla.log.files import OsDisk
 from ottla.records.errors import CorruptRecords
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from fastcrc.crc32 import iscsi as crc32c
 
 from ottla.log.disk import File
-from ottla.log.index import OffsetPosition
+from ottla.log.segment.index import OffsetPosition
 from ottla.records.batch import CRC_END, HEADER_SIZE, MAGIC, BatchHeader, read_header
 from ottla.records.errors import CorruptRecords
 

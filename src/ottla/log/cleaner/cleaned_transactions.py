@@ -11,7 +11,7 @@ Batches are to be shown in the order of the log.
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from ottla.log.txn_index import AbortedTransaction
+from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.records.batch import Batch, BatchHeader
 from ottla.records.control import read_control, read_end_txn_marker
 

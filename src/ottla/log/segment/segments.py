@@ -8,9 +8,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ottla.ids import Offset
 from ottla.log.reading import Read
-from ottla.log.segment import Extent, Segment
-from ottla.log.txn_index import AbortedTransaction
+from ottla.log.segment.segment import Extent, Segment
+from ottla.log.segment.txn_index import AbortedTransaction
 
 
 class Found(NamedTuple):
@@ -54,6 +55,10 @@ class Segments:
         self._list.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
+
+    def with_end_offsets(self, log_end_offset: Offset) -> Iterable[tuple[Segment, Offset]]:
+        """Each segment with the base offset of the next one; the active one with the log's end."""
+        return zip(self._list, [*self._bases[1:], log_end_offset], strict=True)
 
     def from_offset(self, offset: int) -> list[Segment]:
         """The segment that may hold an offset, or the first one, and all after it."""

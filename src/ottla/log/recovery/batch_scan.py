@@ -16,9 +16,15 @@ from fastcrc.crc32 import iscsi as crc32c
 from ottla.ids import Offset
 from ottla.log.damage import Damage
 from ottla.log.errors import CorruptIndex
-from ottla.log.index import OffsetIndex
-from ottla.log.resync import CHUNK_BYTES, Offsets, crc_of, find_resync_point, valid_batch_at
-from ottla.log.segment import Segment
+from ottla.log.recovery.resync import (
+    CHUNK_BYTES,
+    Offsets,
+    crc_of,
+    find_resync_point,
+    valid_batch_at,
+)
+from ottla.log.segment.index import OffsetIndex
+from ottla.log.segment.segment import Segment
 from ottla.records.batch import CRC_END, LENGTH_END, BatchHeader, unpack_header
 from ottla.records.errors import CorruptRecords
 from ottla.records.kernel import HEADER_SIZE, right_batches

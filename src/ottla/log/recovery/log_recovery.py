@@ -1,14 +1,14 @@
-"""Opening the log of a partition, whatever state it was left in.
+"""Recovers the log of a partition when it is opened.
 
-Invariant: what was on the device is served again and nothing that is damaged: after an unclean
-stop every batch from the recovery point on is checked, the log is cut at the first that is wrong,
-and what came after it is dropped (rule C3). What lies below the recovery point is never cut: damage
-that is met there is kept, and a segment that has any is checked as a whole (rule C4). Indexes,
-epochs and producers are made anew where files are missing, wrong, or behind the records (rule D3).
-What was cut is on the device before the log takes new records, so that the old ones cannot come
-back between them. A full disk keeps no log from being opened and read.
+Invariant: everything that was on the device is served again, and nothing that is damaged. After an
+unclean shutdown every batch from the recovery point on is checked; the log is truncated at the
+first invalid batch (rule C3). Nothing below the recovery point is truncated: damage there is kept,
+and a segment with damage is scanned as a whole (rule C4). Indexes, leader epochs and producer state
+are rebuilt where files are missing, wrong, or older than the records (rule D3). A truncation is on
+the device before the first append, so that the old records cannot reappear between new ones. A log
+can be opened and read on a full disk.
 
-Waits for the device throughout, so it is run in a thread or another process.
+The functions wait for the device, so they run in a thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,70 +18,69 @@ from typing import Final
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.ids import Offset
-from ottla.log.batch_headers import BrokenSegment
-from ottla.log.batch_scan import BatchScan, ScanBounds, ScanResult
-from ottla.log.crash_cleanup import clean_up_after_crash
 from ottla.log.damage import Damage, DamageFile, format_damage, lacks_records
-from ottla.log.deletion import remove_all, remove_segments
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochHistory, EpochStart
 from ottla.log.errors import CorruptFile, CorruptText
-from ottla.log.index import OffsetIndex
 from ottla.log.log_config import LogConfig
+from ottla.log.log_state import LogState
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
-from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import Producers
 from ottla.log.reading import read_waiting
-from ottla.log.replay import epoch_starts, replayed
-from ottla.log.resync import valid_batch_at
-from ottla.log.scan_rebuild import ScanRebuild
-from ottla.log.segment import RELATIVE_MAX, Segment
-from ottla.log.segments import Segments
+from ottla.log.recovery.batch_scan import BatchScan, ScanBounds, ScanResult
+from ottla.log.recovery.crash_cleanup import clean_up_after_crash
+from ottla.log.recovery.replay import epoch_starts, replayed
+from ottla.log.recovery.resync import valid_batch_at
+from ottla.log.recovery.scan_rebuild import ScanRebuild
+from ottla.log.segment.batch_headers import BrokenSegment
+from ottla.log.segment.index import OffsetIndex
+from ottla.log.segment.segment import RELATIVE_MAX, Segment
+from ottla.log.segment.segment_files import remove_all, remove_segments
+from ottla.log.segment.segments import Segments
+from ottla.log.segment.timestamps import check_latest
+from ottla.log.segment.txn_index import TransactionIndex
 from ottla.log.snapshots import Snapshots
-from ottla.log.timestamps import check_latest
-from ottla.log.txn_index import TransactionIndex
 
-_NEVER: Final = 2**63 - 1  # an offset that no record has
+_NO_END: Final = 2**63 - 1  # larger than every offset
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes have been checked, of how many in all."""
+"""Called with the number of bytes checked and the total."""
 
 
 @dataclass(slots=True)
 class Recovered:
-    """An open log, and what had to be done to it."""
+    """The state of an open log, and notes on what was repaired."""
 
-    log: PartitionLog
+    state: LogState
     notes: list[str] = field(default_factory=list[str])
 
 
-def open_log(
+def recover_log(
     disk: Disk,
-    folder: str,
-    rules: LogConfig,
+    directory: str,
+    config: LogConfig,
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool,
     now_ms: int,
-    random: Callable[[], float],
     progress: Progress = lambda done, total: None,
 ) -> Recovered:
-    """Open a partition's folder, or make it.
+    """Recover the log in a partition's directory; create the directory if it is missing.
 
-    `clean` says that the broker stopped cleanly, so that the files need no check; recovery point
-    and log start are what the checkpoints say.
+    `clean` says that the last shutdown was clean, so that the files need no check. Recovery point
+    and log start offset come from the checkpoints.
     """
-    if not disk.exists(folder):
-        disk.make_folder(folder)
-        disk.sync_folder(folder.rpartition("/")[0] or "/")
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+        disk.sync_directory(directory.rpartition("/")[0] or "/")
     suspects: dict[Offset, str] = {}
     while True:
         try:
             opening = _Opening(
-                disk, folder, rules, recovery_point, log_start_offset, clean, now_ms, suspects
+                disk, directory, config, recovery_point, log_start_offset, clean, now_ms, suspects
             )
-            return opening.run(random, progress)
+            return opening.run(progress)
         except BrokenSegment as broken:
             # Met on the way, perhaps below the recovery point: looked at as a whole this time.
             if broken.base_offset in suspects:
@@ -95,8 +94,8 @@ class _Opening:
     def __init__(
         self,
         disk: Disk,
-        folder: str,
-        rules: LogConfig,
+        directory: str,
+        config: LogConfig,
         recovery_point: int,
         log_start_offset: int,
         clean: bool,
@@ -104,26 +103,26 @@ class _Opening:
         suspects: Mapping[Offset, str],
     ) -> None:
         self.disk = disk
-        self.folder = folder
-        self.rules = rules
+        self.directory = directory
+        self.config = config
         self.recovery_point = recovery_point
         self.log_start = Offset(log_start_offset)
         self.clean = clean
         self.now_ms = now_ms
-        inventory = clean_up_after_crash(disk, folder)
+        inventory = clean_up_after_crash(disk, directory)
         self.notes = inventory.notes
         self.notes += [f"{problem}: looked at as a whole" for problem in suspects.values()]
-        self.snapshots = Snapshots(disk, folder, inventory.snapshots)
+        self.snapshots = Snapshots(disk, directory, inventory.snapshots)
         self.segments = [self._open_segment(base) for base in inventory.bases]
         self.suspects = suspects
-        self.damage_file = DamageFile(disk, folder)
+        self.damage_file = DamageFile(disk, directory)
         self._load_damage()
         self.epoch_starts: list[EpochStart] = []  # in the batches that were checked
         self.rebuilt: list[Segment] = []  # those whose indexes were made anew
         self.epochs = EpochHistory()
         self.epochs_due = False  # what the file does not say yet, for want of room
 
-    def run(self, random: Callable[[], float], progress: Progress) -> Recovered:
+    def run(self, progress: Progress) -> Recovered:
         tail = [] if self.clean or not self.segments else self._unflushed()
         unchecked = [s for s in self.segments if s in tail or s.base_offset in self.suspects]
         for segment in self.segments:
@@ -142,13 +141,13 @@ class _Opening:
         end = self._end()
         if end < self.recovery_point:
             self.notes.append(
-                f"{self.folder}: it ends at {end}, and was on the device up to "
+                f"{self.directory}: it ends at {end}, and was on the device up to "
                 f"{self.recovery_point}: it was cut before that was told, or records are missing"
             )
         anew = self.log_start > end
         if anew:
             self.notes.append(f"the log ends at {end} and starts at {self.log_start}: begun anew")
-            remove_segments(self.disk, self.folder, self.segments)
+            remove_segments(self.disk, self.directory, self.segments)
             remove_all(self.disk, self.snapshots.forget(above=-1))
             self.rebuilt.clear()
             self._begin_at(self.log_start)
@@ -160,35 +159,34 @@ class _Opening:
         if producers is None:
             producers = replayed(segments, self.snapshots, end, self.rebuilt)
         remove_all(self.disk, self.snapshots.forget_stray(one.base_offset for one in segments))
-        log = PartitionLog(
+        state = LogState(
             self.disk,
-            self.folder,
-            self.rules,
+            self.directory,
+            self.config,
             segments=segments,
             epochs=self.epochs,
             producers=producers,
             snapshots=self.snapshots,
             damage_file=self.damage_file,
             log_start_offset=self.log_start,
-            next_offset=end,
+            log_end_offset=end,
             # What was found in order may be in memory alone: the next flush moves this.
             recovery_point=Offset(min(self.recovery_point, end)),
-            epochs_due=self.epochs_due,
-            random=random,
+            epochs_dirty=self.epochs_due,
         )
-        log.closed += self._store(segments)
-        return Recovered(log, self.notes)
+        state.index_files_due += self._store(segments)
+        return Recovered(state, self.notes)
 
     # Segments.
 
     def _open_segment(self, base: Offset) -> Segment:
-        path = f"{self.folder}/{offset_file(base, Kind.RECORDS)}"
+        path = f"{self.directory}/{offset_file(base, Kind.RECORDS)}"
         file = self.disk.open(path)
         created_ms = self.disk.modified_ms(path)
-        return Segment(self.folder, base, file, size=file.size(), created_ms=created_ms)
+        return Segment(self.directory, base, file, size=file.size(), created_ms=created_ms)
 
     def _begin_at(self, offset: Offset) -> None:
-        self.segments = [Segment.create(self.disk, self.folder, offset, self.now_ms)]
+        self.segments = [Segment.create(self.disk, self.directory, offset, self.now_ms)]
 
     def _end(self) -> Offset:
         """Make the last segment the active one, and say where the log ends."""
@@ -197,14 +195,14 @@ class _Opening:
             return self.log_start
         active = self.segments[-1]
         check_latest(active, read_waiting)
-        last = active.grow(self.rules.index_interval_bytes, read_waiting)
+        last = active.grow(self.config.index_interval_bytes, read_waiting)
         end = active.base_offset if last is None else Offset(last.last_offset + 1)
         told = active.base_offset < self.recovery_point and self.clean  # where the log ended
         if told and end != self.recovery_point and active.base_offset not in self.suspects:
             raise BrokenSegment(active.base_offset, f"{active.file.path}: it ends at {end}")
         if active.damaged and active.damaged[-1].end == active.size:
             # Nothing is put behind what is damaged: where that ends nobody can tell for sure.
-            self.segments.append(Segment.create(self.disk, self.folder, end, self.now_ms))
+            self.segments.append(Segment.create(self.disk, self.directory, end, self.now_ms))
         return end
 
     def _unflushed(self) -> list[Segment]:
@@ -243,7 +241,7 @@ class _Opening:
         """Make the indexes anew from the batches; that of aborted transactions follows later."""
         segment.clear_indexes()
         heads = segment.located_headers(0, segment.size, read_waiting)
-        segment.note_tail(heads, self.rules.index_interval_bytes)
+        segment.note_tail(heads, self.config.index_interval_bytes)
         segment.note_time()
         self.rebuilt.append(segment)
 
@@ -268,7 +266,9 @@ class _Opening:
             sound = self._examine(
                 segment,
                 following[0].base_offset if following else None,
-                ScanRebuild(segment, self.rules.index_interval_bytes, self.epoch_starts, producers),
+                ScanRebuild(
+                    segment, self.config.index_interval_bytes, self.epoch_starts, producers
+                ),
                 lambda more, so_far=done: progress(so_far + more),
             )
             done += sound.size
@@ -292,8 +292,8 @@ class _Opening:
         segment.clear_indexes()
         bounds = ScanBounds(
             flushed_until=self.recovery_point,
-            gaps_until=None if self.rules.compact else self.recovery_point,
-            end_offset=_NEVER if next_base is None else next_base,
+            gaps_until=None if self.config.compact else self.recovery_point,
+            end_offset=_NO_END if next_base is None else next_base,
             # An unclean stop may have come after the log was cut and before that was told.
             reaches=(self.clean and next_base is None) or lacks_records(segment.damaged),
         )
@@ -326,7 +326,7 @@ class _Opening:
         the later writes alone, or that a gap did not fit into the offsets of a segment.
         """
         base_offset = segment.base_offset
-        if base_offset == expected or base_offset <= self.recovery_point or self.rules.compact:
+        if base_offset == expected or base_offset <= self.recovery_point or self.config.compact:
             return False
         first = valid_batch_at(segment.file, 0, segment.size)
         return first is None or first.last_offset - expected <= RELATIVE_MAX
@@ -335,7 +335,7 @@ class _Opening:
         for segment in segments:
             self.notes.append(f"{segment.file.path}: dropped")
         if segments:
-            remove_segments(self.disk, self.folder, segments)
+            remove_segments(self.disk, self.directory, segments)
             self.segments = [segment for segment in self.segments if segment not in segments]
 
     # Damage.
@@ -354,7 +354,7 @@ class _Opening:
     # Epochs.
 
     def _load_epochs(self, segments: Segments, end: Offset) -> None:
-        path = f"{self.folder}/{LEADER_EPOCHS}"
+        path = f"{self.directory}/{LEADER_EPOCHS}"
         stored = ""
         try:
             stored = read_whole(self.disk, path).decode("ascii", "replace")
@@ -386,7 +386,7 @@ class _Opening:
                 if segment is not segments.active:
                     segment.use_indexes(segment.open_indexes(self.disk))
         if self.rebuilt or not self.clean:
-            self.disk.sync_folder(self.folder)
+            self.disk.sync_directory(self.directory)
         self._has_room(lambda: self.damage_file.store(format_damage(segments)))
         return [one for one in self.rebuilt if one.indexes_due and one is not segments.active]
 

@@ -15,10 +15,10 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple, Self
 
 from ottla.ids import Offset, Position
-from ottla.log.batch_headers import BrokenSegment
 from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
 from ottla.log.reading import Read, read_waiting
+from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import NO_TIMESTAMP
 

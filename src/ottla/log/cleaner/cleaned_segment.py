@@ -5,28 +5,55 @@ batch, and is on the device with its indexes when it is finished; its folder is 
 caller.
 """
 
+from collections.abc import Callable
+
 from ottla.ids import Offset
-from ottla.log.deletion import SEGMENT_FILES, mark_deleted
 from ottla.log.disk import Disk, read_whole
-from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.names import FileState, Kind, offset_file, parse_offset_file
-from ottla.log.segment import RELATIVE_MAX, Indexes, Segment
-from ottla.log.throttle import Throttle
-from ottla.log.txn_index import TransactionIndex
+from ottla.log.segment.index import OffsetIndex, TimeIndex
+from ottla.log.segment.segment import RELATIVE_MAX, Indexes, Segment
+from ottla.log.segment.segment_files import SEGMENT_FILES, mark_deleted
+from ottla.log.segment.txn_index import TransactionIndex
 from ottla.protocol.primitives import Buffer
 
 
-def cleaned_path(folder: str, base_offset: int, kind: Kind) -> str:
+class Throttle:
+    """Lets its caller sleep; clock and sleep are in seconds."""
+
+    __slots__ = ("_bytes_per_second", "_clock", "_free_at", "_sleep")
+
+    def __init__(
+        self,
+        bytes_per_second: float | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._free_at = clock()
+
+    def passed(self, size: int) -> None:
+        """Wait until so many bytes more are within the limit."""
+        if self._bytes_per_second is None:
+            return
+        now = self._clock()
+        self._free_at = max(self._free_at, now) + size / self._bytes_per_second
+        if self._free_at > now:
+            self._sleep(self._free_at - now)
+
+
+def cleaned_path(directory: str, base_offset: int, kind: Kind) -> str:
     """Where a file of such a segment is."""
-    return f"{folder}/{offset_file(base_offset, kind, FileState.CLEANED)}"
+    return f"{directory}/{offset_file(base_offset, kind, FileState.CLEANED)}"
 
 
-def remove_cleaned(disk: Disk, folder: str) -> None:
+def remove_cleaned(disk: Disk, directory: str) -> None:
     """Remove what a cleaning has written that was not swapped."""
-    for name in disk.names(folder):
+    for name in disk.names(directory):
         found = parse_offset_file(name)
         if found is not None and found.state is FileState.CLEANED:
-            disk.remove(f"{folder}/{name}")
+            disk.remove(f"{directory}/{name}")
 
 
 class CleanedSegment:
@@ -46,7 +73,7 @@ class CleanedSegment:
     def __init__(
         self,
         disk: Disk,
-        folder: str,
+        directory: str,
         base_offset: Offset,
         *,
         size_max: int,
@@ -55,8 +82,8 @@ class CleanedSegment:
         io_bytes: int,
         throttle: Throttle,
     ) -> None:
-        file = disk.open(cleaned_path(folder, base_offset, Kind.RECORDS), create=True)
-        self.segment = Segment(folder, base_offset, file, size=0, created_ms=0)
+        file = disk.open(cleaned_path(directory, base_offset, Kind.RECORDS), create=True)
+        self.segment = Segment(directory, base_offset, file, size=0, created_ms=0)
         self._disk = disk
         self._size_max = min(size_max, RELATIVE_MAX)  # positions have 31 bits too
         self._index_bytes_max = index_bytes_max
@@ -108,7 +135,7 @@ class CleanedSegment:
             self._write_index(Kind.ABORTED_INDEX, segment.aborted.to_bytes())
 
     def _write_index(self, kind: Kind, data: bytes) -> None:
-        path = cleaned_path(self.segment.folder, self.segment.base_offset, kind)
+        path = cleaned_path(self.segment.directory, self.segment.base_offset, kind)
         file = self._disk.open(path, create=True)
         try:
             file.write([data], 0)
@@ -117,43 +144,43 @@ class CleanedSegment:
             file.close()
 
 
-def swap(disk: Disk, folder: str, bases: list[Offset], replaced: list[str]) -> tuple[str, ...]:
+def swap(disk: Disk, directory: str, bases: list[Offset], replaced: list[str]) -> tuple[str, ...]:
     """Let cleaned segments take the place of files; returns what those are called now.
 
     Rule C7. A crash before the last of the new ones is `.swap` leaves the old ones, and after it
     the new ones: `leftovers.py` removes or finishes what it finds.
     """
     for base in sorted(bases, reverse=True):
-        for path in _paths(disk, folder, base, FileState.CLEANED):
+        for path in _paths(disk, directory, base, FileState.CLEANED):
             disk.rename(path, path.removesuffix(FileState.CLEANED) + FileState.SWAP)
-        disk.sync_folder(folder)
+        disk.sync_directory(directory)
     marked = mark_deleted(disk, replaced)
-    disk.sync_folder(folder)
+    disk.sync_directory(directory)
     for base in sorted(bases):
         # The records last: as long as they are to be swapped, this is done again after a crash.
-        for path in reversed(_paths(disk, folder, base, FileState.SWAP)):
+        for path in reversed(_paths(disk, directory, base, FileState.SWAP)):
             disk.rename(path, path.removesuffix(FileState.SWAP))
-    disk.sync_folder(folder)
+    disk.sync_directory(directory)
     return marked
 
 
-def _paths(disk: Disk, folder: str, base: Offset, state: FileState) -> list[str]:
+def _paths(disk: Disk, directory: str, base: Offset, state: FileState) -> list[str]:
     """The files of a segment in one state, the records first."""
-    paths = (f"{folder}/{offset_file(base, kind, state)}" for kind in SEGMENT_FILES)
+    paths = (f"{directory}/{offset_file(base, kind, state)}" for kind in SEGMENT_FILES)
     return [path for path in paths if disk.exists(path)]
 
 
-def open_cleaned(disk: Disk, folder: str, base_offset: Offset, created_ms: int) -> Segment:
+def open_cleaned(disk: Disk, directory: str, base_offset: Offset, created_ms: int) -> Segment:
     """A segment that is about to be swapped in, with the indexes that were written with it.
 
     A process that has too many files open finds out before anything is renamed.
     """
 
     def path(kind: Kind) -> str:
-        return cleaned_path(folder, base_offset, kind)
+        return cleaned_path(directory, base_offset, kind)
 
     file = disk.open(path(Kind.RECORDS))
-    segment = Segment(folder, base_offset, file, size=file.size(), created_ms=created_ms)
+    segment = Segment(directory, base_offset, file, size=file.size(), created_ms=created_ms)
     segment.use_indexes(
         Indexes(
             OffsetIndex.in_file(base_offset, disk.open(path(Kind.OFFSET_INDEX))),

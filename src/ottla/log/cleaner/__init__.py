@@ -1,0 +1,1 @@
+"""The log cleaner: which part of a log is dirty, and how it is compacted."""

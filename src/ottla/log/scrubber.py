@@ -1,0 +1,172 @@
+"""Finds and records damage in one log (rule C4).
+
+Invariant: damaged batches are neither served nor truncated. The damage file is written before
+anything else relies on what was found. A segment is scanned during a scrub, or when its batches
+cannot be walked. The scan runs in a thread on the bytes that exist when it starts; its result
+counts unless the log was truncated meanwhile. If the scan finds no damage, the indexes of the
+segment are wrong and are rebuilt.
+
+Fetched batches are not checked: they are sent without a copy, and the consumer checks the CRC.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError
+from ottla.ids import Offset
+from ottla.log.damage import Damage, format_damage, lacks_records
+from ottla.log.log_state import LogState
+from ottla.log.producers import Producers
+from ottla.log.reading import Read, read_waiting, settled
+from ottla.log.recovery.batch_scan import BatchScan, ScanBounds
+from ottla.log.recovery.replay import replayed
+from ottla.log.segment.batch_headers import BrokenSegment
+from ottla.log.segment.index import OffsetIndex
+from ottla.log.segment.segment import Segment
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import UNREADABLE
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Pause = Callable[[int], Awaitable[object]]
+"""Called with the number of bytes just read; returns when the next read may start."""
+
+
+class Scrubber:
+    """Scans segments, keeps the damage file, and repairs indexes."""
+
+    __slots__ = ("_scan_lock", "_state")
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._scan_lock = asyncio.Lock()
+
+    async def scrub(self, pause: Pause) -> tuple[Damage, ...]:
+        """Check every batch of the log, at the caller's pace; return the damage.
+
+        Damage that is no longer found is removed.
+        """
+        for base_offset in [segment.base_offset for segment in self._state.segments]:
+            if await self._scan(base_offset, pause):
+                await self._store_damage()
+        return self._state.damaged
+
+    async def look_up(self, search: Callable[[Read], T], *, locked: bool = False) -> T:
+        """Run a search that reads segments; scan a segment that it cannot walk, and run it again.
+
+        `locked` says that the caller holds the lock of the log.
+        """
+        state = self._state
+        reindexed: set[Offset] = set()
+        while True:
+            try:
+                return await settled(state.disk, search)
+            except BrokenSegment as broken:
+                known, base_offset = state.damaged, broken.base_offset
+                async with self._scan_lock:  # another search may have scanned the segment meanwhile
+                    changed = state.damaged != known or await self._scan(base_offset)
+                    if not changed and base_offset not in reindexed:
+                        await self._reindex(base_offset)
+                        reindexed.add(base_offset)
+                        continue
+                if not changed:
+                    raise self.corrupt_message(broken) from broken
+                if locked:
+                    await self.store_damage_locked()
+                else:
+                    await self._store_damage()
+            except UNREADABLE as error:
+                raise self.corrupt_message(error) from error
+
+    def corrupt_message(self, error: OttlaError) -> RequestError:
+        """The error that a client gets for damaged records."""
+        return RequestError(ErrorCode.CORRUPT_MESSAGE, f"{self._state.directory}: {error}")
+
+    async def replay_producers(self, end: Offset) -> Producers:
+        """Rebuild the producer state of a log that ends at `end`; the caller holds the lock."""
+        state = self._state
+        while True:
+            try:
+                return await state.disk.blocking(
+                    lambda: replayed(state.segments, state.snapshots, end)
+                )
+            except BrokenSegment as broken:
+                if not await self._scan(broken.base_offset):
+                    raise self.corrupt_message(broken) from broken
+                await self.store_damage_locked()
+
+    async def store_damage_locked(self, text: str | None = None) -> None:
+        """Store the damage file; the caller holds the lock. On a full disk a flush stores it."""
+        damage = format_damage(self._state.segments) if text is None else text
+        with suppress(DiskFull):
+            await self._state.run_retryable(lambda: self._state.damage_file.store(damage))
+
+    async def _store_damage(self) -> None:
+        async with self._state.lock:
+            if self._state.failure is None:
+                await self.store_damage_locked()
+
+    async def _scan(self, base_offset: Offset, pause: Pause | None = None) -> bool:
+        """Scan a segment; return whether its damage is different from what was known."""
+        state = self._state
+        segment = state.segments.from_offset(base_offset)[0]
+        truncations = state.truncations
+        hints = await state.disk.blocking(lambda: _offset_index(segment))
+        scan = BatchScan(segment, self._bounds(segment), hints, _IgnoreAll())
+        while not scan.done:
+            before = scan.sound.size
+            await state.disk.blocking(scan.step)
+            if pause is not None:
+                await pause(scan.sound.size - before)
+        if truncations != state.truncations or segment not in state.segments:
+            return True  # the segment was truncated or replaced during the scan
+        damaged = tuple(scan.sound.damaged)
+        if damaged == segment.damaged:
+            return False
+        segment.damaged = damaged
+        return True
+
+    async def _reindex(self, base_offset: Offset) -> None:
+        """Rebuild the indexes of a segment; the next flush writes the files of a closed one."""
+        state = self._state
+        segment, truncations = state.segments.from_offset(base_offset)[0], state.truncations
+        if segment.offsets.is_proven and segment.times.is_proven:
+            return
+        interval_bytes = state.config.index_interval_bytes
+        rebuilt = await state.disk.blocking(lambda: segment.indexed_anew(interval_bytes))
+        if truncations == state.truncations and segment in state.segments:
+            _LOG.warning("indexes rebuilt: they did not match", {"file": segment.file.path})
+            # What was appended meanwhile is in the page cache, so this read does not block.
+            segment.take_indexes(rebuilt, interval_bytes, read_waiting)
+            if segment is not state.segments.active and segment not in state.index_files_due:
+                state.index_files_due.append(segment)
+
+    def _bounds(self, segment: Segment) -> ScanBounds:
+        """Every batch of an open log was valid when it was appended or recovered."""
+        state = self._state
+        following = state.segments.from_offset(segment.base_offset)[1:2]
+        end = following[0].base_offset if following else state.log_end_offset
+        return ScanBounds(end, None, end, reaches=lacks_records(segment.damaged))
+
+
+def _offset_index(segment: Segment) -> OffsetIndex:
+    """The readable part of the offset index, right or wrong; waits for the device."""
+    try:
+        return OffsetIndex(segment.base_offset, segment.offsets.to_bytes())
+    except BrokenSegment:
+        return OffsetIndex(segment.base_offset)
+
+
+class _IgnoreAll:
+    """The observer of a scan of which only the result counts."""
+
+    def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
+        """Ignore valid batches."""
+
+    def damage(self, damage: Damage) -> None:
+        """Ignore damage."""
