@@ -1,15 +1,15 @@
-"""Spark on a cluster: a master and workers, processes of what PySpark brings along.
+"""A Spark cluster on this machine: a master and workers, from the jars in the PySpark package.
 
-Invariant: in the `with` every worker is known to the master. At its end all of the processes have
-ended, and those that the workers started for jobs too. They listen on loopback alone, on ports that
-were free, and write nothing outside of the folder; a failure shows the end of what they logged.
+Invariant: inside the `with` the master knows every worker. At its end all processes have ended,
+also those that the workers started for jobs. The cluster listens only on loopback, on free ports,
+and writes only to its folder. A failure shows the end of each log.
 
     with SparkCluster(folder, workers=2) as cluster:
         ran = cluster.submit(script, "its", "arguments")
         assert len(ran.workers("a job")) == 2
 
-A job has the name that its script gave it by `spark.sparkContext.setJobDescription`, and those of a
-stream that of the query.
+A script names its jobs with `spark.sparkContext.setJobDescription`; the jobs of a stream have the
+name of the query.
 """
 
 import json
@@ -28,35 +28,37 @@ from typing import Any, Final, Self, TypeVar
 
 from judges.java import NoJudge
 
-PATIENCE_SECONDS: Final = 900.0  # with a start, and with a script, on a machine that is busy
+PATIENCE_SECONDS: Final = 900.0  # for a start and for a script, on a busy machine
 
 T = TypeVar("T")
 
 _HOST = "127.0.0.1"
-_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # starts soon and takes little
+SMALL_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options for a Java that starts fast and takes little memory."""
+
 _POLL_S = 0.05
 _LOG_CHARACTERS_SHOWN = 4000
 
 
 class SparkFailed(Exception):
-    """The cluster did not start, or a script failed on it; the text has the end of the logs."""
+    """The cluster did not start, or a script failed on it; the text has the end of each log."""
 
 
 class Ran:
-    """A script that was run: what Spark has logged of its jobs."""
+    """A script that has run: the events that Spark logged of its jobs."""
 
     def __init__(self, events: Path) -> None:
         self._events = events
 
     def workers(self, job: str | None = None) -> set[str]:
-        """The workers that tasks of a job ended well on, or of any, by their addresses."""
+        """The addresses of the workers on which tasks of a job (or of any job) succeeded."""
         stages: set[int] = set()
         workers: dict[str, str] = {}
         found: set[str] = set()
-        for event in self._logged():
+        for event in self._read():
             match event["Event"]:
                 case "SparkListenerExecutorAdded":
-                    # An executor's log is shown by its worker.
+                    # The address of an executor's log is that of its worker.
                     shown = event["Executor Info"]["Log Urls"]["stdout"]
                     workers[event["Executor ID"]] = str(shown).split("/logPage")[0]
                 case "SparkListenerJobStart" if job in (None, _name(event["Properties"])):
@@ -68,29 +70,42 @@ class Ran:
                     pass
         return found
 
-    def _logged(self) -> Iterator[Any]:  # Any: JSON
+    def _read(self) -> Iterator[Any]:  # Any: JSON
         (path,) = self._events.iterdir()
         with path.open() as lines:
             yield from map(json.loads, lines)
 
 
 def _name(properties: Mapping[str, str]) -> str:
-    # The jobs of a stream have the number of their micro-batch, and more, behind the name.
+    # Spark appends the number of the micro-batch, and more, to the name of a stream.
     return re.split(r"<br/>|\n", properties.get("spark.job.description", ""))[0]
 
 
 class SparkCluster:
-    """Starts when its `with` begins; each worker has one core, and memory for one executor."""
+    """Starts at its `with`; each worker has one core, and memory for one executor.
 
-    def __init__(self, folder: Path, *, workers: int = 2, executor_mb: int = 512) -> None:
+    `home` is SPARK_HOME, that of the PySpark package by default. All Java processes get
+    `java_options`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        workers: int = 2,
+        executor_mb: int = 512,
+        home: Path | None = None,
+        java_options: str = SMALL_JVM,
+    ) -> None:
         found = find_spec("pyspark")
         if found is None or found.origin is None or shutil.which("java") is None:
-            raise NoJudge("needs PySpark and java: install both to let Spark judge on a cluster")
+            raise NoJudge("needs PySpark and java: install both to run a Spark cluster")
         self.url = ""
         self.folder = folder.resolve()
         self.workers = workers
         self.executor_mb = executor_mb
-        self._bin = Path(found.origin).parent / "bin"
+        self._home = home or Path(found.origin).parent
+        self._java_options = java_options
         self._submitted = 0
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -112,23 +127,23 @@ class SparkCluster:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            error.add_note(self.said())
+            error.add_note(self.log_ends())
         self.close()
 
     def submit(
         self, script: Path, *arguments: str, settings: Mapping[str, object] | None = None
     ) -> Ran:
-        """Run a script on all of the workers, as spark-submit does."""
+        """Run a script on all workers with spark-submit."""
         self._submitted += 1
         events = self.folder / f"events-{self._submitted}"
         events.mkdir()
         given: dict[str, object] = {
             "spark.cores.max": self.workers,
             "spark.executor.memory": f"{self.executor_mb}m",
-            "spark.executor.extraJavaOptions": _SMALL_JVM,
+            "spark.executor.extraJavaOptions": self._java_options,
             "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": _SMALL_JVM,
-            # No job begins before every worker has its executor: the first would run on one alone.
+            "spark.driver.extraJavaOptions": self._java_options,
+            # Wait for all executors: the first job would otherwise run on one worker only.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_SECONDS:.0f}s",
             "spark.driver.bindAddress": _HOST,
@@ -143,7 +158,7 @@ class SparkCluster:
             **(settings or {}),
         }
         command = [
-            *(str(self._bin / "spark-submit"), "--master", self.url),
+            *(str(self._home / "bin" / "spark-submit"), "--master", self.url),
             *(word for name, value in given.items() for word in ("--conf", f"{name}={value}")),
             *(str(script), *arguments),
         ]
@@ -159,41 +174,41 @@ class SparkCluster:
                 check=False,
             )
         if done.returncode:
-            raise SparkFailed(f"{script.name} ended with {done.returncode}.\n{self.said()}")
+            raise SparkFailed(f"{script.name} exited with {done.returncode}.\n{self.log_ends()}")
         return Ran(events)
 
     def close(self) -> None:
-        """End all of it."""
+        """Kill all processes."""
         for one in self._running.values():
-            # A worker's executors are of its group; their Pythons end with them.
+            # A worker's executors are in its process group; their Python processes end with them.
             with suppress(ProcessLookupError):
                 os.killpg(one.pid, signal.SIGKILL)
             one.wait()
         self._running.clear()
-        self._wait(lambda: not self.processes() or None, "something still runs")
+        self._wait(lambda: not self.processes() or None, "a process still runs")
 
     def processes(self) -> list[int]:
-        """All that work in the folder: the cluster, and whatever it has started."""
+        """All processes whose working directory is in the folder."""
         found: list[int] = []
         for one in filter(str.isdigit, os.listdir("/proc")):
             try:
                 where = Path(os.readlink(f"/proc/{one}/cwd"))
-            except OSError:  # it has ended, or is somebody else's
+            except OSError:  # it has ended, or belongs to another user
                 continue
             if where.is_relative_to(self.folder):
                 found.append(int(one))
         return found
 
-    def said(self) -> str:
-        """The ends of all logs."""
+    def log_ends(self) -> str:
+        """The end of each log."""
         return "\n".join(
-            f"{log.name} ends so:\n{log.read_text(errors='replace')[-_LOG_CHARACTERS_SHOWN:]}"
+            f"{log.name} ends with:\n{log.read_text(errors='replace')[-_LOG_CHARACTERS_SHOWN:]}"
             for log in sorted(self.folder.glob("*.log"))
         )
 
     def _start(self, kind: str, name: str, *arguments: str) -> None:
         where = ("--host", _HOST, "--port", "0", "--webui-port", "0")
-        command = (str(self._bin / "spark-class"), f"org.apache.spark.deploy.{kind}")
+        command = (str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}")
         with self._log(name).open("wb") as log:
             self._running[name] = subprocess.Popen(
                 (*command, *where, *arguments),
@@ -208,14 +223,14 @@ class SparkCluster:
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def _logged(self, name: str, sign: str) -> str:
-        """Wait until a process has logged something; what it was."""
+    def _logged(self, name: str, pattern: str) -> str:
+        """Wait until a process has logged a match of a pattern; its first group."""
 
         def found() -> str | None:
             ended = self._running[name].poll() is not None
-            match = re.search(sign, self._log(name).read_text(errors="replace"))
+            match = re.search(pattern, self._log(name).read_text(errors="replace"))
             if ended and not match:
-                raise SparkFailed(f"{name} ended.\n{self.said()}")
+                raise SparkFailed(f"{name} ended.\n{self.log_ends()}")
             return match and match[1]
 
         return self._wait(found, f"{name} did not start")
@@ -224,19 +239,19 @@ class SparkCluster:
         deadline_s = time.monotonic() + PATIENCE_SECONDS
         while (found := wanted()) is None:
             if time.monotonic() > deadline_s:
-                raise SparkFailed(f"{otherwise}.\n{self.said()}")
+                raise SparkFailed(f"{otherwise}.\n{self.log_ends()}")
             time.sleep(_POLL_S)
         return found
 
     def _environment(self) -> dict[str, str]:
-        # Spark's own variables are those of whoever runs this, or of a session in this process.
+        # Drop Spark's variables: the user's, or those of a session in this process.
         own = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
         return own | {
-            "SPARK_HOME": str(self._bin.parent),
+            "SPARK_HOME": str(self._home),
             "SPARK_LOCAL_IP": _HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": _SMALL_JVM,
+            "SPARK_DAEMON_JAVA_OPTS": self._java_options,
             "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
             "PYSPARK_PYTHON": sys.executable,
         }

@@ -1,12 +1,13 @@
-"""A script for spark-submit: a read, a write and a stream, with the source known in two ways.
+"""A script for spark-submit: a read, a write and a stream, then a module that runs as a script.
 
-    spark-submit cluster_job.py BOOTSTRAP TOPIC FOLDER
+    spark-submit cluster_job.py BOOTSTRAP TOPIC FOLDER [MODULE ARGUMENT...]
 
-What it reads as a batch is in FOLDER/read.json afterwards; what it writes is in TOPIC-WAY-written,
-and what the stream writes in TOPIC-WAY-streamed, where WAY is how Spark knows the source.
+Spark finds the data source in two ways: by its name, then registered. The values that a batch read
+go to FOLDER/read.json. The batch writes to TOPIC-WAY-written, and the stream to TOPIC-WAY-streamed.
 """
 
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ottla.pipeline import register
 
 
 def steps(spark: SparkSession, way: str, bootstrap: str, topic: str, folder: str) -> list[int]:
-    """A read, a write and a stream, jobs with those names; what was read."""
+    """Run a read, a write and a stream, as jobs with these names; the values that were read."""
     name_next = spark.sparkContext.setJobDescription
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     name_next(f"{way}-read")
@@ -41,14 +42,17 @@ def steps(spark: SparkSession, way: str, bootstrap: str, topic: str, folder: str
     return found
 
 
-def main(bootstrap: str, topic: str, folder: str) -> None:
-    """Without a word first, then registered."""
+def main(bootstrap: str, topic: str, folder: str, *module: str) -> None:
+    """Use the source without a registration first, then registered."""
     spark = SparkSession.builder.appName("ways").getOrCreate()
     found = {"discovered": steps(spark, "discovered", bootstrap, topic, folder)}
     register(spark)
     found["registered"] = steps(spark, "registered", bootstrap, topic, folder)
-    spark.stop()
     Path(folder, "read.json").write_text(json.dumps(found))
+    if module:
+        sys.argv[:] = module
+        runpy.run_module(module[0], run_name="__main__")
+    spark.stop()
 
 
 if __name__ == "__main__":

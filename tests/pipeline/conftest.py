@@ -1,10 +1,9 @@
-"""A session of Spark and a broker, which all tests of a process share."""
+"""A Spark session and a broker, which all tests of a process share."""
 
 import os
 import sys
 from collections.abc import Generator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,34 +11,34 @@ import pytest
 from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
-from ottla.pipeline.spark_home import fast_spark_home
+from pipeline.fast_spark import EXAMPLES as EXAMPLES
+from pipeline.fast_spark import fast_spark
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 _NUMBERS = count()
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Generator[Any]:
-    """Spark on two cores of this machine, which was not told of the source; ends first."""
+    """Spark with two task slots, in which the source is not registered; stops before the broker."""
     with judge_needed():
         connector = class_path(SPARK_CONNECTOR_POM)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(EXAMPLES)  # for the workers
+    fast = fast_spark()
+    os.environ.update(fast.environment)
     folder = tmp_path_factory.mktemp("spark")
-    os.environ["SPARK_HOME"] = str(fast_spark_home(folder / "home"))
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
     session = (
         builder.master("local[2]")
         .appName("tests")
-        .config("spark.jars", connector.replace(":", ","))  # the judge; ours needs none
+        .config("spark.jars", connector.replace(":", ","))  # the official one; ours needs no jar
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", fast.java_options)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
@@ -51,11 +50,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
 
 @pytest.fixture(scope="session")
 def broker() -> Generator[OttlaBroker]:
-    """Our broker, a process of its own."""
+    """Our broker, in its own process."""
     settings = {
         "num.partitions": 3,
         "auto.create.topics.enable": "true",
-        "log.retention.ms": -1,  # records of old times stay, also where tests take minutes
+        "log.retention.ms": -1,  # tests write records with old timestamps
     }
     with ottla_broker(settings) as running:
         yield running
@@ -63,12 +62,12 @@ def broker() -> Generator[OttlaBroker]:
 
 @pytest.fixture(autouse=True)
 def _cleared() -> Generator[None]:
-    """What tasks keep for the next one goes with the test, where a test was the worker."""
+    """Close the clients that a test which ran tasks itself has left in the pools."""
     yield
-    for module, shelf in (("reading", "READERS"), ("sink", "PRODUCERS")):
+    for module, pool in (("range_reader", "READERS"), ("sink", "PRODUCERS")):
         worker = sys.modules.get(f"ottla.pipeline.{module}")
         if worker is not None:
-            getattr(worker, shelf).close()
+            getattr(worker, pool).close()
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""Micro-batches as Spark runs them, without Spark: it asks a stream reader in the same order.
+"""Runs micro-batches as Spark does, without Spark: it calls a stream reader in the same order.
 
-For what is about offsets alone, and would take Spark a minute. A query ends when nothing is left,
-as with Trigger.AvailableNow; its place is kept as in Spark's checkpoint, and outlives the reader:
-the end of a micro-batch is written down before it is run, and that it is done afterwards. A first
-one is run even if there is nothing in it.
+This is for tests of offsets, which would take Spark a minute. A query ends when nothing is left, as
+with Trigger.AvailableNow. Its offsets are kept as in Spark's checkpoint and outlive the reader: the
+end of a micro-batch is logged before it runs, and its commit afterwards. The first micro-batch runs
+also if it is empty.
 """
 
 import json
@@ -22,20 +22,27 @@ SCHEMA = StructType([StructField("value", BinaryType())])
 
 
 class MicroBatches:
-    """A query, and its place."""
+    """A query and its checkpoint."""
 
     def __init__(self, **options: str) -> None:
         self._options = options
         self.place: str | None = None
+        """The end of the last committed micro-batch."""
         self.logged: str | None = None
-        """The end of a micro-batch that is written down, and is not done."""
+        """The end of a micro-batch that is logged and not committed."""
         self.batches: list[list[int]] = []
-        """The values of each batch, which are numbers."""
+        """The numbers of each micro-batch, in order."""
+        self.rows: list[dict[str, Any]] = []
+        """The rows of all micro-batches."""
         self.step_taken: Callable[[str], None] = lambda step: None
-        """Hears of each step; what it raises ends the life of the query."""
+        """Called after each step; an exception that it raises ends the run of the query."""
+
+    def number(self, row: dict[str, Any]) -> int:
+        """The number that stands for a row: its value."""
+        return int(row["value"])
 
     def run(self, **options: str) -> list[int]:
-        """Take what there is; the values, in order."""
+        """Read what is available now; the numbers, in order."""
         reader = self.reader(**options)
         try:
             reader.prepareForTriggerAvailableNow()
@@ -45,12 +52,12 @@ class MicroBatches:
             reader.stop()
 
     def reader(self, **options: str) -> OttlaStreamReader:
-        """What reads, as after a start of the query."""
+        """A reader, as Spark makes one when the query starts."""
         given = source_options({**self._options, **options}, Use.STREAM)
         return OttlaStreamReader(given, SCHEMA)
 
     def taken(self, reader: OttlaStreamReader) -> list[int]:
-        """Take what there is, with a reader that goes on to live."""
+        """Read what is available now, with a reader that stays open."""
         found: list[int] = []
         limit = reader.getDefaultReadLimit()
         while self.logged is not None or self._looked(reader, limit):
@@ -62,7 +69,7 @@ class MicroBatches:
         return sorted(found)
 
     def _start(self, reader: OttlaStreamReader) -> str:
-        """Spark asks a stream that has no place each time that it needs one."""
+        """Spark asks for the initial offset each time that it needs it, until one is committed."""
         if self.place is not None:
             return self.place
         begun = json.dumps(reader.initialOffset())
@@ -70,7 +77,7 @@ class MicroBatches:
         return begun
 
     def _looked(self, reader: OttlaStreamReader, limit: ReadLimit) -> bool:
-        """Whether there is a next micro-batch; it is written down then."""
+        """Log the end of the next micro-batch; False if there is none."""
         end = json.dumps(reader.latestOffset(json.loads(self._start(reader)), limit))
         self.step_taken("looked")
         if end == self.place:
@@ -83,8 +90,9 @@ class MicroBatches:
         tasks = reader.partitions(json.loads(start), json.loads(end))
         self.step_taken("planned")
         worker: Any = pickle.loads(pickle.dumps(reader))  # as Spark sends it
-        batches = [batch for task in tasks for batch in worker.read(task)]
-        found = [int(value) for batch in batches for value in batch.column("value").to_pylist()]
+        rows = [row for task in tasks for batch in worker.read(task) for row in batch.to_pylist()]
         self.step_taken("read")
+        found = [self.number(row) for row in rows]
+        self.rows += rows
         self.batches.append(sorted(found))
         return found

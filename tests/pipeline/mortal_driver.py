@@ -1,12 +1,12 @@
-"""A driver of Spark that dies: started as a process of its own, with what it is to do in JSON.
+"""A Spark driver that kills itself or one of its processes at a chosen step of a query.
 
-It copies a topic to files, which Spark writes exactly once, or to another topic, until nothing is
-left. At one moment that it is told of it dies as of `kill -9`: the process of Python, the virtual
-machine and who took the step, all at once. Or the process that took the step dies alone: a worker
-with its task, or the one that plans for Spark.
+The driver copies a topic to files, which Spark writes exactly once, or to another topic, until
+nothing is left. At the chosen step it kills the process group, as `kill -9` would: Python, the
+virtual machine and all workers. Or the process that takes the step kills only itself: a worker with
+its task, or the process that plans for Spark.
 
-A moment is a step of the query, and the how manieth of its kind. Steps are counted in a file, for
-they are taken in several processes.
+A moment is a kind of step and its count. The steps are counted in a file, because several processes
+take them. The argument is a JSON object; `main` names its members.
 """
 
 import json
@@ -27,8 +27,8 @@ from ottla.pipeline.source_options import source_options
 
 
 @dataclass(frozen=True)
-class Fate:
-    """Who dies, and when."""
+class Kill:
+    """Which process is killed, and at which step."""
 
     step: str
     time: int
@@ -37,10 +37,10 @@ class Fate:
     group: int
 
     def step_taken(self, step: str) -> None:
-        """Die if this is the moment."""
+        """Kill the processes if this is the chosen step."""
         if step != self.step:
             return
-        with Path(self.counts).open("ab") as counts:  # appending is one step, whoever does it
+        with Path(self.counts).open("ab") as counts:  # an append is atomic among processes
             counts.write(b".")
             counts.flush()
             times = counts.tell()
@@ -51,49 +51,49 @@ class Fate:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(told: dict[str, Any]) -> None:
-    fate = Fate(**told["fate"], group=os.getpgid(0))
+def main(given: dict[str, Any]) -> None:
+    kill = Kill(**given["kill"], group=os.getpgid(0))
 
     class MortalReader(OttlaStreamReader):
         def initialOffset(self) -> Any:  # noqa: N802
             found = super().initialOffset()
-            fate.step_taken("begin")
+            kill.step_taken("begin")
             return found
 
         def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802
             found = super().latestOffset(start, limit)
-            fate.step_taken("look")
+            kill.step_taken("look")
             return found
 
         def partitions(self, start: Any, end: Any) -> Any:
-            fate.step_taken("plan")
+            kill.step_taken("plan")
             found = super().partitions(start, end)
-            fate.step_taken("planned")
+            kill.step_taken("planned")
             return found
 
         def read(self, partition: Any) -> Iterator[Any]:
-            fate.step_taken("read")
+            kill.step_taken("read")
             for batch in super().read(partition):
                 yield batch
-                fate.step_taken("reading")
-            fate.step_taken("have read")
+                kill.step_taken("reading")
+            kill.step_taken("have read")
 
         def commit(self, end: Any) -> None:
-            fate.step_taken("commit")
+            kill.step_taken("commit")
             super().commit(end)
-            fate.step_taken("committed")
+            kill.step_taken("committed")
 
     class MortalWriter(OttlaStreamWriter):
         def write(self, iterator: Iterator[Any]) -> Any:
-            fate.step_taken("write")
+            kill.step_taken("write")
             done = super().write(iterator)
-            fate.step_taken("written")
+            kill.step_taken("written")
             return done
 
         def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
-            fate.step_taken("sink commit")
+            kill.step_taken("sink commit")
             super().commit(messages, batchId)
-            fate.step_taken("sink committed")
+            kill.step_taken("sink committed")
 
     class MortalSource(OttlaSource):
         def streamReader(self, schema: Any) -> Any:  # noqa: N802
@@ -110,21 +110,21 @@ def main(told: dict[str, Any]) -> None:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", given["java_options"])
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(MortalSource)
-    frame = spark.readStream.format("ottla").options(**told["options"]).load()
+    frame = spark.readStream.format("ottla").options(**given["options"]).load()
     writer = frame.select("value", "partition", "offset").writeStream
-    if told["copy"] is not None:
-        writer = frame.select("value").writeStream.format("ottla").option("topic", told["copy"])
-        writer = writer.option(SERVERS, told["options"][SERVERS])
-    folder = told["folder"]
+    if given["copy"] is not None:
+        writer = frame.select("value").writeStream.format("ottla").option("topic", given["copy"])
+        writer = writer.option(SERVERS, given["options"][SERVERS])
+    folder = given["folder"]
     query = (
         writer.option("checkpointLocation", f"{folder}/place")
         .trigger(availableNow=True)
-        .start(f"{folder}/rows" if told["copy"] is None else None)
+        .start(f"{folder}/rows" if given["copy"] is None else None)
     )
     query.awaitTermination()
     spark.stop()

@@ -1,7 +1,7 @@
-"""Queries of a real Spark, for tests: to their end, or until something is so.
+"""Runs queries in a real Spark: to their end, or until a condition holds.
 
-Spark gives a Python process ten seconds to start, which is little on a machine that is busy; what
-was not begun for that reason is begun again.
+Spark gives a Python process ten seconds to start, too few on a busy machine. A query that failed
+for this reason is started again.
 """
 
 import glob
@@ -20,7 +20,7 @@ _POLL_S = 0.05
 def source(
     spark: Any, servers: str, format_name: str = "ottla", *, stream: bool = True, **options: Any
 ) -> Any:
-    """A DataFrame of topics; a stream begins with the first record."""
+    """A DataFrame of topics; a stream starts at the first record."""
     reader = (spark.readStream if stream else spark.read).format(format_name)
     reader = reader.option("kafka.bootstrap.servers", servers)
     for name, value in {"startingOffsets": "earliest", **options}.items():
@@ -33,32 +33,39 @@ def _writer(frame: Any, folder: object) -> Any:
 
 
 def taken(frame: Any, folder: object) -> list[Any]:
-    """Let a query take what there is into files; its progress, where that is not nothing."""
+    """Write what is available now to files; the progress of each micro-batch that has rows."""
+    writer = _writer(frame, folder).trigger(availableNow=True)
+    query = finished(lambda: writer.start(f"{folder}/rows"))
+    return [one for one in query.recentProgress if one.numInputRows]
+
+
+def finished(start: Callable[[], Any]) -> Any:
+    """Start a query that ends by itself, and wait for its end."""
     while True:
-        query = _writer(frame, folder).trigger(availableNow=True).start(f"{folder}/rows")
+        query = start()
         try:
             assert query.awaitTermination(PATIENCE_S)
         except Exception as error:
             if NOT_STARTED not in str(error):
                 raise
         else:
-            return [one for one in query.recentProgress if one.numInputRows]
+            return query
 
 
 def numbers(spark: Any, folder: object) -> list[int]:
-    """The values in files, with all that Spark knows to be done."""
+    """The values in the files of committed micro-batches."""
     found = spark.read.schema("value binary").parquet(f"{folder}/rows").collect()
     return sorted(int(row.value) for row in found)
 
 
 def numbers_anywhere(spark: Any, folder: object) -> list[int]:
-    """The same of all files that there are."""
+    """The values in all files, committed or not."""
     files = glob.glob(f"{folder}/rows/*.parquet")
     return sorted(int(row.value) for row in spark.read.parquet(*files).collect()) if files else []
 
 
 def done(folder: Path) -> int:
-    """How many offsets a query has behind it, of all partitions; its checkpoint tells."""
+    """The sum of the offsets up to which a query has committed, from its checkpoint."""
     finished = [int(one.name) for one in (folder / "place" / "commits").glob("[0-9]*")]
     if not finished:
         return 0
@@ -67,14 +74,14 @@ def done(folder: Path) -> int:
 
 
 class Running:
-    """A query that runs."""
+    """A query that is running."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
         self._start = start
         self.query = start()
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for something, while the query lives."""
+        """Wait until a condition holds; raise if the query fails first."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not is_so():
             error = self.query.exception()

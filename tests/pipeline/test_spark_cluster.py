@@ -1,8 +1,9 @@
-"""Spark on a cluster: the tasks run in other processes than the plan, on two workers."""
+"""Spark on a cluster: the tasks run on two workers, in other processes than the driver."""
 
 import json
 import shutil
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from judges.spark_cluster import SparkCluster, SparkFailed
 from kafka_java import judge_needed
 from ottla.sync import Admin, Consumer, Producer
 from pipeline import cluster_job
+from pipeline.fast_spark import EXAMPLES, fast_spark
 from pipeline.sensors.judging import check, send
-from pipeline.sensors.plain import computed
+from pipeline.sensors.plain import Found, computed
+from sampling import SOAK
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-PARTITIONS = 3  # as the broker makes them
+PARTITIONS = 3  # the default of the broker
 RECORDS = 60
 
 SEED, BEGAN_MS, LASTED_MS = 7, 1_700_000_000_000, 40_000
@@ -26,9 +28,16 @@ SEED, BEGAN_MS, LASTED_MS = 7, 1_700_000_000_000, 40_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkCluster]:
-    """A master and two workers."""
+    """A master and two workers.
+
+    In a soak they have Spark's own home, from whose archive their Python processes import PySpark.
+    """
+    folder = tmp_path_factory.mktemp("cluster")
     with judge_needed():
-        made = SparkCluster(tmp_path_factory.mktemp("cluster"))
+        made = SparkCluster(folder)
+    if not SOAK:
+        fast = fast_spark()
+        made = SparkCluster(folder, home=Path(fast.home), java_options=fast.java_options)
     with made as running:
         yield running
     assert not running.processes()
@@ -51,21 +60,31 @@ def numbers(broker: OttlaBroker, topic: str) -> list[int]:
     return sorted(map(int, values(broker, topic)))
 
 
-def told(broker: OttlaBroker, group: str) -> int:
-    """How many records a group has heard of."""
+def committed(broker: OttlaBroker, group: str) -> int:
+    """The sum of the offsets that a group has committed."""
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         kept = admin.list_group_offsets(group)[group].values()
     return sum(one.offset for one in kept if one)
 
 
-def test_both_workers_read_write_and_stream(
+def test_both_workers_read_write_stream_and_run_the_sensors_job(
     cluster: SparkCluster, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
+    """One application does all of it, because an application takes long to start."""
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
         for n in range(RECORDS):
             producer.send(topic, b"%d" % n, key=b"k%d" % n, partition=n % PARTITIONS)
-
-    ran = cluster.submit(Path(cluster_job.__file__), broker.bootstrap, topic, str(tmp_path))
+    with sensors() as (servers, expected):
+        ran = cluster.submit(
+            Path(cluster_job.__file__),
+            *(broker.bootstrap, topic, str(tmp_path)),
+            *("sensors.job", "--bootstrap-server", servers),
+            *("--output", str(tmp_path / "found"), "--once"),
+            settings={"spark.submit.pyFiles": archived(tmp_path)},
+        )
+        check(servers, tmp_path / "found", expected)
+    for query in ("averages", "alerts", "dead-letters"):
+        assert len(ran.workers(query)) == 2, query
     found = json.loads((tmp_path / "read.json").read_text())
     for way in ("discovered", "registered"):
         assert sorted(found[way]) == [*range(RECORDS)]
@@ -74,34 +93,43 @@ def test_both_workers_read_write_and_stream(
         for job in ("read", "write", "stream"):
             assert len(ran.workers(f"{way}-{job}")) == 2, (way, job)
 
-    # The driver alone tells the group, and only where it listens.
-    assert told(broker, "ottla-pipeline.discovered-stream") == 0
-    assert told(broker, "ottla-pipeline.registered-stream") == RECORDS
+    # Only the driver commits for the group, and only where a listener is registered.
+    assert committed(broker, "ottla-pipeline.discovered-stream") == 0
+    assert committed(broker, "ottla-pipeline.registered-stream") == RECORDS
 
 
-def test_the_sensors_job_finds_there_what_a_plain_computation_finds(
-    cluster: SparkCluster, tmp_path: Path
-) -> None:
+@contextmanager
+def sensors() -> Generator[tuple[str, Found]]:
+    """A broker with readings; what a plain computation finds in them."""
     sent = [*messages(SEED, BEGAN_MS, BEGAN_MS + LASTED_MS)]
-    expected = computed([sent])  # --once reads all of it in one micro-batch
+    expected = computed([sent])  # --once reads everything in one micro-batch
     assert min(map(len, (expected.averages, expected.alerts, expected.dead))) > 10
-
-    archive = shutil.make_archive(str(tmp_path / "sensors"), "zip", EXAMPLES, "sensors")
     with ottla_broker() as broker:
         with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
             topics.create(admin)
         send(broker.bootstrap, sent)
+        yield broker.bootstrap, expected
+
+
+def archived(folder: Path) -> str:
+    """The example as an archive that spark-submit sends to the workers."""
+    return shutil.make_archive(str(folder / "sensors"), "zip", EXAMPLES, "sensors")
+
+
+@pytest.mark.skipif(not SOAK, reason="`make soak` submits the sensors job as its users do")
+def test_the_sensors_job_is_submitted_as_a_script(cluster: SparkCluster, tmp_path: Path) -> None:
+    with sensors() as (servers, expected):
         ran = cluster.submit(
             EXAMPLES / "sensors/job.py",
-            *("--bootstrap-server", broker.bootstrap),
+            *("--bootstrap-server", servers),
             *("--output", str(tmp_path / "found"), "--once"),
-            settings={"spark.submit.pyFiles": archive},
+            settings={"spark.submit.pyFiles": archived(tmp_path)},
         )
-        check(broker.bootstrap, tmp_path / "found", expected)
+        check(servers, tmp_path / "found", expected)
     assert len(ran.workers()) == 2
 
 
-def test_a_script_that_fails_shows_what_it_said(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_the_output_of_a_failed_script_is_shown(cluster: SparkCluster, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text("raise SystemExit('no such luck')\n")
     with pytest.raises(SparkFailed, match="no such luck"):

@@ -1,7 +1,6 @@
-"""A program that ends without stopping Spark: what its queries read is told all the same."""
+"""A program that ends without stopping Spark: its groups have the offsets of its queries."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +9,16 @@ from judges.ottla_broker import ottla_broker
 from ottla.client.admin import Admin
 from ottla.client.producer import Producer
 from ottla.ids import PartitionIndex, TopicPartition
+from pipeline.fast_spark import fast_spark
 
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
 from ottla.pipeline import register
 
-servers, folder = sys.argv[1:]
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+servers, folder, java_options = sys.argv[1:]
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.extraJavaOptions", java_options).getOrCreate()
 register(spark)
 readings = spark.readStream.format("ottla").option("kafka.bootstrap.servers", servers)
 readings = readings.option("subscribe", "t").option("startingOffsets", "earliest").load()
@@ -45,13 +46,14 @@ async def committed(servers: str) -> int | None:
 def test_its_group_is_told_how_far_it_came(tmp_path: Path) -> None:
     with ottla_broker() as broker:
         asyncio.run(filled(broker.bootstrap, 100))
+        checkpoint, options = str(tmp_path / "checkpoint"), fast_spark().java_options
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, broker.bootstrap, str(tmp_path / "checkpoint")],
+            [sys.executable, "-c", PROGRAM, broker.bootstrap, checkpoint, options],
             capture_output=True,
             text=True,
             check=False,
             timeout=PATIENCE_S,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            env=fast_spark().environment,
         )
         assert done.returncode == 0, done.stderr
         assert "ERROR" not in done.stderr

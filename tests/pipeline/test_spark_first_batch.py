@@ -1,6 +1,6 @@
 """The first micro-batch of a stream in a real Spark, on a topic that is being written to.
 
-What it is when it breaks off at each step is in test_first_batch.py, in more detail.
+test_first_batch.py interrupts the first micro-batch at each step, without Spark.
 """
 
 import threading
@@ -15,10 +15,12 @@ from judges.ottla_broker import OttlaBroker
 from ottla.sync import Admin, Producer
 from pipeline.queries import NOT_STARTED, PATIENCE_S, Running, numbers, running, source, taken
 
+PAUSE_S = 0.002  # between two records: far less than a step of Spark takes
+
 
 @contextmanager
 def fed(broker: OttlaBroker, topic: str) -> Generator[list[int]]:
-    """Numbers come, one after the other, until the end of the `with`; those that have come."""
+    """Write numbers to a topic until the end of the `with`; those that were acknowledged."""
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topic(topic, 3)
     come: list[int] = []
@@ -31,6 +33,7 @@ def fed(broker: OttlaBroker, topic: str) -> Generator[list[int]]:
                 producer.send(topic, b"%d" % n, partition=n % 3).result()
                 come.append(n)
                 begun.set()
+                over.wait(PAUSE_S)
 
     feeding = threading.Thread(target=feed)
     feeding.start()
@@ -49,7 +52,7 @@ def from_the_end(spark: Any, broker: OttlaBroker, topic: str) -> Any:
 
 
 def assert_whole(found: list[int], come: list[int]) -> None:
-    """Nothing is left out or there twice from where the stream began on."""
+    """Each record from the first that was read is there once."""
     assert found
     assert found == [*range(found[0], len(come))]
 
@@ -86,7 +89,7 @@ def test_a_stream_from_the_end_whose_first_micro_batch_fails_begins_again(
     failed = threading.Event()
 
     def each(rows: Any, number: int) -> None:
-        """One that is stopped before Spark has written it down comes again, with the same rows."""
+        """Spark runs a micro-batch that was not committed again, with the same rows."""
         got = sorted(int(row.value) for row in rows.collect())
         if not failed.is_set():
             failed.set()
@@ -103,13 +106,13 @@ def test_a_stream_from_the_end_whose_first_micro_batch_fails_begins_again(
         return writer.option("checkpointLocation", f"{tmp_path}/place").trigger(**trigger).start()
 
     def ended() -> str:
-        """Why a query ended; another one is begun when Python did not start."""
+        """The error that ended a query; the query is started again if Python did not start."""
         while True:
             query = start()
-            with pytest.raises(Exception) as told:  # noqa: PT011 - Spark has several
+            with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark has several
                 query.awaitTermination(PATIENCE_S)
-            if NOT_STARTED not in str(told.value):
-                return str(told.value)
+            if NOT_STARTED not in str(raised.value):
+                return str(raised.value)
 
     trigger = trigger or {"processingTime": "0 seconds"}
     with fed(broker, topic) as come:
@@ -135,7 +138,7 @@ STARTS = ("latest", "earliest")
 def test_a_first_micro_batch_is_repeated_though_there_are_more_partitions(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, start: str
 ) -> None:
-    """What a crash leaves behind when nothing but the offsets is written down."""
+    """A crash can leave a checkpoint with offsets and without a commit."""
     servers = {"bootstrap.servers": broker.bootstrap}
     with Producer(servers) as producer:
         for n in range(9):

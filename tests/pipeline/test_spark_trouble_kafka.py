@@ -1,4 +1,4 @@
-"""Apache Kafka under `format("ottla")`: transactions, and that all of it works there, too."""
+"""`format("ottla")` on Apache Kafka: reads of transactions, writes and group offsets."""
 
 from collections.abc import Generator
 from contextlib import suppress
@@ -15,7 +15,6 @@ from ottla.pipeline.range_reader import RangeReader
 from ottla.sync import Admin, Producer
 from pipeline.queries import numbers, source, taken
 
-FORMATS = ("ottla", "kafka")
 TOPIC = "transactions"
 COMMITTED = [*range(10), *range(20, 30)]
 ABORTED = [*range(10, 20), *range(30, 40)]
@@ -24,7 +23,7 @@ EVERYTHING = sorted(COMMITTED + ABORTED + OPEN)
 
 
 class Undone(Exception):
-    """What aborts a transaction."""
+    """Aborts a transaction."""
 
 
 def send(producer: Producer[Any, Any], values: list[int]) -> None:
@@ -34,7 +33,7 @@ def send(producer: Producer[Any, Any], values: list[int]) -> None:
 
 @pytest.fixture(scope="module")
 def kafka() -> Generator[KafkaBroker]:
-    """A topic whose transactions were committed, aborted, and, the last one, neither."""
+    """A topic with committed and aborted transactions, and an open one at its end."""
     with kafka_broker() as broker:
         servers = {"bootstrap.servers": broker.bootstrap}
         with Admin(servers) as admin:
@@ -45,7 +44,7 @@ def kafka() -> Generator[KafkaBroker]:
                     send(producer, [*range(start, start + 10)])
                     if start in ABORTED:
                         raise Undone
-        # Which the broker would end by itself after a minute.
+        # By default the broker aborts a transaction after a minute.
         settings = {**servers, "transactional.id": "second", "transaction.timeout.ms": 900_000}
         with Producer(settings) as producer, suppress(Undone), producer.transaction():
             send(producer, OPEN)
@@ -59,7 +58,7 @@ def kafka() -> Generator[KafkaBroker]:
 def test_a_range_ends_though_nothing_in_it_may_be_seen(
     kafka: KafkaBroker, start: int, end: int
 ) -> None:
-    """Each transaction has five records of a partition, and its marker."""
+    """Each transaction has five records in a partition, and a marker."""
     where = TopicPartition(TOPIC, PartitionIndex(0))
     settings: dict[str, object] = {
         "bootstrap.servers": kafka.bootstrap,
@@ -82,24 +81,25 @@ def rows(frame: Any) -> list[Any]:
     return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
 
 
+@pytest.mark.parametrize("streams", ["ottla", pytest.param("kafka", marks=pytest.mark.judge)])
 @pytest.mark.parametrize(
     ("level", "expected"), [("read_committed", COMMITTED), ("read_uncommitted", EVERYTHING)]
 )
 def test_transactions_are_read_as_the_connector_reads_them(
-    spark: Any, kafka: KafkaBroker, tmp_path: Path, level: str, expected: list[int]
+    spark: Any, kafka: KafkaBroker, tmp_path: Path, level: str, expected: list[int], streams: str
 ) -> None:
-    """The last that was ended was aborted: what is read of it is nothing but its markers."""
-    told: dict[str, list[Any]] = {}
+    """The last transaction that ended was aborted: only its markers are read."""
+    found: dict[str, list[Any]] = {}
     options: dict[str, Any] = {"subscribe": TOPIC, "kafka.isolation.level": level}
-    for name in FORMATS:
-        told[name] = rows(source(spark, kafka.bootstrap, name, stream=False, **options))
-        assert sorted(int(row.value) for row in told[name]) == expected
-        stream = source(spark, kafka.bootstrap, name, **options, maxOffsetsPerTrigger=12)
-        batches = taken(stream.select("value"), tmp_path / name)
-        assert len(batches) > 1
-        assert numbers(spark, tmp_path / name) == expected
-        assert taken(stream.select("value"), tmp_path / name) == []
-    assert told["ottla"] == told["kafka"]
+    for name in ("ottla", "kafka"):
+        found[name] = rows(source(spark, kafka.bootstrap, name, stream=False, **options))
+        assert sorted(int(row.value) for row in found[name]) == expected
+    assert found["ottla"] == found["kafka"]
+    stream = source(spark, kafka.bootstrap, streams, **options, maxOffsetsPerTrigger=12)
+    batches = taken(stream.select("value"), tmp_path)
+    assert len(batches) > 1
+    assert numbers(spark, tmp_path) == expected
+    assert taken(stream.select("value"), tmp_path) == []
 
 
 def test_a_topic_is_copied_and_its_group_hears_of_it(
@@ -122,5 +122,5 @@ def test_a_topic_is_copied_and_its_group_hears_of_it(
         assert query.awaitTermination(300)
         copied = source(spark, kafka.bootstrap, "kafka", stream=False, subscribe="copy").collect()
         assert sorted(int(row.value) for row in copied) == COMMITTED
-        told = admin.list_group_offsets("copied")["copied"]
-    assert {one[1] for one in told} == {0, 1}
+        kept = admin.list_group_offsets("copied")["copied"]
+    assert {one[1] for one in kept} == {0, 1}

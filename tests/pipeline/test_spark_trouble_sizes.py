@@ -22,11 +22,12 @@ def test_a_thousand_partitions_are_read_by_a_batch_and_by_a_stream(
     with Admin(servers) as admin:
         admin.create_topic(topic, MANY)
     with Producer(servers) as producer:
-        for n in range(0, MANY, 4):  # what is empty has no task
+        for n in range(0, MANY, 20):
             producer.send(topic, b"%d" % n, partition=n)
-    batch = source(spark, broker.bootstrap, stream=False, subscribe=topic)
-    assert sorted(int(row.value) for row in batch.select("value").collect()) == [*range(0, MANY, 4)]
-    # A stream from the end on: what comes is in some partitions, and all have a place.
+    batch = source(spark, broker.bootstrap, stream=False, subscribe=topic).select("value")
+    assert batch.rdd.getNumPartitions() == MANY // 20  # empty partitions have no task
+    assert sorted(int(row.value) for row in batch.collect()) == [*range(0, MANY, 20)]
+    # A stream from the end: it has an offset for each partition, and reads new records of some.
     stream = source(spark, broker.bootstrap, subscribe=topic, startingOffsets="latest")
     stream = stream.select("value")
     assert taken(stream, tmp_path) == []
@@ -56,7 +57,7 @@ def test_large_records_are_written_and_read(
 
 @pytest.fixture
 def telling(spark: Any) -> Generator[None]:
-    """Queries tell of themselves when they found nothing to do, too."""
+    """Queries report their progress also when they found nothing to do."""
     setting = "spark.sql.streaming.noDataProgressEventInterval"
     spark.conf.set(setting, "100")
     yield
@@ -64,18 +65,18 @@ def telling(spark: Any) -> Generator[None]:
 
 
 def seen(query: Any) -> int:
-    """How many offsets a query saw in its topics when it last told of itself."""
-    told = query.lastProgress
-    if not told or told.sources[0].latestOffset in (None, "null"):
+    """The sum of the end offsets that a query saw in its topics at its last progress report."""
+    progress = query.lastProgress
+    if not progress or progress.sources[0].latestOffset in (None, "null"):
         return 0
-    return sum(sum(one.values()) for one in json.loads(told.sources[0].latestOffset).values())
+    return sum(sum(one.values()) for one in json.loads(progress.sources[0].latestOffset).values())
 
 
 @pytest.mark.usefixtures("telling")
 def test_micro_batches_wait_for_enough_records_but_not_for_ever(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """The first does not wait. A second query has the patience of a second, and takes less."""
+    """The first micro-batch does not wait. A second query waits for at most one second."""
 
     def write(values: range) -> None:
         with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
@@ -98,13 +99,13 @@ def test_micro_batches_wait_for_enough_records_but_not_for_ever(
         query.until(lambda: seen(query.query) == 30)
         assert done(tmp_path) == 3
         write(range(30, 40))
-        # As soon as there are enough it goes on: what comes a moment later waits for the next one.
+        # It starts as soon as there are enough; a record that comes later is for the next one.
         query.until(lambda: done(tmp_path) >= 3 + 30)
 
         def sizes() -> list[int]:
             return [one.numInputRows for one in query.query.recentProgress if one.numInputRows]
 
-        query.until(lambda: len(sizes()) > 1)  # it is told of after it is done
+        query.until(lambda: len(sizes()) > 1)  # Spark reports a micro-batch after its commit
         assert sizes()[0] == 3
         assert sizes()[1] >= 30
     write(range(40, 43))
