@@ -63,7 +63,8 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/broker_vs_kafka
 
 soak: setup ## Run the fuzz, crash and model tests with ten times as many examples
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log tests/coordination tests/simulation
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log tests/coordination tests/simulation \
+		tests/pipeline/test_spark_cluster.py tests/pipeline/test_spark_trouble_kills.py tests/pipeline/test_spark_trouble_restarts.py
 
 format: setup ## Format the source with ruff
 	$(BIN)/ruff check --fix .
