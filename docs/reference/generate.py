@@ -1,10 +1,9 @@
-"""Writes docs/reference/ and docs/cli.md from Ottla's tables, or says which pages are stale.
+"""Generates docs/reference/ and docs/cli.md from Ottla's tables.
 
-Invariant: a page holds nothing that is not in a table, so writing twice changes nothing. A new
-page is one more entry in PAGES.
+Every page is generated from tables only. To add a page, add an entry to PAGES.
 
     python docs/reference/generate.py            write the pages
-    python docs/reference/generate.py --check    write nothing; fail and name the stale pages
+    python docs/reference/generate.py --check    list stale pages and exit with 1 if there are any
 """
 
 import sys
@@ -37,7 +36,7 @@ from ottla.settings.producer import PRODUCER
 from ottla.settings.topic import TOPIC
 
 FOLDER = Path(__file__).parent
-# The list of differences lies beside the tests that hold it to be complete.
+# The list of differences is in the tests, which check that it is complete.
 sys.path.insert(0, str(FOLDER.parents[1]))
 
 from tests.compat.known_differences import KNOWN  # noqa: E402
@@ -48,18 +47,18 @@ CLIENTS = (PRODUCER, CONSUMER, ADMIN)
 
 
 def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """The lines of a Markdown table."""
+    """Yield the lines of a Markdown table."""
     for row in (header, ("---",) * len(header), *rows):
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
 def code(text: str) -> str:
-    """The text in backticks, empty when it is empty."""
+    """Return the text in backticks; empty text stays empty."""
     return f"`{text}`" if text else ""
 
 
 def default_cell(setting: Setting[Any]) -> str:
-    """The default, and Kafka's where it is another."""
+    """Return the default, and Kafka's default if it differs."""
     if isinstance(setting.default, Required):
         return "required"
     text = setting.default_text
@@ -68,22 +67,23 @@ def default_cell(setting: Setting[Any]) -> str:
 
 
 def by_name(settings: Iterable[Setting[Any]]) -> list[Setting[Any]]:
-    """The rows in the order in which a reader looks them up."""
+    """Sort settings by name."""
     return sorted(settings, key=lambda setting: setting.name)
 
 
 def broker_page() -> Iterator[str]:
-    """Every setting of the broker."""
+    """The page of the broker settings."""
     yield "# Broker settings"
     yield ""
-    yield "A broker reads them from its properties file and from `--override name=value`. Those"
-    yield "that are not read-only can be changed while it runs, for one broker (per-broker) or for"
-    yield "all (cluster-wide too). A setting marked with ° can be given for one listener alone, as"
-    yield "`listener.name.<listener>.<setting>`, and one about SASL for one mechanism on it, as"
+    yield "The broker reads its settings from the properties file and from `--override"
+    yield "name=value`. Settings that are not read-only can be changed at runtime: per-broker"
+    yield "settings for a single broker, cluster-wide settings also as the default of all"
+    yield "brokers. A setting marked with ° can be set per listener, as"
+    yield "`listener.name.<listener>.<setting>`. SASL settings can be set per mechanism, as"
     yield "`listener.name.<listener>.<mechanism>.<setting>`."
     yield ""
     yield from grid(
-        ("setting", "type", "default", "valid", "change", "what it does"),
+        ("setting", "type", "default", "valid values", "update mode", "description"),
         (
             (
                 code(row.name) + ("°" if row.per_listener else ""),
@@ -99,15 +99,15 @@ def broker_page() -> Iterator[str]:
 
 
 def topic_page() -> Iterator[str]:
-    """Every setting of a topic, with the broker settings that answer for it."""
+    """The page of the topic settings, with the broker settings that provide their defaults."""
     yield "# Topic settings"
     yield ""
-    yield "A topic gets them when it is created, and they can be changed at any time. What a topic"
-    yield "does not set comes from the broker settings in the fourth column, the first that has a"
-    yield "value; hours and minutes are converted."
+    yield "Topic settings are set when the topic is created and can be changed at any time. If a"
+    yield "topic does not set a value, the first of the broker settings in the fourth column that"
+    yield "has a value applies, converted to the unit of the topic setting."
     yield ""
     yield from grid(
-        ("setting", "type", "default", "from the broker's", "valid", "what it does"),
+        ("setting", "type", "default", "broker settings", "valid values", "description"),
         (
             (
                 code(row.name),
@@ -123,30 +123,30 @@ def topic_page() -> Iterator[str]:
 
 
 def client_page() -> Iterator[str]:
-    """Every setting of the clients: what all share once, then each client's own."""
+    """The page of the client settings: shared ones first, then those of each client."""
     yield "# Client settings"
     yield ""
-    yield 'Python takes them by their names, `{"linger.ms": 5}`, or as keywords, `linger_ms=5`.'
-    yield from client_section("Every client", connection.ROWS)
+    yield 'Pass settings to a client by name, `{"linger.ms": 5}`, or as keywords, `linger_ms=5`.'
+    yield from client_section("All clients", connection.ROWS)
     shared_names = {row.name for row in connection.ROWS}
     for table in CLIENTS:
         own = [row for row in table.settings.values() if row not in connection.ROWS]
         new = [row for row in own if row.name not in shared_names]
-        yield from client_section(f"The {table.scope}", new)
+        yield from client_section(table.scope.capitalize(), new)
         for row in own:
             if row in new:
                 continue
             yield ""
-            yield f"{code(row.name)} is {default_cell(row)} here."
+            yield f"The default of {code(row.name)} is {default_cell(row)}."
 
 
 def client_section(title: str, settings: Iterable[Setting[Any]]) -> Iterator[str]:
-    """One part of the clients' page."""
+    """A section of the client page."""
     yield ""
     yield f"## {title}"
     yield ""
     yield from grid(
-        ("setting", "type", "default", "valid", "what it does"),
+        ("setting", "type", "default", "valid values", "description"),
         (
             (code(row.name), row.kind.name, default_cell(row), code(row.range_text), row.doc)
             for row in by_name(settings)
@@ -155,28 +155,28 @@ def client_section(title: str, settings: Iterable[Setting[Any]]) -> Iterator[str
 
 
 def not_supported_page() -> Iterator[str]:
-    """What Kafka has and Ottla has not, and why."""
-    yield "# Kafka's settings that Ottla does not have"
+    """The page of Kafka's settings that Ottla ignores or does not support."""
+    yield "# Ignored and unsupported settings of Kafka"
     yield ""
-    yield "A setting without effect is accepted with a warning, so that a file for Kafka works."
-    yield "One that is not supported stops the start, unless its value asks for what Ottla does"
-    yield "anyway."
+    yield "Ottla accepts an ignored setting and logs a warning, so that a configuration of Kafka"
+    yield "can be used unchanged. An unsupported setting is an error, unless its value is one of"
+    yield "the accepted values, which request what Ottla does anyway."
     for table in (BROKER, TOPIC, *CLIENTS):
         yield from not_supported_section(table)
 
 
 def not_supported_section(table: ConfigDef) -> Iterator[str]:
-    """One scope's part of that page."""
+    """The section of one scope on that page."""
     yield ""
     yield f"## {table.scope.capitalize()}"
     yield ""
     yield from grid(
-        ("without effect", "because"),
+        ("ignored", "reason"),
         ((code(row.name), row.reason) for row in sorted(table.ignored)),
     )
     yield ""
     yield from grid(
-        ("not supported", "because", "instead", "accepted all the same"),
+        ("unsupported", "reason", "alternative", "accepted values"),
         (
             (
                 code(row.name),
@@ -190,14 +190,14 @@ def not_supported_section(table: ConfigDef) -> Iterator[str]:
 
 
 def errors_page() -> Iterator[str]:
-    """Kafka's error codes."""
+    """The page of the error codes."""
     yield "# Error codes"
     yield ""
-    yield "A retriable error may pass by itself; one marked refresh asks for fresh metadata."
+    yield "A client can retry after a retriable error; with refresh, it refreshes metadata first."
     yield ""
     reaction = {(False, False): "", (True, False): "retriable", (True, True): "retriable, refresh"}
     yield from grid(
-        ("code", "name", "reaction", "what happened and what to do"),
+        ("code", "name", "reaction", "description"),
         (
             (
                 str(int(row)),
@@ -211,22 +211,23 @@ def errors_page() -> Iterator[str]:
 
 
 def apis_page() -> Iterator[str]:
-    """The APIs of the protocol."""
+    """The page of the APIs."""
     yield "# APIs"
     yield ""
-    yield "Which of Kafka's APIs a broker serves, and which versions Ottla reads and writes. From"
-    yield "the flexible ones on, lengths are varints and structures may carry tagged fields. A"
-    yield "version that is served and not read is told of by ApiVersions, as Kafka does it, and the"
-    yield "connection that uses it is closed. So is one that asks for an API that is not served."
+    yield "The versions of Kafka's APIs that a broker advertises in ApiVersions, and the versions"
+    yield "that Ottla can encode and decode. Flexible versions have compact lengths and tagged"
+    yield "fields. Like Kafka, the broker advertises some versions that it does not support. It"
+    yield "closes the connection of a client that sends such a version, or an API that it does"
+    yield "not serve."
     yield ""
     apis = served()
     yield f"A broker serves {len(apis)} APIs."
     for use in Use:
         yield ""
-        yield f"## For {use.value}"
+        yield f"## {use.value}"
         yield ""
         yield from grid(
-            ("key", "API", "served", "read and written", "flexible"),
+            ("key", "API", "advertised", "supported", "flexible"),
             (
                 (
                     str(api.key),
@@ -244,19 +245,19 @@ def apis_page() -> Iterator[str]:
 
 
 def metrics_page() -> Iterator[str]:
-    """What a broker counts."""
+    """The page of the metrics."""
     yield "# Metrics"
     yield ""
-    yield "`ottla.metrics.listener=127.0.0.1:9192` opens a page for Prometheus at `/metrics`, and"
-    yield "`/healthz`, which answers 200 when the broker serves and 503 when all its data"
-    yield "directories have failed. `ottla dev` opens them by itself. There is no login: keep them"
-    yield "on the machine, or behind something that has one."
+    yield "Set `ottla.metrics.listener=127.0.0.1:9192` to export metrics for Prometheus at"
+    yield "`/metrics`. `/healthz` returns 200 if the broker is up and 503 if all its data"
+    yield "directories have failed. `ottla dev` enables both. They have no authentication: bind"
+    yield "them to loopback or use a reverse proxy."
     yield ""
-    yield "Counters begin at 0 when the broker starts. A topic or group that is deleted goes from"
-    yield "the page. Kafka's name is that of its MBean, for those who have dashboards of it."
+    yield "Counters start at 0 when the broker starts. The metrics of a deleted topic or group"
+    yield "are removed. The last column is the MBean of the same metric in Kafka."
     yield ""
     yield from grid(
-        ("metric", "type", "labels", "what it says", "Kafka's"),
+        ("metric", "type", "labels", "description", "Kafka MBean"),
         (
             (
                 code(row.name),
@@ -270,32 +271,32 @@ def metrics_page() -> Iterator[str]:
     )
     yield ""
     bounds = ", ".join(f"{bound:g}" for bound in LATENCY_SECONDS)
-    yield f"The buckets of the histogram end at {bounds} seconds."
+    yield f"The upper bounds of the histogram buckets are {bounds} seconds."
 
 
 def differences_page() -> Iterator[str]:
-    """What a broker answers otherwise than Kafka."""
-    yield "# Where answers differ from Kafka's"
+    """The page of the differences between the responses of Ottla and Kafka."""
+    yield "# Differences from Kafka"
     yield ""
-    yield "`make test` puts the same requests to an Ottla broker and to Apache Kafka 4.3.1, and"
-    yield "compares the answers field by field, except times, ids, addresses and the wording of"
-    yield "texts. This is everything that is different."
+    yield "`make test` compares the responses of an Ottla broker with those of Apache Kafka 4.3.1"
+    yield "to the same requests, field by field, except for times, ids, addresses and the wording"
+    yield "of error messages. This table lists all differences."
     yield ""
     yield from grid(
-        ("APIs", "what is different", "because"),
+        ("APIs", "difference", "reason"),
         ((row.apis, row.what, row.reason) for row in KNOWN),
     )
 
 
 def spark_page() -> Iterator[str]:
-    """Every option of the Spark source and sink."""
+    """The page of the options of the Spark source and sink."""
     yield '# Options of `format("ottla")`'
     yield ""
-    yield "They have the names of Spark's Kafka connector, in any case. What begins with `kafka.`"
-    yield "and is not here is a [setting of the client](settings-client.md)."
+    yield "The options have the names of Spark's Kafka connector and are case-insensitive. Any"
+    yield "other option with the prefix `kafka.` is a [client setting](settings-client.md)."
     yield ""
     yield from grid(
-        ("option", "for", "default", "what it does"),
+        ("option", "used for", "default", "description"),
         (
             (code(row.name), ", ".join(sorted(row.uses)), row.default, row.meaning)
             for row in OPTIONS
@@ -304,13 +305,14 @@ def spark_page() -> Iterator[str]:
 
 
 def commands_page() -> Iterator[str]:
-    """Every command with its options, ours and Kafka's."""
+    """The page of the commands: `ottla` and Kafka's tools."""
     yield "# The command line"
     yield ""
-    yield "`ottla` has a command for everything that one does with a cluster. Kafka's tools are"
-    yield "here too, under their names: [from each of them to ours](cli-from-kafka.md)."
+    yield "`ottla` is the command line tool of Ottla. Kafka's tools are installed under their own"
+    yield "names; [cli-from-kafka.md](cli-from-kafka.md) lists the `ottla` command for each of"
+    yield "them."
     yield ""
-    yield "Every command takes `--help`. Those that ask a cluster take these options:"
+    yield "Every command has `--help`. Commands that connect to a cluster have these options:"
     yield ""
     leaves = [*leaf_commands(typer.main.get_command(app([])), ("ottla",))]
     common = next(
@@ -320,18 +322,19 @@ def commands_page() -> Iterator[str]:
     )
     yield from option_grid(common)
     yield ""
-    yield "Where nobody says whom to ask, it is the profile in use (`ottla profile use`) or"
-    yield "`OTTLA_PROFILE`, and else a broker on this machine. Exit codes are 0 when all was done,"
-    yield "1 when something was not, 2 for a wrong use, 130 after Ctrl-C, 74 when the output cannot"
-    yield "be written and 141 when its reader left. With `-o json` and `-o yaml` stdout carries one"
-    yield "object, also when something failed, or one after the other where records stream; what"
-    yield "is for people is on stderr. `NO_COLOR` turns colours off; `OTTLA_TRACEBACK=1` shows"
-    yield "where an error comes from that nobody foresaw."
+    yield "Without a bootstrap server, commands use the current profile (`ottla profile use`) or"
+    yield "`OTTLA_PROFILE`, or else a broker on this machine."
     yield ""
-    yield "`ottla --install-completion bash` (or `zsh`, `fish`, `powershell`, `pwsh`; else it is"
-    yield "the shell that runs it) lets Tab complete commands, options, and the names of topics,"
-    yield "groups and profiles, for which it asks the cluster that the line names. The script alone"
-    yield "is shown by `ottla --show-completion bash`."
+    yield "Exit codes: 0 success, 1 failure, 2 wrong usage, 74 output cannot be written, 130"
+    yield "Ctrl-C, 141 the reader of the output exited. With `-o json` and `-o yaml`, stdout"
+    yield "contains one object, also after a failure, or a stream of objects for records."
+    yield "Messages go to stderr. `NO_COLOR` disables colours. `OTTLA_TRACEBACK=1` prints the"
+    yield "traceback of an internal error."
+    yield ""
+    yield "`ottla --install-completion bash` installs shell completion (also `zsh`, `fish`,"
+    yield "`powershell`, `pwsh`; the default is the current shell). It completes commands,"
+    yield "options, and the names of topics, groups and profiles, which it requests from the"
+    yield "cluster. `ottla --show-completion bash` prints the script."
     for words, command in leaves:
         yield from command_section(words, command)
     yield ""
@@ -347,7 +350,7 @@ def commands_page() -> Iterator[str]:
 
 # Any: Typer's own classes have no public types.
 def leaf_commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The commands below a group, in the order in which `--help` has them."""
+    """Yield the commands of a group, in the order of `--help`."""
     for name, found in group.commands.items():
         if hasattr(found, "commands"):
             yield from leaf_commands(found, (*words, name))
@@ -356,14 +359,14 @@ def leaf_commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[st
 
 
 def is_common(parameter: Any) -> bool:
-    """Whether it is one of those that all commands have."""
+    """Whether the option is one that all commands have."""
     return parameter.name in ("bootstrap_server", "profile", "settings", "output") and (
         parameter.param_type_name == "option"
     )
 
 
 def command_section(words: tuple[str, ...], command: Any) -> Iterator[str]:
-    """One command: what it is for, its arguments, its options."""
+    """The section of one command: help, arguments and options."""
     own = [one for one in command.params if one.name != "help" and not is_common(one)]
     arguments = [one for one in own if one.param_type_name == "argument"]
     options = [one for one in own if one.param_type_name == "option"]
@@ -371,37 +374,37 @@ def command_section(words: tuple[str, ...], command: Any) -> Iterator[str]:
     yield f"## `{' '.join((*words, *(argument_form(one) for one in arguments)))}`"
     yield ""
     yield from ((command.help or "").strip() or "No help.").splitlines()
-    asks = any(one.name == "bootstrap_server" for one in command.params)
+    connects = any(one.name == "bootstrap_server" for one in command.params)
     output = any(one.name == "output" for one in command.params)
-    told = [one for one in arguments if one.help]
-    if told:
+    documented = [one for one in arguments if one.help]
+    if documented:
         yield ""
         yield from grid(
-            ("argument", "what it is"), ((argument_form(one), one.help) for one in told)
+            ("argument", "description"), ((argument_form(one), one.help) for one in documented)
         )
     if options:
         yield ""
         yield from option_grid(options)
-    if asks or output:
+    if connects or output:
         yield ""
-        yield "It takes the options of all that ask a cluster." if asks else "It takes `-o`."
+        yield "Also the options of commands that connect." if connects else "Also `-o`."
 
 
 def argument_form(argument: Any) -> str:
-    """An argument as it stands in a use."""
+    """Return an argument as the usage line shows it."""
     return str(argument.metavar or argument.name.upper())
 
 
 def option_grid(options: Iterable[Any]) -> Iterator[str]:
-    """Options with what they do."""
+    """Yield a table of options."""
     yield from grid(
-        ("option", "default", "what it does"),
+        ("option", "default", "description"),
         ((option_form(one), option_default(one), (one.help or "").strip()) for one in options),
     )
 
 
 def option_form(option: Any) -> str:
-    """The names of an option, with the form of its value."""
+    """Return the names of an option with the form of its value."""
     names = ", ".join(code(name) for name in (*option.opts, *option.secondary_opts))
     if option.is_flag:
         return names
@@ -411,25 +414,25 @@ def option_form(option: Any) -> str:
 
 
 def option_default(option: Any) -> str:
-    """What holds without it."""
+    """Return the default of an option."""
     if option.is_flag or option.default is None:
         return "required" if option.required else ""
     return code(str(getattr(option.default, "value", option.default)))
 
 
 def tool_section(usage: Usage) -> Iterator[str]:
-    """One of Kafka's tools, from its table."""
+    """The section of one of Kafka's tools."""
     yield ""
     yield f"### `{usage.tool}`"
     yield ""
     yield usage.purpose
     yield ""
     yield from grid(
-        ("flag", "what it does"),
+        ("flag", "description"),
         (
             (
                 code(str(flag)) + (f" {flag.takes}" if flag.takes else ""),
-                flag.help if flag.done else f"{flag.help} Not done here yet.".strip(),
+                flag.help if flag.done else f"{flag.help} Not supported yet.".strip(),
             )
             for flag in sorted(usage.by_name.values(), key=lambda one: one.name)
         ),
@@ -451,12 +454,12 @@ PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
 
 
 def render(page: Callable[[], Iterator[str]]) -> str:
-    """The text of a page, as it stands in its file."""
+    """Return the text of a page."""
     return "\n".join((HEADER, "", *page(), ""))
 
 
 def stale(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Pages whose file differs from the tables, each with the lines of the difference."""
+    """Yield the stale pages with the lines of the diff."""
     for name, page in PAGES:
         path = folder / name
         written = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -474,11 +477,11 @@ def stale(folder: Path) -> Iterator[tuple[str, list[str]]]:
     for path in sorted(folder.glob("*.md")):
         left_over = path.name not in dict(PAGES) and path.read_text(encoding="utf-8")
         if left_over and left_over.startswith(HEADER):
-            yield path.name, ["no table makes this page any more; delete it"]
+            yield path.name, ["this page is not generated any more; delete it"]
 
 
 def check(folder: Path) -> int:
-    """Names the stale pages; 1 when there are any."""
+    """Print the stale pages; return 1 if there are any."""
     found = 0
     for name, lines in stale(folder):
         found = 1
@@ -486,19 +489,19 @@ def check(folder: Path) -> int:
         for line in lines[:DIFF_LINES_MAX]:
             print(f"  {line[:160]}")
         if len(lines) > DIFF_LINES_MAX:
-            print(f"  and {len(lines) - DIFF_LINES_MAX} lines more")
+            print(f"  and {len(lines) - DIFF_LINES_MAX} more lines")
     return found
 
 
 def write(folder: Path) -> int:
-    """Writes every page."""
+    """Write every page."""
     for name, page in PAGES:
         (folder / name).write_text(render(page), encoding="utf-8")
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the script."""
+    """Run the script."""
     if arguments not in ([], ["--check"]):
         print(__doc__)
         return 2

@@ -1,9 +1,9 @@
-"""Where Ottla answers otherwise than Kafka 4.3, and why.
+"""The known differences between the responses of Ottla and of Kafka 4.3, with their reasons.
 
-The page docs/reference/differences.md is made from this table.
+docs/reference/differences.md is generated from this table.
 
-Invariant: a row is the only way to be different. The differential test fails for a difference
-without a row, and for a row without a difference.
+Invariant: the differential test fails for a difference without a row, and for a row without a
+difference.
 """
 
 import re
@@ -19,7 +19,7 @@ def _always(ours: object, kafkas: object) -> bool:
 
 
 class Known(NamedTuple):
-    """One row: what is different, for people, and how to recognise it."""
+    """One row: description and reason of a difference, and how to recognise it."""
 
     apis: str
     what: str
@@ -29,7 +29,7 @@ class Known(NamedTuple):
     so: Callable[[object, object], bool] = _always  # takes our value and Kafka's
 
     def covers(self, api: str, scenario: str, path: str, ours: object, kafkas: object) -> bool:
-        """Whether a difference is this one."""
+        """Whether this row describes a difference."""
         return (
             api in self.apis.split(", ")
             and re.fullmatch(self.scenario, scenario) is not None
@@ -39,7 +39,7 @@ class Known(NamedTuple):
 
 
 def _settings(*names: str) -> str:
-    """The paths of settings in an answer."""
+    """Return a pattern for the paths of settings in a response."""
     words = "|".join(re.escape(name).replace(r"\*", ".*") for name in names)
     return rf".*\.configs\[({words})\].*"
 
@@ -78,7 +78,7 @@ def _ends_with_a_part_of_a_batch(ours: object, kafkas: object) -> bool:
 
 
 _CONFIGS: Final = "DescribeConfigs, CreateTopics"
-_NO_ANSWER: Final = "Kafka's code fails on it and says UNKNOWN_SERVER_ERROR"
+_NO_ANSWER: Final = "Kafka fails internally and returns UNKNOWN_SERVER_ERROR"
 _LACKING: Final = sorted(
     row.name for table in (BROKER, TOPIC) for row in (*table.unsupported, *table.ignored)
 )
@@ -89,122 +89,121 @@ _ROWS_WITH_ANOTHER_DEFAULT: Final = sorted(
 KNOWN: Final = (
     Known(
         "ApiVersions",
-        "APIs that are not served are not advertised, and there are no features of a cluster",
-        "features are levels of KRaft's metadata; the APIs are in apis.md",
+        "APIs that are not served and features are not advertised",
+        "features are levels of KRaft metadata; apis.md lists the APIs",
         path=r"(api_keys|supported_features|finalized_features)\[.*|finalized_features_epoch",
         so=_we_lack_it,
     ),
     Known(
         "FindCoordinator, InitProducerId",
-        "transactions are refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "they are not built yet; it is an error that makes no client try for ever",
+        "transactions are rejected with TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "transactions are not supported yet, and clients do not retry this error",
         scenario="transactions",
     ),
     Known(
         "CreatePartitions",
-        "__consumer_offsets gets no more partitions than it was made with: INVALID_PARTITIONS",
-        "their number says where a group's offsets are: with another one nobody finds those that "
-        "are there",
+        "partitions cannot be added to __consumer_offsets: INVALID_PARTITIONS",
+        "a group's partition depends on their number, so its existing offsets would be lost",
         scenario="more_homes_of_groups",
     ),
     Known(
         "ConsumerGroupHeartbeat",
-        "UNSUPPORTED_VERSION, and a text that says to set group.protocol=classic",
-        "the groups of KIP-848 are not built yet; so answers a Kafka where they are switched off, "
-        "and clients of every kind tell it as an error",
+        "UNSUPPORTED_VERSION, with a message to set group.protocol=classic",
+        "KIP-848 groups are not supported yet; a Kafka broker with the protocol disabled returns "
+        "the same error",
         scenario="new_protocol",
     ),
     Known(
         "CreatePartitions",
-        "a request adds at most 10,000 partitions: POLICY_VIOLATION",
-        "Kafka has this limit for CreateTopics alone; more would keep everybody else waiting",
+        "a request can add at most 10,000 partitions: POLICY_VIOLATION",
+        "Kafka limits CreateTopics only; a larger request would block other clients for too long",
         scenario="create_many_partitions",
     ),
     Known(
         _CONFIGS,
-        "settings that Ottla does not have are not described",
-        "each is in settings-not-supported.md with its reason",
+        "settings that Ottla ignores or does not support are not described",
+        "settings-not-supported.md lists them with the reason",
         path=_settings(*_LACKING),
         so=_only_kafka_has_it,
     ),
     Known(
         "DescribeConfigs",
-        "settings that Kafka does not have are described as well",
-        "they belong to coordination, access and what Ottla adds; see settings-broker.md",
+        "settings that Kafka does not have are described",
+        "settings of ZooKeeper and settings specific to Ottla; see settings-broker.md",
         path=_settings(*BROKER.settings),
         so=_only_ours_has_it,
     ),
     Known(
         "DescribeConfigs",
-        "some defaults are others",
-        "settings-broker.md tells Kafka's beside ours",
+        "some defaults differ",
+        "settings-broker.md lists both defaults",
         path=_settings(*_ROWS_WITH_ANOTHER_DEFAULT),
     ),
     Known(
         _CONFIGS,
-        "min.insync.replicas comes from the defaults, in Kafka from a dynamic default of the "
-        "cluster",
-        "Kafka writes it when it formats a cluster with eligible leader replicas, which need KRaft",
+        "the source of min.insync.replicas is the default; in Kafka it is the dynamic cluster "
+        "default",
+        "Kafka sets it for eligible leader replicas, a feature of KRaft",
         path=_settings("min.insync.replicas"),
         so=_ours_is_the_default,
     ),
     Known(
         "CreateTopics",
-        "the value of a setting is answered as it counts, without the spaces around it",
-        "so it is stored and described, by Kafka too",
+        "the response contains the value of a setting without surrounding spaces",
+        "both brokers store and describe it without spaces",
         path=_settings("retention.ms"),
         so=_ours_is_stripped,
     ),
     Known(
         "CreatePartitions, Produce",
-        "an error comes with a text where Kafka gives the code alone",
-        "a text helps whoever reads it, and no client depends on its absence",
+        "the response contains an error message where Kafka returns the code only",
+        "the message helps users, and clients do not depend on its absence",
         path=r".*\.error_message",
         so=_we_say_more,
     ),
     Known(
         "IncrementalAlterConfigs",
-        "a broker's setting that does not exist is refused, with INVALID_REQUEST",
-        "Kafka keeps it for plugins, of which Ottla has none; a typing error should not pass",
+        "an unknown broker setting is rejected with INVALID_REQUEST",
+        "Kafka stores it for plugins, which Ottla does not have; a typo should not go unnoticed",
         scenario="change_to_unknown",
     ),
     Known(
         "IncrementalAlterConfigs",
-        "an operation that does not exist is INVALID_REQUEST",
+        "an unknown operation is rejected with INVALID_REQUEST",
         _NO_ANSWER,
         scenario="change_by_no_operation",
     ),
     Known(
         "Metadata",
-        "a topic with neither name nor id is INVALID_TOPIC_EXCEPTION",
+        "a topic without name and id is rejected with INVALID_TOPIC_EXCEPTION",
         _NO_ANSWER,
         scenario="metadata_of_neither_name_nor_id",
     ),
     Known(
         "Produce",
-        "a batch that has a producer's id without an epoch or a sequence is INVALID_RECORD before "
-        "its partition is looked at",
-        "no producer makes such a batch, and its repeats could not be recognised",
+        "a batch with a producer id but without an epoch or sequence is rejected with "
+        "INVALID_RECORD before its partition is checked",
+        "no producer sends such a batch, and its duplicates could not be detected",
         scenario="producer_without_a_number",
     ),
     Known(
         "Fetch",
-        "an answer ends with a whole batch",
-        "Kafka cuts the last one at the limit of bytes, and clients throw that part away",
+        "the response ends with a complete batch",
+        "Kafka truncates the last batch at the byte limit, and clients discard it",
         scenario="fetch_up_to_the_middle_of_a_batch",
         path=r".*\.records",
         so=_ends_with_a_part_of_a_batch,
     ),
     Known(
         "Fetch",
-        "a negative limit of bytes is taken as 0: the first batch is sent",
+        "a negative byte limit is treated as 0: the first batch is returned",
         _NO_ANSWER,
         scenario="fetch_less_than_nothing",
     ),
     Known(
         "ListGroups",
-        "a group that nobody was admitted to does not exist",
-        "Kafka makes it before it looks at who wants to join, and keeps it",
+        "a group whose only member was rejected does not exist",
+        "Kafka creates the group before it validates the member, and keeps it",
         path=r"groups\[refused\]",
         so=_only_kafka_has_it,
     ),

@@ -34,11 +34,11 @@ class UnknownVersion(EncodingError):
 class Use(Enum):
     """Who needs an API."""
 
-    BASIC = "any client that connects, produces, or consumes in a group"
-    COMMON = "administration, transactions, logins and the new group protocol"
-    SPECIAL = "access rules, quotas, credentials and share groups"
-    RARE = "what few clients ever send"
-    BROKERS = "brokers and controllers among themselves"
+    BASIC = "Clients: produce, consume, groups and topics"
+    COMMON = "Administration, transactions, authentication and KIP-848 groups"
+    SPECIAL = "ACLs, quotas, credentials and share groups"
+    RARE = "Rarely used"
+    BROKERS = "Between brokers and controllers"
 
 
 class Api:
