@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla import Consumer, Producer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.records.scene import PATIENCE_S
+from cli.records.harness import PATIENCE_S
 from judges.ottla_broker import OttlaBroker
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -20,7 +20,7 @@ import typer.main
 
 from cli.console import PATIENCE_S, SCRIPTS, command, surroundings
 from cli.golden import FOLDER
-from cli.strangers import Stranger, nobody, silent, talkative
+from cli.non_brokers import NonBroker, nobody, silent, talkative
 from judges.ottla_broker import ottla_broker
 from ottla.cli.main import app
 
@@ -328,7 +328,7 @@ def test_an_unknown_topic_or_group_is_one_line_and_1(file: Path) -> None:
 
 
 def interrupted(
-    words: Sequence[str], server: Stranger, folder: Path
+    words: Sequence[str], server: NonBroker, folder: Path
 ) -> subprocess.CompletedProcess[str]:
     """Run a command until it waits for an answer, then press Ctrl-C."""
     process = subprocess.Popen(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cli.strangers import Stranger, nobody, silent, talkative
+from cli.non_brokers import NonBroker, nobody, silent, talkative
 from judges.ottla_broker import ottla_broker
 from ottla.cli.probe import probe
 
@@ -32,7 +32,7 @@ def test_what_is_no_broker_is_told_with_its_address() -> None:
 
 
 def test_one_that_hangs_up_may_be_a_broker() -> None:
-    stranger = Stranger(b"")
+    stranger = NonBroker(b"")
     try:
         assert why_not(stranger.address) is None
     finally:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from client.scenarios import AGELESS, run
+from client.scenario_runner import AGELESS, run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.protocol.messages.create_topics import (

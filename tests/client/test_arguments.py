@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from client.consuming import take
-from client.scenarios import run
+from client.consumer_scenarios import take
+from client.scenario_runner import run
 from client.test_scripted_consumer import Stage, reading
 from ottla.client.arguments import NOTE_BYTES_MAX, OFFSET_MAX, offset_of, pair_of, time_of
 from ottla.client.group.offsets import OffsetAndMetadata

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from client.consuming import take, write
-from client.scenarios import run, until
-from client.sharing import member
+from client.consumer_scenarios import take, write
+from client.rebalance_scenarios import member
+from client.scenario_runner import run, until
 from ottla.client.consumer import Consumer
 from ottla.client.group.interfaces import Rebalance
 from ottla.errors import RequestError

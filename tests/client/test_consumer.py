@@ -2,10 +2,10 @@
 
 import pytest
 
-from client.consuming import ANYWHERE, Scenario, consumer, new_topic, write
-from client.leaving import LEAVING, Leaving
-from client.scenarios import run
-from client.sharing import TOGETHER, member
+from client.close_scenarios import LEAVING, Leaving
+from client.consumer_scenarios import ANYWHERE, Scenario, consumer, new_topic, write
+from client.rebalance_scenarios import TOGETHER, member
+from client.scenario_runner import run
 from ottla.errors import ErrorCode, RequestError
 from ottla.testing import Cluster
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import ottla.sync
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla import Admin, Consumer, Producer, RequestError
 from ottla.client.serializers import LONG, STRING
 from ottla.settings.invalid_settings import InvalidSettings

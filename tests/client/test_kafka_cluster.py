@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from client.ordeals import (
+from client.chaos_workload import (
+    PARTITIONS,
+    PATIENT,
+    SESSION_MS,
+    AsyncWorkload,
+    SyncWorkload,
+    Workload,
+    values,
+)
+from client.failover_scenarios import (
     CLIENTS,
     PLACES,
     Clients,
@@ -26,15 +35,6 @@ from client.ordeals import (
     in_partition,
     send,
     transacts,
-)
-from client.parties import (
-    PARTITIONS,
-    PATIENT,
-    SESSION_MS,
-    AsyncParty,
-    Party,
-    SyncParty,
-    values,
 )
 from judges.kafka_cluster import KafkaCluster
 from kafka_java import judge_needed
@@ -65,10 +65,10 @@ THREADS = 32
 """Enough for every call of a client without a loop that waits."""
 
 PARTIES = {
-    "async-classic": (AsyncParty, "classic"),
-    "async-consumer": (AsyncParty, "consumer"),
-    "sync-classic": (SyncParty, "classic"),
-    "sync-consumer": (SyncParty, "consumer"),
+    "async-classic": (AsyncWorkload, "classic"),
+    "async-consumer": (AsyncWorkload, "consumer"),
+    "sync-classic": (SyncWorkload, "classic"),
+    "sync-consumer": (SyncWorkload, "consumer"),
 }
 TRANSACTIONS = {
     f"{name}-{'commits' if commits else 'aborts'}": (clients, commits)
@@ -115,7 +115,7 @@ async def until(holds: Callable[[], bool], tasks: Iterable["asyncio.Task[None]"]
             await asyncio.sleep(0.05)
 
 
-async def all_go_on(parties: Iterable[Party], tasks: Iterable["asyncio.Task[None]"]) -> None:
+async def all_go_on(parties: Iterable[Workload], tasks: Iterable["asyncio.Task[None]"]) -> None:
     """Wait until each party has processed, and kept, what it writes from now on."""
     marks = [(party, party.sent, party.kept + 3) for party in parties]
     await until(
@@ -129,7 +129,7 @@ async def made_topic(kafka: KafkaCluster, name: str) -> str:
     return name
 
 
-async def judged(kafka: KafkaCluster, party: Party) -> BaseException | None:
+async def judged(kafka: KafkaCluster, party: Workload) -> BaseException | None:
     """What is wrong with what a party has done."""
     found = await asyncio.to_thread(values, kafka.bootstrap, party.topic, PARTITIONS)
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
@@ -146,7 +146,7 @@ async def judged(kafka: KafkaCluster, party: Party) -> BaseException | None:
 
 
 async def outcomes(
-    kafka: KafkaCluster, tasks: Mapping[str, "asyncio.Task[None]"], parties: Mapping[str, Party]
+    kafka: KafkaCluster, tasks: Mapping[str, "asyncio.Task[None]"], parties: Mapping[str, Workload]
 ) -> dict[str, BaseException | None]:
     """What each one failed by, when all have ended."""
     for party in parties.values():
@@ -166,7 +166,7 @@ def after_deaths(kafka: KafkaCluster) -> dict[str, BaseException | None]:
     """What is wrong with each party that lived through the death of three leaders."""
 
     async def lived() -> dict[str, BaseException | None]:
-        parties: dict[str, Party] = {}
+        parties: dict[str, Workload] = {}
         for name, (kind, protocol) in PARTIES.items():
             topic = await made_topic(kafka, f"deaths-{name}")
             parties[name] = kind(kafka.bootstrap, topic, protocol)
@@ -226,7 +226,7 @@ def after_a_minute(kafka: KafkaCluster) -> dict[str, BaseException | None]:
         gone = await asyncio.to_thread(kafka.coordinator_of, CoordinatorKind.GROUP, "minute")
         servers, seed, stage = kafka.bootstrap, kafka.bootstrap_of(gone), Stage()
         doing: dict[str, Coroutine[Any, Any, None]] = {}
-        parties: dict[str, Party] = {}
+        parties: dict[str, Workload] = {}
         for name, (kind, protocol) in PARTIES.items():
             topic = await made_topic(kafka, f"minute-{name}")
             group = await asyncio.to_thread(named, kafka, CoordinatorKind.GROUP, gone, topic)

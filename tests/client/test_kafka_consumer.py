@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from client.consuming import ANYWHERE, Scenario, new_topic, take, write
-from client.leaving import LEAVING, Leaving
-from client.scenarios import AGELESS, run
-from client.sharing import TOGETHER, member
+from client.close_scenarios import LEAVING, Leaving
+from client.consumer_scenarios import ANYWHERE, Scenario, new_topic, take, write
+from client.rebalance_scenarios import TOGETHER, member
+from client.scenario_runner import AGELESS, run
 from kafka_java import kafka_broker
 from ottla import BrokerPattern, ErrorCode, RequestError
 

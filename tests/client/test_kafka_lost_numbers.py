@@ -7,7 +7,7 @@ broker expects; or a batch is given up of which nobody knows whether it came.
 import pytest
 
 from client.both_brokers import Ground, Judge, judge, kafka
-from client.scenarios import FAST
+from client.scenario_runner import FAST
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from client.both_brokers import Cuttable, Ground, Judge, judge, kafka
-from client.scenarios import FAST
+from client.scenario_runner import FAST
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
 from ottla.client.produce.pending_batch import Ack
 from ottla.client.producer import Producer

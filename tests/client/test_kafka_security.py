@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from certificates import Authority
-from client.scenarios import run
+from client.scenario_runner import run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.network.connections import RENEWED_AFTER

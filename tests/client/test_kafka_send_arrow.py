@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 
 from client.both_brokers import Cuttable, Ground, Judge, judge, kafka, ottla_ground
-from client.scenarios import FAST, run
+from client.scenario_runner import FAST, run
 from ottla.client.partitioners import Partitions, partition_of_key
 from ottla.client.produce.row_ack import RowsNotWritten, WrittenRows
 from ottla.client.producer import Producer

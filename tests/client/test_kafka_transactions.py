@@ -14,7 +14,7 @@ import pyarrow
 import pytest
 
 from client.both_brokers import Cuttable, Ground, Judge, judged_on, kafka_ground
-from client.scenarios import FAST, run
+from client.scenario_runner import FAST, run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import Admin

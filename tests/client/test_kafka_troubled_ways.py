@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from client.both_brokers import Ground, Judge, judged_on, kafka_ground
-from client.scenarios import AGELESS, FAST, until
-from client.sync.interrupting import MOMENTS_S, interruptions, threads_end
+from client.scenario_runner import AGELESS, FAST, until
+from client.sync.signal_injection import MOMENTS_S, interruptions, threads_end
 from client.test_kafka_transactions import SAFE_DOWNGRADE, committed, offset_of
 from client.test_troubled_consumer import TROUBLES, Making
 from judges.kafka_broker import KafkaBroker

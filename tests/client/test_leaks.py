@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from client.consuming import FROM_START, write
-from client.residue import Residue, client_tasks, client_timers
-from client.scenarios import FAST
+from client.consumer_scenarios import FROM_START, write
+from client.leaks import Leaks, client_tasks, client_timers
+from client.scenario_runner import FAST
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
@@ -110,7 +110,7 @@ async def ended(doing: asyncio.Task[Any]) -> None:
 async def leaves_nothing(life: Callable[[], Coroutine[Any, Any, Any]], moments: int) -> None:
     """A life leaves nothing when it ends, and when it is cancelled, at so many moments of it."""
     await life()  # what the broker makes for the first of them is there now
-    residue = Residue()
+    residue = Leaks()
     whole = await turns_of(asyncio.create_task(life()))
     await residue.check()
     for number in range(moments):
@@ -167,7 +167,7 @@ async def make_busy(name: str, client: Any) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(client: str) -> None:
     async def scenario(servers: str) -> None:
-        residue: Residue | None = None
+        residue: Leaks | None = None
         for turn in range(1, 15):  # before its first turn it has not begun
             ours = CLIENTS[client](servers)
             await ours.__aenter__()
@@ -178,7 +178,7 @@ def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(client: str) -> 
             await turns_of(closing, 1)
             closing.cancel()
             await ended(closing)
-            residue = residue or Residue()
+            residue = residue or Leaks()
             await residue.check()
         assert residue is not None
         residue.check_unheard()
@@ -320,7 +320,7 @@ def test_who_waits_for_a_broker_in_trouble_and_is_cancelled_leaves_nothing(
     parked: Callable[[Ways], Coroutine[Any, Any, None]], refused: bool
 ) -> None:
     async def scenario(servers: str) -> None:
-        residue = Residue()
+        residue = Leaks()
         async with Detour() as detour:
             ways = Ways(servers, detour)
             failed = asyncio.Event()

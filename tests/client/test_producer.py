@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from client.scenarios import FAST, run
+from client.scenario_runner import FAST, run
 from ottla.client.admin.administrator import Admin
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError

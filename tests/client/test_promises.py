@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import ottla.sync
-from client.scenarios import FAST, run
+from client.scenario_runner import FAST, run
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.client.admin import ConfigResource
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from client.consuming import take
+from client.consumer_scenarios import take
 from client.fetch.test_fetched_batches import batch
-from client.scenarios import FAST, run
+from client.scenario_runner import FAST, run
 from client.scripted_broker import ScriptedBroker
 from ottla.client.calls.targets import UNKNOWN_TRIES
 from ottla.client.consumer import Consumer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import LOST, TOPIC, UNSEEN, Leader, Word
 from ottla.client.produce.identity import EPOCH_MAX

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from client.scenarios import FAST, run
+from client.scenario_runner import FAST, run
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.testing import Cluster

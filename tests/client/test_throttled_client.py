@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from client.network.test_connections import connections
-from client.scenarios import FAST, run
+from client.scenario_runner import FAST, run
 from client.scripted_broker import HOST, Answers, ScriptedBroker
 from client.test_scripted_consumer import Stage
 from ottla.client.admin import Admin

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from client.leaks import Leaks, client_tasks, client_timers
 from client.produce.test_transactions import scripted
-from client.residue import Residue, client_tasks, client_timers
-from client.scenarios import FAST, run, until
+from client.scenario_runner import FAST, run, until
 from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import TOPIC, Leader, Word
 from client.test_leaks import ended, leaves_nothing, turns_of
@@ -154,7 +154,7 @@ async def settle(step: Step, doing: "asyncio.Task[None]", transaction: Transacti
 def test_after_a_call_that_was_cancelled_the_producer_goes_on(kind: str, step: Step) -> None:
     async def scenario() -> None:
         async with place(kind) as there, there.producer() as ours:
-            residue = Residue()
+            residue = Leaks()
             is_whole = False
             for turn in range(1, 300):  # before its first turn it has not begun
                 before = len(there.ends())
@@ -349,7 +349,7 @@ def test_who_waits_for_a_silent_coordinator_is_told_of_the_end(
 
     async def scenario() -> None:
         async with place(kind) as there:
-            residue = Residue()
+            residue = Leaks()
             ours = there.producer(buffer_memory=1000)
             await ours.__aenter__()
             if step is begin:

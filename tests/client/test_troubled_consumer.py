@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from client.consuming import FAST, FROM_START, write
-from client.residue import client_tasks
+from client.consumer_scenarios import FAST, FROM_START, write
+from client.leaks import client_tasks
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla.client.produce.outbox import Ack
 from ottla.client.producer import Producer
 from ottla.errors import RequestError

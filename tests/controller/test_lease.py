@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.offices import Coordinated, coordinated
+from controller.controllers import Coordinated, coordinated
 from ottla.cluster.image import Address, Broker
 from ottla.cluster.znodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
 from ottla.controller.lease import RegistrationRefused, Resigned, elect, register

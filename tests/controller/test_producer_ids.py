@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from controller.offices import Coordinated, coordinated
+from controller.controllers import Coordinated, coordinated
 from ottla.cluster.znodes import PRODUCER_ID_BLOCK, parse_producer_id_block
 from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
 from ottla.ids import BrokerId

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.offices import Coordinated, coordinated
+from controller.controllers import Coordinated, coordinated
 from ottla.cluster.znodes import TOPICS, TopicNode, topic_config_path
 from ottla.controller.lease import ControllerLease
 from ottla.controller.store import DELETED_AT_ONCE, DELETIONS, ClusterStore, StoredTopic, led_by

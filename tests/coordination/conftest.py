@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coordination.places import Runner, run_embedded
-from coordination.zookeeper_place import run_zookeeper
+from coordination.backends import Runner, run_embedded
+from coordination.zookeeper_backend import run_zookeeper
 from judges.java import ZOOKEEPER_POM, class_path
 from kafka_java import judge_needed
 from ottla.coordination.ensemble import LocalServer
@@ -31,7 +31,7 @@ def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
 
 @pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=ZOOKEEPER)])
 def run(request: pytest.FixtureRequest) -> Runner:
-    """Runs a scenario in a place of its own."""
+    """Runs a scenario in a backend of its own."""
     if request.param == "embedded":
         return run_embedded
     port: int = request.getfixturevalue("zookeeper_port")

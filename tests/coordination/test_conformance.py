@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from coordination.places import Place, Runner
+from coordination.backends import Backend, Runner
 from ottla.coordination.errors import (
     BadVersion,
     InvalidPath,
@@ -26,8 +26,8 @@ from ottla.coordination.session import Node, Stat
 
 
 def test_a_node_is_made_read_set_and_deleted(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         assert await session.create("/a", b"one") == "/a"
         data, made = await session.get("/a")
         assert data == b"one"
@@ -46,8 +46,8 @@ def test_a_node_is_made_read_set_and_deleted(run: Runner) -> None:
 
 
 def test_what_is_not_there_is_no_node(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         for asked in (
             session.get("/a"),
             session.set("/a", b""),
@@ -64,8 +64,8 @@ def test_what_is_not_there_is_no_node(run: Runner) -> None:
 
 
 def test_a_node_is_made_once(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a", b"first")
         for path in ("/a", "/"):
             with pytest.raises(NodeExists) as raised:
@@ -77,8 +77,8 @@ def test_a_node_is_made_once(run: Runner) -> None:
 
 
 def test_the_root_has_data_and_stays(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         assert (await session.get("/")).data == b""
         await session.set("/", b"root", 0)
         assert (await session.get("/")).data == b"root"
@@ -89,8 +89,8 @@ def test_the_root_has_data_and_stays(run: Runner) -> None:
 
 
 def test_children_are_named_and_counted(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a")
         for path in ("/a/c", "/a/b", "/a/b/deep", "/a/Ä"):
             await session.create(path)
@@ -109,8 +109,8 @@ def test_children_are_named_and_counted(run: Runner) -> None:
 
 
 def test_a_version_that_is_not_the_expected_one_changes_nothing(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a", b"0")
         await session.set("/a", b"1", 0)
         for asked in (
@@ -129,8 +129,8 @@ def test_a_version_that_is_not_the_expected_one_changes_nothing(run: Runner) -> 
 
 
 def test_a_wrong_version_is_told_before_children(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a")
         await session.create("/a/b")
         with pytest.raises(BadVersion):
@@ -140,8 +140,8 @@ def test_a_wrong_version_is_told_before_children(run: Runner) -> None:
 
 
 def test_b7_a_node_made_again_has_a_higher_czxid_and_version_0(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a")
         await session.set("/a", b"x")
         first = (await session.get("/a")).stat
@@ -155,8 +155,8 @@ def test_b7_a_node_made_again_has_a_higher_czxid_and_version_0(run: Runner) -> N
 
 
 def test_a_sequence_counts_the_children_ever_made(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/q")
         assert await session.create("/q/n-", b"x", sequence=True) == "/q/n-0000000000"
         await session.create("/q/other")
@@ -173,8 +173,8 @@ def test_a_sequence_counts_the_children_ever_made(run: Runner) -> None:
 
 
 def test_an_ephemeral_node_has_an_owner_and_no_children(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/e", b"x", ephemeral=True)
         assert (await session.get("/e")).stat.ephemeral_owner == session.id
         with pytest.raises(NoChildrenForEphemerals):
@@ -187,8 +187,8 @@ def test_an_ephemeral_node_has_an_owner_and_no_children(run: Runner) -> None:
 
 
 def test_a_closed_session_takes_its_ephemeral_nodes_along(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        owner, other = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        owner, other = await backend.session(), await backend.session()
         assert owner.id != other.id
         await owner.create("/stays")
         await owner.create("/stays/e", ephemeral=True)
@@ -203,8 +203,8 @@ def test_a_closed_session_takes_its_ephemeral_nodes_along(run: Runner) -> None:
 
 
 def test_one_session_sees_what_another_was_told_is_done(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        writer, reader = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        writer, reader = await backend.session(), await backend.session()
         await writer.create("/a", b"x")
         await reader.sync()
         assert (await reader.get("/a")).data == b"x"
@@ -219,8 +219,8 @@ def test_one_session_sees_what_another_was_told_is_done(run: Runner) -> None:
 
 
 def test_a_multi_is_one_transaction(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/old")
         results = await session.multi(
             [
@@ -257,8 +257,8 @@ FAILING: list[tuple[Operation, type[Exception]]] = [
 
 
 def test_a_multi_that_fails_leaves_no_trace_and_tells_where(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         for path in ("/a", "/p", "/p/child", "/goes"):
             await session.create(path, b"before")
         await session.create("/e", ephemeral=True)
@@ -286,16 +286,16 @@ def test_a_multi_that_fails_leaves_no_trace_and_tells_where(run: Runner) -> None
 
 
 def test_a_multi_of_nothing_does_nothing(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         assert await session.multi([]) == []
 
     run(scenario)
 
 
 def test_what_is_asked_for_together_is_done_in_its_order(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a", b"-")
         asked: list[object] = await asyncio.gather(
             session.get("/a"),
@@ -315,8 +315,8 @@ def test_what_is_asked_for_together_is_done_in_its_order(run: Runner) -> None:
 
 
 def test_one_of_many_wins_a_version(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        sessions = [await place.session() for _ in range(3)]
+    async def scenario(backend: Backend) -> None:
+        sessions = [await backend.session() for _ in range(3)]
         await sessions[0].create("/a")
         asked = [session.set("/a", b"%d" % number, 0) for number, session in enumerate(sessions)]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
@@ -336,8 +336,8 @@ def test_one_of_many_wins_a_version(run: Runner) -> None:
     "path", ["", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/a/./b", "/\0", "/a\nb", "/\ud800"]
 )
 def test_what_is_no_path_is_refused(run: Runner, path: str) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         for asked in (
             session.create(path),
             session.get(path),
@@ -357,8 +357,8 @@ def test_what_is_no_path_is_refused(run: Runner, path: str) -> None:
 
 
 def test_what_is_too_large_is_refused_and_the_session_lives(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         large = bytes(REQUEST_BYTES_MAX - 100)
         await session.create("/a", large)
         assert (await session.get("/a")).data == large

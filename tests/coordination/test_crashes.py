@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from coordination.owner import Owner
+from coordination.store_model import Owner
 from ottla.coordination import journal
 from ottla.coordination.operations import Create, Delete, SetData
 from ottla.errors import StorageFailure

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from coordination.owner import PATH, StoppedClock, ignore
-from coordination.places import States, Watched
+from coordination.backends import States, Watched
+from coordination.store_model import PATH, StoppedClock, ignore
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedSession, EmbeddedStore
 from ottla.coordination.errors import ConnectionLoss, NoNode, SessionExpired, StoreRefused

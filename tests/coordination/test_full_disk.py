@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from coordination.owner import PATH, Owner, StoppedClock, ignore
-from coordination.places import Watched
+from coordination.backends import Watched
+from coordination.store_model import PATH, Owner, StoppedClock, ignore
 from ottla.coordination import journal
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.errors import NoNode

@@ -3,7 +3,7 @@
 import pytest
 
 from cases import each_case
-from coordination.owner import PATH, Owner
+from coordination.store_model import PATH, Owner
 from ottla.coordination import journal
 from ottla.coordination.errors import StoreRefused
 from ottla.coordination.journal import Journal, whole_file

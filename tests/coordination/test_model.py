@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coordination.owner import Owner
+from coordination.store_model import Owner
 from ottla.coordination import journal
 from ottla.coordination.operations import Check, Create, Delete, Operation, SetData
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk

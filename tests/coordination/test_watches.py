@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from coordination.places import Place, Runner, States, Watched
+from coordination.backends import Backend, Runner, States, Watched
 from ottla.coordination.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired
 from ottla.coordination.operations import Check, Create, Delete, Operation, SetData
 from ottla.coordination.session import Change, SessionState, Stat, WatchEvent
@@ -14,8 +14,8 @@ CHILDREN, DISCONNECTED = Change.CHILDREN, Change.DISCONNECTED
 
 
 def test_b7_a_data_watch_fires_once(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        reader, writer = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        reader, writer = await backend.session(), await backend.session()
         await writer.create("/a", b"0")
         await reader.sync()
         watched = Watched()
@@ -31,8 +31,8 @@ def test_b7_a_data_watch_fires_once(run: Runner) -> None:
 
 
 def test_a_deletion_is_told_to_every_kind_of_watch(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        reader, writer = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        reader, writer = await backend.session(), await backend.session()
         await writer.create("/a")
         await reader.sync()
         data, existence, children, parent = Watched(), Watched(), Watched(), Watched()
@@ -51,8 +51,8 @@ def test_a_deletion_is_told_to_every_kind_of_watch(run: Runner) -> None:
 
 
 def test_a_watch_on_what_is_not_there_tells_that_it_came(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         watched, refused = Watched(), Watched()
         assert await session.exists("/a", watched) is None
         for asked in (session.get("/a", refused), session.children("/a", refused)):
@@ -67,8 +67,8 @@ def test_a_watch_on_what_is_not_there_tells_that_it_came(run: Runner) -> None:
 
 
 def test_a_child_watch_tells_of_children_alone(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a")
         await session.create("/a/b")
         watched = Watched()
@@ -90,8 +90,8 @@ def test_a_child_watch_tells_of_children_alone(run: Runner) -> None:
 def test_a_watch_fires_before_its_session_sees_the_change(run: Runner) -> None:
     """Neither a read nor the writer's own answer is ahead of the news."""
 
-    async def scenario(place: Place) -> None:
-        reader, writer = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        reader, writer = await backend.session(), await backend.session()
         await writer.create("/a", b"0")
         await reader.sync()
         for number in range(1, 30):
@@ -119,8 +119,8 @@ def test_a_watch_fires_before_its_session_sees_the_change(run: Runner) -> None:
 
 
 def test_news_comes_in_the_order_of_what_happened(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        reader, writer = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        reader, writer = await backend.session(), await backend.session()
         paths = [f"/n{number}" for number in range(20)]
         watched = Watched()
         for path in paths:
@@ -133,8 +133,8 @@ def test_news_comes_in_the_order_of_what_happened(run: Runner) -> None:
 
 
 def test_a_multi_that_fails_fires_nothing(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a")
         watched = Watched()
         await session.get("/a", watched)
@@ -149,8 +149,8 @@ def test_a_multi_that_fails_fires_nothing(run: Runner) -> None:
 
 
 def test_each_watch_is_told_for_itself(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        session = await place.session()
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
         await session.create("/a")
         watched, other = Watched(), Watched()
         await session.get("/a", watched)
@@ -164,11 +164,11 @@ def test_each_watch_is_told_for_itself(run: Runner) -> None:
 
 
 def test_a_watch_that_fails_harms_nobody_else(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(backend: Backend) -> None:
         failures: list[object] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
-        session = await place.session()
+        session = await backend.session()
         await session.create("/a")
         broken, watched = ValueError("a watch of somebody"), Watched()
 
@@ -188,13 +188,13 @@ def test_a_watch_that_fails_harms_nobody_else(run: Runner) -> None:
 
 
 def test_b8_a_session_that_is_cut_off_does_nothing_until_it_is_connected_again(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(backend: Backend) -> None:
         states, watched = States(), Watched()
-        session, other = await place.session(states), await place.session()
+        session, other = await backend.session(states), await backend.session()
         await session.create("/a", ephemeral=True)
         await session.get("/a", watched)
         await session.children("/", watched)
-        await place.cut(session)
+        await backend.cut(session)
         await states.until(SessionState.SUSPENDED)
         assert session.state is SessionState.SUSPENDED
         await watched.until_count(2)  # in any order
@@ -203,7 +203,7 @@ def test_b8_a_session_that_is_cut_off_does_nothing_until_it_is_connected_again(r
             with pytest.raises(ConnectionLoss):
                 await asked
         await other.set("/a", b"x")
-        await place.mend(session)
+        await backend.mend(session)
         await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
         assert session.state is SessionState.CONNECTED
         await session.sync()
@@ -217,15 +217,15 @@ def test_b8_a_session_that_is_cut_off_does_nothing_until_it_is_connected_again(r
 
 
 def test_b8_an_expired_session_is_over_and_its_ephemeral_nodes_go(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(backend: Backend) -> None:
         states, told, watched = States(), Watched(), Watched()
-        session, other = await place.session(states), await place.session()
+        session, other = await backend.session(states), await backend.session()
         await session.create("/stays")
         await session.create("/e", ephemeral=True)
         await session.get("/stays", told)
         await other.sync()
         await other.get("/e", watched)
-        await place.expire(session)
+        await backend.expire(session)
         await watched.until(WatchEvent(DELETED, "/e"))
         assert await other.children("/") == ["stays"]
         await states.until_last(SessionState.LOST)
@@ -235,7 +235,7 @@ def test_b8_an_expired_session_is_over_and_its_ephemeral_nodes_go(run: Runner) -
             with pytest.raises(SessionExpired):
                 await asked
         await session.close()
-        again = await place.session()
+        again = await backend.session()
         assert again.id != session.id
         await again.create("/e", ephemeral=True)
 
@@ -243,24 +243,24 @@ def test_b8_an_expired_session_is_over_and_its_ephemeral_nodes_go(run: Runner) -
 
 
 def test_b8_a_session_that_stays_cut_off_is_lost(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(backend: Backend) -> None:
         states, watched = States(), Watched()
-        session, other = await place.session(states), await place.session()
+        session, other = await backend.session(states), await backend.session()
         await session.create("/e", ephemeral=True)
         await other.sync()
         await other.get("/e", watched)
-        await place.cut(session)
+        await backend.cut(session)
         await states.until(SessionState.SUSPENDED)
-        await place.let_expire(session)
+        await backend.let_expire(session)
         await states.until(SessionState.SUSPENDED, SessionState.LOST)
         await watched.until(WatchEvent(DELETED, "/e"))
         with pytest.raises(SessionExpired):
             await session.get("/e")
-        await place.mend(session)
+        await backend.mend(session)
         with pytest.raises(SessionExpired):
             await session.get("/e")
         await session.close()
-        again = await place.session()
+        again = await backend.session()
         assert again.id != session.id
         assert states.all == [SessionState.SUSPENDED, SessionState.LOST]
 
@@ -268,9 +268,9 @@ def test_b8_a_session_that_stays_cut_off_is_lost(run: Runner) -> None:
 
 
 def test_a_closed_session_hears_and_does_nothing_more(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(backend: Backend) -> None:
         states, watched = States(), Watched()
-        session, other = await place.session(states), await place.session()
+        session, other = await backend.session(states), await backend.session()
         await session.create("/a")
         await session.create("/e", ephemeral=True)
         await session.get("/a", watched)
@@ -291,8 +291,8 @@ def test_a_closed_session_hears_and_does_nothing_more(run: Runner) -> None:
 
 
 def test_b1_the_broker_epoch_comes_out_of_the_registration(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        first, second = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        first, second = await backend.session(), await backend.session()
         await first.create("/ids")
         registration = [Create("/ids/1", ephemeral=True), SetData("/ids/1", b"{}")]
         epochs: list[int] = []
@@ -309,8 +309,8 @@ def test_b1_the_broker_epoch_comes_out_of_the_registration(run: Runner) -> None:
 
 
 def test_b2_one_of_two_becomes_controller_and_b3_a_zombie_writes_nothing(run: Runner) -> None:
-    async def scenario(place: Place) -> None:
-        first, second = await place.session(), await place.session()
+    async def scenario(backend: Backend) -> None:
+        first, second = await backend.session(), await backend.session()
         await first.create("/epoch", b"0")
         await first.create("/state", b"old")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from coordination.backends import States, Watched, ignore
 from coordination.conftest import ZOOKEEPER
-from coordination.places import States, Watched, ignore
 from coordination.proxy import Proxy
-from coordination.zookeeper_place import ZooKeeperPlace
+from coordination.zookeeper_backend import ZooKeeperBackend
 from judges.java import ZOOKEEPER_POM, class_path
 from kafka_java import judge_needed
 from ottla.coordination import ensemble
@@ -24,17 +24,17 @@ from ottla.coordination.zookeeper import ZooKeeper
 
 pytestmark = ZOOKEEPER
 
-Program = Callable[[ZooKeeperPlace], Coroutine[Any, Any, None]]
+Program = Callable[[ZooKeeperBackend], Coroutine[Any, Any, None]]
 
 
 def in_place(port: int, root: str, program: Program) -> None:
     async def main() -> None:
-        place = ZooKeeperPlace(port, root)
+        backend = ZooKeeperBackend(port, root)
         try:
             async with asyncio.timeout(60):
-                await program(place)
+                await program(backend)
         finally:
-            await place.close()
+            await backend.close()
 
     asyncio.run(main())
     assert threads_of_kazoo() == []
@@ -45,15 +45,15 @@ def threads_of_kazoo() -> list[str]:
 
 
 def test_b6_a_lost_answer_is_a_connection_loss_and_the_change_was_made(zookeeper_port: int) -> None:
-    async def program(place: ZooKeeperPlace) -> None:
+    async def program(backend: ZooKeeperBackend) -> None:
         states = States()
-        session, other = await place.session(states), await place.session()
+        session, other = await backend.session(states), await backend.session()
         assert len(threads_of_kazoo()) == 2
         await session.create("/epoch", b"1")
         seen = Watched()
         await other.sync()
         await other.exists("/controller", seen)
-        link = place.link(session)
+        link = backend.link(session)
         link.swallow()
         asked = asyncio.ensure_future(
             session.multi([Create("/controller", ephemeral=True), SetData("/epoch", b"2", 0)])
@@ -77,13 +77,13 @@ def test_b6_a_lost_answer_is_a_connection_loss_and_the_change_was_made(zookeeper
 def test_a_session_that_is_connected_again_in_time_outlives_its_timeout(
     zookeeper_port: int,
 ) -> None:
-    async def program(place: ZooKeeperPlace) -> None:
+    async def program(backend: ZooKeeperBackend) -> None:
         states, timeout_ms = States(), 3000
-        session = await place.session(states, timeout_ms)
-        await place.cut(session)
+        session = await backend.session(states, timeout_ms)
+        await backend.cut(session)
         await states.until(SessionState.SUSPENDED)
         lost_at_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        await place.mend(session)
+        await backend.mend(session)
         await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
         while asyncio.get_running_loop().time() < lost_at_s:
             await session.get("/")
@@ -94,10 +94,10 @@ def test_a_session_that_is_connected_again_in_time_outlives_its_timeout(
 
 
 def test_whoever_is_cancelled_leaves_the_session_in_order(zookeeper_port: int) -> None:
-    async def program(place: ZooKeeperPlace) -> None:
-        session = await place.session()
+    async def program(backend: ZooKeeperBackend) -> None:
+        session = await backend.session()
         await session.create("/a", b"x")
-        link = place.link(session)
+        link = backend.link(session)
         link.swallow()
         asked = asyncio.ensure_future(session.get("/a"))
         await asyncio.sleep(0)

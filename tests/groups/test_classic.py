@@ -3,8 +3,8 @@
 import pytest
 
 from cases import each_case
-from groups.situations import CASES, NON_EMPTY, NONE, REQUESTS, TABLE, UNKNOWN
-from groups.stage import DELAY_MS, ORDERS, SESSION_MS, Stage
+from groups.error_table import CASES, NON_EMPTY, NONE, REQUESTS, TABLE, UNKNOWN
+from groups.harness import DELAY_MS, ORDERS, SESSION_MS, Harness
 from ottla.errors import ErrorCode
 from ottla.groups.events import Leaver
 from ottla.groups.responses import LeaveResult, LeaverResult
@@ -15,25 +15,25 @@ class OurSituation:
     """A group of our coordinator's."""
 
     def __init__(self, state: str) -> None:
-        self.stage = stage = Stage()
+        self.harness = harness = Harness()
         self.member = "nobody"
         if state == "simple":
-            stage.commit(1)
+            harness.commit(1)
         elif state == "empty":
-            stage.leave(*stage.stable(2))
+            harness.leave(*harness.stable(2))
         elif state == "preparing":
-            self.member = stage.stable(2)[1]
-            stage.join_twice()
+            self.member = harness.stable(2)[1]
+            harness.join_twice()
         elif state == "completing":
-            self.member = stage.completing(2)[1]
+            self.member = harness.completing(2)[1]
         elif state == "stable":
-            self.member = stage.stable(2)[1]
-        known = stage.coordinator.ledger.groups.get("billing")
+            self.member = harness.stable(2)[1]
+        known = harness.coordinator.ledger.groups.get("billing")
         self.generation = known.generation if known else 0
 
     def join(self, member_id: str) -> ErrorCode | None:
-        token = self.stage.join(member_id)
-        return None if self.stage.waits(token) else self.stage.joined(token).error
+        token = self.harness.join(member_id)
+        return None if self.harness.waits(token) else self.harness.joined(token).error
 
     def sync(
         self,
@@ -43,39 +43,39 @@ class OurSituation:
         protocol_type: str = "consumer",
         protocol_name: str = "range",
     ) -> ErrorCode | None:
-        token = self.stage.sync(
+        token = self.harness.sync(
             member_id or self.member,
             self.generation + ahead,
             protocol_type=protocol_type,
             protocol_name=protocol_name,
         )
-        return None if self.stage.waits(token) else self.stage.synced(token).error
+        return None if self.harness.waits(token) else self.harness.synced(token).error
 
     def heartbeat(self, member_id: str | None = None, *, ahead: int = 0) -> ErrorCode:
-        return self.stage.heartbeat(member_id or self.member, self.generation + ahead)
+        return self.harness.heartbeat(member_id or self.member, self.generation + ahead)
 
     def leave(self, member_id: str | None = None) -> ErrorCode:
-        answer = self.stage.leave(member_id or self.member)
+        answer = self.harness.leave(member_id or self.member)
         assert answer.error is NONE
         return answer.leavers[0].error
 
     def commit(
         self, member_id: str | None = None, *, ahead: int = 0, producer_id: int | None = None
     ) -> ErrorCode:
-        return self.stage.commit(
+        return self.harness.commit(
             member_id=member_id or self.member,
             generation=self.generation + ahead,
             producer_id=producer_id,
         )
 
     def commit_alone(self, member_id: str = "", *, producer_id: int | None = None) -> ErrorCode:
-        return self.stage.commit(member_id=member_id, producer_id=producer_id)
+        return self.harness.commit(member_id=member_id, producer_id=producer_id)
 
     def delete(self) -> ErrorCode:
-        return self.stage.deleted("billing")[0]
+        return self.harness.deleted("billing")[0]
 
     def delete_offsets(self) -> ErrorCode:
-        return self.stage.delete_offsets(ORDERS).error
+        return self.harness.delete_offsets(ORDERS).error
 
 
 @each_case(("name", "state", "expected"), CASES)
@@ -93,30 +93,30 @@ def test_every_request_is_in_the_table() -> None:
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
 def test_a_heartbeat_begins_a_new_session(state: str) -> None:
     situation = OurSituation(state)
-    stage = situation.stage
-    stage.advance(1_000)
+    harness = situation.harness
+    harness.advance(1_000)
     situation.heartbeat()
-    timer = stage.timers[Timer(TimerKind.SESSION, "billing", situation.member)]
-    assert timer.at_ms == stage.now_ms + SESSION_MS
+    timer = harness.timers[Timer(TimerKind.SESSION, "billing", situation.member)]
+    assert timer.at_ms == harness.now_ms + SESSION_MS
 
 
 @pytest.mark.parametrize("state", ["preparing", "stable"])
 def test_a_commit_begins_a_new_session(state: str) -> None:
     situation = OurSituation(state)
-    stage = situation.stage
-    stage.advance(1_000)
+    harness = situation.harness
+    harness.advance(1_000)
     situation.commit()
-    timer = stage.timers[Timer(TimerKind.SESSION, "billing", situation.member)]
-    assert timer.at_ms == stage.now_ms + SESSION_MS
+    timer = harness.timers[Timer(TimerKind.SESSION, "billing", situation.member)]
+    assert timer.at_ms == harness.now_ms + SESSION_MS
 
 
 # Leaving.
 
 
 def test_members_leave_together_and_each_is_answered() -> None:
-    stage = Stage()
-    leader, follower, third = stage.stable(3)
-    answer = stage.leave(leader, "ghost", follower)
+    harness = Harness()
+    leader, follower, third = harness.stable(3)
+    answer = harness.leave(leader, "ghost", follower)
     assert answer == LeaveResult(
         leavers=(
             LeaverResult(leader, None, NONE),
@@ -124,65 +124,65 @@ def test_members_leave_together_and_each_is_answered() -> None:
             LeaverResult(follower, None, NONE),
         )
     )
-    assert stage.members() == [third]
-    assert stage.group.roster.leader == third
-    assert stage.state == "PreparingRebalance"
+    assert harness.members() == [third]
+    assert harness.group.roster.leader == third
+    assert harness.state == "PreparingRebalance"
 
 
 def test_the_last_to_leave_empties_the_group_at_once() -> None:
-    stage = Stage()
-    ids = stage.stable(2)
-    stage.leave(*ids)
-    assert (stage.state, stage.generation) == ("Empty", 2)
-    assert stage.group.roster.leader is None
-    assert {timer.kind for timer in stage.timers} == {TimerKind.EXPIRY}
+    harness = Harness()
+    ids = harness.stable(2)
+    harness.leave(*ids)
+    assert (harness.state, harness.generation) == ("Empty", 2)
+    assert harness.group.roster.leader is None
+    assert {timer.kind for timer in harness.timers} == {TimerKind.EXPIRY}
 
 
 def test_who_leaves_while_it_waits_is_told() -> None:
-    stage = Stage()
-    leader, follower = stage.completing(2)
-    waiting = stage.sync(follower, 1)
-    stage.leave(follower)
-    assert stage.synced(waiting).error is UNKNOWN
-    rejoin = stage.join(leader)
-    stage.join_twice()
-    stage.leave(leader)
-    assert stage.joined(rejoin).generation == 2
+    harness = Harness()
+    leader, follower = harness.completing(2)
+    waiting = harness.sync(follower, 1)
+    harness.leave(follower)
+    assert harness.synced(waiting).error is UNKNOWN
+    rejoin = harness.join(leader)
+    harness.join_twice()
+    harness.leave(leader)
+    assert harness.joined(rejoin).generation == 2
 
 
 def test_leaving_completes_a_generation_that_waits_for_nobody_else() -> None:
-    stage = Stage()
-    leader, follower = stage.stable(2)
-    rejoin = stage.join(leader)
-    stage.leave(follower)
-    assert stage.joined(rejoin).generation == 2
+    harness = Harness()
+    leader, follower = harness.stable(2)
+    rejoin = harness.join(leader)
+    harness.leave(follower)
+    assert harness.joined(rejoin).generation == 2
 
 
 def test_an_id_that_was_handed_out_is_given_up_without_a_rebalance() -> None:
-    stage = Stage()
-    (leader,) = stage.stable(1)
-    late = stage.joined(stage.join()).member_id
-    assert stage.leave(late).leavers == (LeaverResult(late, None, NONE),)
-    assert stage.state == "Stable"
-    assert stage.group.roster.pending == {}
-    late = stage.joined(stage.join()).member_id
-    rejoin = stage.join(leader)
-    assert stage.waits(rejoin)
-    stage.leave(late)
-    assert stage.joined(rejoin).generation == 2
+    harness = Harness()
+    (leader,) = harness.stable(1)
+    late = harness.joined(harness.join()).member_id
+    assert harness.leave(late).leavers == (LeaverResult(late, None, NONE),)
+    assert harness.state == "Stable"
+    assert harness.group.roster.pending == {}
+    late = harness.joined(harness.join()).member_id
+    rejoin = harness.join(leader)
+    assert harness.waits(rejoin)
+    harness.leave(late)
+    assert harness.joined(rejoin).generation == 2
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
-    stage = Stage()
-    token = stage.join(instance_id="a")
-    stage.advance(DELAY_MS)
-    stage.sync_all([stage.joined(token).member_id])
-    answer = stage.leave(Leaver("", "a"), Leaver("", "b"), Leaver("", None))
+    harness = Harness()
+    token = harness.join(instance_id="a")
+    harness.advance(DELAY_MS)
+    harness.sync_all([harness.joined(token).member_id])
+    answer = harness.leave(Leaver("", "a"), Leaver("", "b"), Leaver("", None))
     assert [leaver.error for leaver in answer.leavers] == [NONE, UNKNOWN, UNKNOWN]
-    assert stage.state == "Empty"
+    assert harness.state == "Empty"
 
 
 def test_other_types_of_members_keep_their_offsets_while_they_are_there() -> None:
-    stage = Stage()
-    stage.stable(1, protocol_type="connect")
-    assert stage.delete_offsets().error is NON_EMPTY
+    harness = Harness()
+    harness.stable(1, protocol_type="connect")
+    assert harness.delete_offsets().error is NON_EMPTY

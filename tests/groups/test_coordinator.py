@@ -3,7 +3,7 @@
 import pytest
 
 from cases import each_case
-from groups.stage import DELAY_MS, GROUP, ORDERS, SESSION_MS, Stage, partition, subscription
+from groups.harness import DELAY_MS, GROUP, ORDERS, SESSION_MS, Harness, partition, subscription
 from ottla.errors import ErrorCode, ProtocolViolation
 from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator, Phase, partition_for
@@ -57,122 +57,122 @@ def test_a_group_has_the_partition_that_kafka_gives_it(group_id: str) -> None:
     [(5_999, False), (6_000, True), (1_800_000, True), (1_800_001, False)],
 )
 def test_a_session_has_bounds(session_ms: int, allowed: bool) -> None:
-    stage = Stage()
-    answer = stage.joined(stage.join(session_ms=session_ms))
+    harness = Harness()
+    answer = harness.joined(harness.join(session_ms=session_ms))
     if allowed:
         assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
     else:
         assert answer == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, "")
-        assert stage.coordinator.ledger.groups == {}
+        assert harness.coordinator.ledger.groups == {}
 
 
-def refusals(stage: Stage) -> list[ErrorCode]:
+def refusals(harness: Harness) -> list[ErrorCode]:
     """What each request gets, heartbeats aside."""
-    deleted = stage.answer(stage.delete_groups("g"), GroupErrors)
+    deleted = harness.answer(harness.delete_groups("g"), GroupErrors)
     return [
-        stage.joined(stage.join()).error,
-        stage.synced(stage.sync("m", 1)).error,
-        stage.leave("m").error,
-        stage.commit(),
-        stage.commit(producer_id=1),
-        stage.delete_offsets(ORDERS).error,
+        harness.joined(harness.join()).error,
+        harness.synced(harness.sync("m", 1)).error,
+        harness.leave("m").error,
+        harness.commit(),
+        harness.commit(producer_id=1),
+        harness.delete_offsets(ORDERS).error,
         deleted.groups[0][1],
-        stage.coordinator.fetch_offsets("g", None).error,
-        stage.coordinator.describe("g").error,
+        harness.coordinator.fetch_offsets("g", None).error,
+        harness.coordinator.describe("g").error,
     ]
 
 
 def test_while_it_loads_clients_are_told_to_wait() -> None:
-    stage = Stage()
-    stage.epoch = LeaderEpoch(2)
-    stage.carry_out(stage.coordinator.lead(stage.epoch, stage.now_ms))
-    assert stage.coordinator.phase is Phase.LOADING
-    assert set(refusals(stage)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-    assert stage.heartbeat("m", 1) is ErrorCode.NONE
+    harness = Harness()
+    harness.epoch = LeaderEpoch(2)
+    harness.carry_out(harness.coordinator.lead(harness.epoch, harness.now_ms))
+    assert harness.coordinator.phase is Phase.LOADING
+    assert set(refusals(harness)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert harness.heartbeat("m", 1) is ErrorCode.NONE
     loading = GroupList(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
-    assert stage.coordinator.list_groups() == loading
+    assert harness.coordinator.list_groups() == loading
 
 
 def test_who_does_not_lead_says_so() -> None:
-    stage = Stage()
-    stage.commit(5)
-    stage.carry_out(stage.coordinator.resign(LeaderEpoch(2), stage.now_ms))
-    assert set(refusals(stage)) == {ErrorCode.NOT_COORDINATOR}
-    assert stage.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
-    assert stage.coordinator.list_groups() == GroupList(ErrorCode.NONE, ())
-    assert stage.timers == {}
+    harness = Harness()
+    harness.commit(5)
+    harness.carry_out(harness.coordinator.resign(LeaderEpoch(2), harness.now_ms))
+    assert set(refusals(harness)) == {ErrorCode.NOT_COORDINATOR}
+    assert harness.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
+    assert harness.coordinator.list_groups() == GroupList(ErrorCode.NONE, ())
+    assert harness.timers == {}
 
 
 def test_who_waits_is_sent_to_the_next_coordinator() -> None:
-    stage = Stage()
-    leader, follower = stage.completing(2)
-    waiting = stage.sync(follower, 1)
-    stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
-    assert stage.synced(waiting) == SyncResult(ErrorCode.NOT_COORDINATOR)
-    stage.begin()
-    member_id, rejoin = stage.join_twice()
-    stage.join()
-    stage.carry_out(stage.coordinator.resign(None, stage.now_ms))
-    assert stage.joined(rejoin) == JoinResult(ErrorCode.NOT_COORDINATOR, member_id)
-    assert stage.timers == {}
+    harness = Harness()
+    leader, follower = harness.completing(2)
+    waiting = harness.sync(follower, 1)
+    harness.carry_out(harness.coordinator.resign(None, harness.now_ms))
+    assert harness.synced(waiting) == SyncResult(ErrorCode.NOT_COORDINATOR)
+    harness.begin()
+    member_id, rejoin = harness.join_twice()
+    harness.join()
+    harness.carry_out(harness.coordinator.resign(None, harness.now_ms))
+    assert harness.joined(rejoin) == JoinResult(ErrorCode.NOT_COORDINATOR, member_id)
+    assert harness.timers == {}
     assert leader != follower
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_news_of_old_epochs_change_nothing(epoch: int) -> None:
-    stage = Stage()
-    stage.commit(5)
-    assert stage.coordinator.lead(LeaderEpoch(epoch), 0) == []
-    assert stage.coordinator.resign(LeaderEpoch(epoch), 0) == []
-    assert stage.offset() == 5
+    harness = Harness()
+    harness.commit(5)
+    assert harness.coordinator.lead(LeaderEpoch(epoch), 0) == []
+    assert harness.coordinator.resign(LeaderEpoch(epoch), 0) == []
+    assert harness.offset() == 5
 
 
 def test_what_an_old_epoch_began_is_answered_and_changes_nothing() -> None:
-    stage = Stage(auto=False)
-    tokens = [stage.send_commit(5), stage.send_commit(6)]
-    first, second = stage.appends
-    stage.appends.clear()
-    stage.begin()
-    stage.do(Appended(first, Offset(0)))
-    stage.do(AppendFailed(second, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    errors = [stage.answer(token, PartitionErrors).partitions[0][1] for token in tokens]
+    harness = Harness(auto=False)
+    tokens = [harness.send_commit(5), harness.send_commit(6)]
+    first, second = harness.appends
+    harness.appends.clear()
+    harness.begin()
+    harness.do(Appended(first, Offset(0)))
+    harness.do(AppendFailed(second, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    errors = [harness.answer(token, PartitionErrors).partitions[0][1] for token in tokens]
     assert errors == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
-    assert stage.offset() == -1
+    assert harness.offset() == -1
 
 
 def test_deletions_of_an_old_epoch_are_answered() -> None:
-    stage = Stage()
-    stage.commit(5)
-    stage.commit(5, group_id="other")
-    stage.auto = False
-    tokens = [stage.delete_groups(GROUP), stage.delete_groups("other")]
-    first, second = stage.appends
-    stage.begin()
-    stage.do(Appended(first, Offset(9)))
-    stage.do(AppendFailed(second, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    errors = [stage.answer(token, GroupErrors).groups[0][1] for token in tokens]
+    harness = Harness()
+    harness.commit(5)
+    harness.commit(5, group_id="other")
+    harness.auto = False
+    tokens = [harness.delete_groups(GROUP), harness.delete_groups("other")]
+    first, second = harness.appends
+    harness.begin()
+    harness.do(Appended(first, Offset(9)))
+    harness.do(AppendFailed(second, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    errors = [harness.answer(token, GroupErrors).groups[0][1] for token in tokens]
     assert errors == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
-    assert stage.offset() == 5
+    assert harness.offset() == 5
 
 
 def test_an_assignment_of_an_old_epoch_is_nobodys() -> None:
-    stage = Stage(auto=False)
-    (leader,) = stage.completing(1)
-    stage.sync(leader, 1, {leader: b"old"})
-    append = stage.appends.pop()
-    stage.begin()
-    assert stage.coordinator.step(Appended(append, Offset(0)), stage.now_ms) == []
+    harness = Harness(auto=False)
+    (leader,) = harness.completing(1)
+    harness.sync(leader, 1, {leader: b"old"})
+    append = harness.appends.pop()
+    harness.begin()
+    assert harness.coordinator.step(Appended(append, Offset(0)), harness.now_ms) == []
 
 
 def test_partitions_deleted_while_it_loads_lose_their_offsets() -> None:
-    stage = Stage()
-    stage.commit(5)
-    stage.epoch = LeaderEpoch(stage.epoch + 1)
-    stage.carry_out(stage.coordinator.lead(stage.epoch, stage.now_ms))
-    stage.do(PartitionsDeleted(frozenset({ORDERS})))
-    stage.load()
-    stage.commit_append()
-    assert stage.offset() == -1
+    harness = Harness()
+    harness.commit(5)
+    harness.epoch = LeaderEpoch(harness.epoch + 1)
+    harness.carry_out(harness.coordinator.lead(harness.epoch, harness.now_ms))
+    harness.do(PartitionsDeleted(frozenset({ORDERS})))
+    harness.load()
+    harness.commit_append()
+    assert harness.offset() == -1
 
 
 # Loading.
@@ -272,20 +272,20 @@ def test_a_damaged_record_is_refused_and_changes_nothing() -> None:
 
 
 def test_a_member_that_joins_after_a_load_is_known() -> None:
-    stage = Stage()
-    leader, follower = stage.stable(2)
-    stage.crash()
-    assert stage.joined(stage.join(follower)).generation == 1
-    assert stage.waits(stage.join(leader))
+    harness = Harness()
+    leader, follower = harness.stable(2)
+    harness.crash()
+    assert harness.joined(harness.join(follower)).generation == 1
+    assert harness.waits(harness.join(leader))
 
 
 # Questions.
 
 
 def test_a_stable_group_is_described_with_what_its_members_read() -> None:
-    stage = Stage()
-    (member,) = stage.stable(1)
-    assert stage.coordinator.describe(GROUP) == GroupDescription(
+    harness = Harness()
+    (member,) = harness.stable(1)
+    assert harness.coordinator.describe(GROUP) == GroupDescription(
         GROUP,
         state="Stable",
         protocol_type="consumer",
@@ -305,29 +305,29 @@ def test_a_stable_group_is_described_with_what_its_members_read() -> None:
 
 @pytest.mark.parametrize("state", ["preparing", "completing"])
 def test_a_group_that_rebalances_is_described_without(state: str) -> None:
-    stage = Stage()
-    getattr(stage, state)(1)
-    described = stage.coordinator.describe(GROUP)
+    harness = Harness()
+    getattr(harness, state)(1)
+    described = harness.coordinator.describe(GROUP)
     assert described.protocol_name == ""
     assert described.members[0].metadata == b""
 
 
 def test_a_group_that_is_not_there_is_dead() -> None:
-    described = Stage().coordinator.describe("ghost")
+    described = Harness().coordinator.describe("ghost")
     assert described == GroupDescription("ghost", ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
-    stage = Stage()
-    stage.stable(1)
-    stage.commit(5, group_id="simple")
+    harness = Harness()
+    harness.stable(1)
+    harness.commit(5, group_id="simple")
     listed = {
         GROUP: ListedGroup(GROUP, "consumer", "Stable", "classic"),
         "simple": ListedGroup("simple", "", "Empty", "classic"),
     }
 
     def names(states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> set[str]:
-        groups = stage.coordinator.list_groups(states, types).groups
+        groups = harness.coordinator.list_groups(states, types).groups
         assert all(listed[group.group_id] == group for group in groups)
         return {group.group_id for group in groups}
 
@@ -341,20 +341,20 @@ def test_groups_are_listed_by_state_and_type() -> None:
 
 
 def test_groups_do_not_disturb_each_other() -> None:
-    stage = Stage()
-    stage.stable(1)
-    stage.join(group_id="other")
-    stage.advance(DELAY_MS)
-    assert stage.state == "Stable"
-    stage.advance(SESSION_MS)
-    assert stage.state == "Empty"
-    assert "other" not in stage.coordinator.ledger.groups
+    harness = Harness()
+    harness.stable(1)
+    harness.join(group_id="other")
+    harness.advance(DELAY_MS)
+    assert harness.state == "Stable"
+    harness.advance(SESSION_MS)
+    assert harness.state == "Empty"
+    assert "other" not in harness.coordinator.ledger.groups
 
 
 def test_a_question_changes_nothing() -> None:
-    stage = Stage()
-    stage.coordinator.describe("a")
-    stage.coordinator.fetch_offsets("b", [partition("t")])
-    stage.coordinator.list_groups()
-    assert stage.coordinator.ledger.groups == {}
-    assert not any(isinstance(effect, Respond) for effect in stage.told)
+    harness = Harness()
+    harness.coordinator.describe("a")
+    harness.coordinator.fetch_offsets("b", [partition("t")])
+    harness.coordinator.list_groups()
+    assert harness.coordinator.ledger.groups == {}
+    assert not any(isinstance(effect, Respond) for effect in harness.told)

@@ -7,8 +7,8 @@ from time import monotonic, time
 
 import pytest
 
-from groups.situations import CASES, REQUESTS
-from groups.stage import DELAY_MS, GROUP, RANGE, SESSION_MS, Stage, partition
+from groups.error_table import CASES, REQUESTS
+from groups.harness import DELAY_MS, GROUP, RANGE, SESSION_MS, Harness, partition
 from judges.kafka_broker import KafkaBroker
 from judges.wire import Wire
 from kafka_java import kafka_broker
@@ -335,16 +335,16 @@ def static_story(
 
 
 def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
-    stage = Stage(GroupConfig(initial_rebalance_delay_ms=0))
+    harness = Harness(GroupConfig(initial_rebalance_delay_ms=0))
 
     def our_join(member_id: str, instance_id: str) -> JoinResult:
-        token = stage.join(member_id, instance_id=instance_id)
-        stage.advance(0)
-        return stage.joined(token)
+        token = harness.join(member_id, instance_id=instance_id)
+        harness.advance(0)
+        return harness.joined(token)
 
     def our_sync(member_id: str) -> bytes:
-        token = stage.sync(member_id, 1, {member_id: b"share"}, instance_id="a")
-        return stage.synced(token).assignment
+        token = harness.sync(member_id, 1, {member_id: b"share"}, instance_id="a")
+        return harness.synced(token).assignment
 
     with ExitStack() as connections:
         theirs = KafkaSituation(kafka, "none", connections)
@@ -456,24 +456,24 @@ def test_our_ledger_reads_what_kafka_wrote(kafka: KafkaBroker) -> None:
 
 
 def test_kafka_reads_what_we_wrote(kafka: KafkaBroker) -> None:
-    stage = our_groups()
+    harness = our_groups()
     kafka.stop()
-    append_to(kafka, stage)
+    append_to(kafka, harness)
     kafka.start()
     with kafka.wire() as wire:
         until(lambda: described_by(wire, GROUP).error_code == 0)
-        for ours in stage.coordinator.list_groups().groups:
-            compare(described_by(wire, ours.group_id), stage.coordinator.ledger)
-            fetched = stage.coordinator.fetch_offsets(ours.group_id, None).offsets
+        for ours in harness.coordinator.list_groups().groups:
+            compare(described_by(wire, ours.group_id), harness.coordinator.ledger)
+            fetched = harness.coordinator.fetch_offsets(ours.group_id, None).offsets
             assert committed_by(wire, ours.group_id) == {
                 (at.topic, at.partition): (found.offset, found.leader_epoch, found.metadata)
                 for at, found in fetched.items()
             }
         # A member goes on with Kafka as its coordinator, as if nothing had happened.
-        member = next(iter(stage.group.roster))
+        member = next(iter(harness.group.roster))
         beat = HeartbeatRequest(
             group_id=GROUP,
-            generation_id=stage.generation,
+            generation_id=harness.generation,
             member_id=member.member_id,
             group_instance_id=member.instance_id,
         )
@@ -482,40 +482,40 @@ def test_kafka_reads_what_we_wrote(kafka: KafkaBroker) -> None:
         assert (gone.error_code, gone.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
 
-def our_groups() -> Stage:
+def our_groups() -> Harness:
     """A stable group with a static member, one that all have left, a simple and a deleted one."""
-    stage = Stage()
-    stage.now_ms = int(time() * 1000)  # what Kafka reads must not have expired
+    harness = Harness()
+    harness.now_ms = int(time() * 1000)  # what Kafka reads must not have expired
     for instance_id in ("a", None):
         but = {"member_id_required": False}
-        stage.join(instance_id=instance_id, session_ms=600_000, but=but)
-    stage.advance(2 * DELAY_MS)
-    stage.sync_all(stage.members())
-    leader = stage.members()[0]
-    assert stage.commit(7, member_id=leader, instance_id="a", generation=1) is ErrorCode.NONE
-    assert stage.commit(8, group_id="simple") is ErrorCode.NONE
+        harness.join(instance_id=instance_id, session_ms=600_000, but=but)
+    harness.advance(2 * DELAY_MS)
+    harness.sync_all(harness.members())
+    leader = harness.members()[0]
+    assert harness.commit(7, member_id=leader, instance_id="a", generation=1) is ErrorCode.NONE
+    assert harness.commit(8, group_id="simple") is ErrorCode.NONE
     old = {"retention_ms": 900_000}
-    assert stage.commit(9, group_id="simple", at=partition("bills"), but=old) is ErrorCode.NONE
-    assert stage.commit(10, group_id="deleted") is ErrorCode.NONE
-    assert stage.deleted("deleted") == [ErrorCode.NONE]
-    stage.join(group_id="left", but={"member_id_required": False})
-    stage.advance(DELAY_MS)
-    stage.leave("client-3", group_id="left")
-    states = {group.group_id: group.state for group in stage.coordinator.list_groups().groups}
+    assert harness.commit(9, group_id="simple", at=partition("bills"), but=old) is ErrorCode.NONE
+    assert harness.commit(10, group_id="deleted") is ErrorCode.NONE
+    assert harness.deleted("deleted") == [ErrorCode.NONE]
+    harness.join(group_id="left", but={"member_id_required": False})
+    harness.advance(DELAY_MS)
+    harness.leave("client-3", group_id="left")
+    states = {group.group_id: group.state for group in harness.coordinator.list_groups().groups}
     assert states == {GROUP: "Stable", "simple": "Empty", "left": "Empty"}
-    stage.crash()  # both have nothing but the log
-    return stage
+    harness.crash()  # both have nothing but the log
+    return harness
 
 
-def append_to(broker: KafkaBroker, stage: Stage) -> None:
+def append_to(broker: KafkaBroker, harness: Harness) -> None:
     """Put our records behind Kafka's own, while it is stopped."""
     path = max((broker.data / "__consumer_offsets-0").glob("*.log"))
     headers = [batch.header for batch in batches(path.read_bytes())]
     next_offset, leader_epoch = headers[-1].next_offset, headers[-1].leader_epoch
     builder = BatchBuilder()
-    for entry in stage.log:
+    for entry in harness.log:
         assert entry.record is not None
-        assert builder.append(stage.now_ms, entry.record.key, entry.record.value)
+        assert builder.append(harness.now_ms, entry.record.key, entry.record.value)
     with path.open("ab") as file:
         file.write(builder.build(base_offset=next_offset, leader_epoch=leader_epoch))
     # Without the mark of a clean stop Kafka reads its logs to their end.

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from groups.stage import GROUP, RANGE, ROUND_ROBIN, Entry, Stage, partition
+from groups.harness import GROUP, RANGE, ROUND_ROBIN, Entry, Harness, partition
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig
 from ottla.groups.coordinator import Coordinator
@@ -66,7 +66,7 @@ class GroupModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage(RULES, auto=False)
+        self.harness = Harness(RULES, auto=False)
         self.clients: list[Client] = []
         self.commits: dict[RequestToken, TopicPartition] = {}
         self.live: list[RequestToken] = []  # requests of this life of the broker
@@ -92,7 +92,7 @@ class GroupModel(RuleBasedStateMachine):
     def send_join(self, client: Client, protocols: tuple[object, ...]) -> None:
         client.sync = None
         client.join = self.sent(
-            self.stage.join(
+            self.harness.join(
                 client.member_id,
                 instance_id=client.instance_id,
                 protocols=protocols,  # pyright: ignore[reportArgumentType]
@@ -113,7 +113,7 @@ class GroupModel(RuleBasedStateMachine):
         if client.generation >= 0:
             shares = {other: f"{client.generation}:{other}".encode() for other in client.others}
             client.sync = self.sent(
-                self.stage.sync(
+                self.harness.sync(
                     client.member_id,
                     client.generation,
                     shares if client.leads else None,
@@ -144,7 +144,7 @@ class GroupModel(RuleBasedStateMachine):
                 self.heartbeat(pick)
                 if client.sync is None and client.generation >= 0:
                     self.sync(pick)
-            while stores and self.stage.appends:
+            while stores and self.harness.appends:
                 self.append_committed()
 
     @precondition(lambda self: self.clients)
@@ -152,7 +152,7 @@ class GroupModel(RuleBasedStateMachine):
     def heartbeat(self, pick: int) -> None:
         client = self.client(pick)
         if client.generation >= 0:
-            error = self.stage.heartbeat(client.member_id, client.generation, client.instance_id)
+            error = self.harness.heartbeat(client.member_id, client.generation, client.instance_id)
             self.react(client, error)
             self.hear()
 
@@ -162,7 +162,7 @@ class GroupModel(RuleBasedStateMachine):
         client = self.client(pick)
         if client.member_id:
             named = "" if by_instance and client.instance_id else client.member_id
-            self.stage.leave(Leaver(named, client.instance_id))
+            self.harness.leave(Leaver(named, client.instance_id))
             self.hear()
             self.clients.remove(client)
 
@@ -174,13 +174,13 @@ class GroupModel(RuleBasedStateMachine):
     def hear(self) -> None:
         """Let clients see their answers."""
         for client in self.clients:
-            if client.join is not None and not self.stage.waits(client.join):
-                answer, client.join = self.stage.joined(client.join), None
+            if client.join is not None and not self.harness.waits(client.join):
+                answer, client.join = self.harness.joined(client.join), None
                 self.joined(client, answer)
-            if client.sync is not None and not self.stage.waits(client.sync):
-                answer, client.sync = self.stage.synced(client.sync), None
+            if client.sync is not None and not self.harness.waits(client.sync):
+                answer, client.sync = self.harness.synced(client.sync), None
                 self.synced(client, answer)
-        for token in [token for token in self.commits if not self.stage.waits(token)]:
+        for token in [token for token in self.commits if not self.harness.waits(token)]:
             del self.commits[token]
 
     def joined(self, client: Client, answer: JoinResult) -> None:
@@ -222,9 +222,9 @@ class GroupModel(RuleBasedStateMachine):
         client = self.client(pick)
         if client.generation < 0:
             return
-        appends = len(self.stage.appends)
+        appends = len(self.harness.appends)
         token = self.sent(
-            self.stage.send_commit(
+            self.harness.send_commit(
                 offset,
                 at=at,
                 member_id=client.member_id,
@@ -233,8 +233,8 @@ class GroupModel(RuleBasedStateMachine):
             )
         )
         self.commits[token] = at
-        if len(self.stage.appends) > appends:
-            group = self.stage.group
+        if len(self.harness.appends) > appends:
+            group = self.harness.group
             assert client.member_id in group.roster
             assert client.generation == group.generation
             assert group.state in (State.STABLE, State.PREPARING)
@@ -248,64 +248,64 @@ class GroupModel(RuleBasedStateMachine):
     def commit_alone(
         self, group_id: str, at: TopicPartition, offset: int, producer: int | None
     ) -> None:
-        token = self.stage.send_commit(offset, at=at, group_id=group_id, producer_id=producer)
+        token = self.harness.send_commit(offset, at=at, group_id=group_id, producer_id=producer)
         self.commits[self.sent(token)] = at
 
     @rule(producer=st.sampled_from([1, 2]), committed=st.booleans())
     def end_transaction(self, producer: int, committed: bool) -> None:
         # The marker follows what the transaction has in the log, so that has its outcome first.
-        while self.stage.appends:
+        while self.harness.appends:
             self.append_committed()
-        self.stage.log.append(Entry(None, ProducerId(producer), committed))
-        self.stage.do(TransactionEnded(ProducerId(producer), committed))
+        self.harness.log.append(Entry(None, ProducerId(producer), committed))
+        self.harness.do(TransactionEnded(ProducerId(producer), committed))
 
     @rule(group_id=st.sampled_from(GROUPS))
     def delete_group(self, group_id: str) -> None:
-        self.sent(self.stage.delete_groups(group_id))
+        self.sent(self.harness.delete_groups(group_id))
 
     @rule(group_id=st.sampled_from(GROUPS), at=st.sampled_from(PARTITIONS))
     def delete_offset(self, group_id: str, at: TopicPartition) -> None:
-        token = self.sent(self.stage.token())
-        self.stage.do(DeleteOffsets(token, group_id, (at,)))
+        token = self.sent(self.harness.token())
+        self.harness.do(DeleteOffsets(token, group_id, (at,)))
 
     @rule(at=st.sampled_from(PARTITIONS))
     def delete_partition(self, at: TopicPartition) -> None:
-        self.stage.do(PartitionsDeleted(frozenset({at})))
+        self.harness.do(PartitionsDeleted(frozenset({at})))
 
     # The world.
 
-    @precondition(lambda self: self.stage.appends)
+    @precondition(lambda self: self.harness.appends)
     @rule()
     def append_committed(self) -> None:
-        self.stage.commit_append()
+        self.harness.commit_append()
         self.hear()
 
-    @precondition(lambda self: self.stage.appends)
+    @precondition(lambda self: self.harness.appends)
     @rule(error=st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE]))
     def append_fails(self, error: ErrorCode) -> None:
-        self.stage.fail_append(error)
+        self.harness.fail_append(error)
         self.hear()
 
     @rule(milliseconds=st.sampled_from([0, 1, 3_000, 6_000, 9_999, 21_000, 121_000]))
     def time_passes(self, milliseconds: int) -> None:
-        self.stage.advance(milliseconds)
+        self.harness.advance(milliseconds)
         self.hear()
 
     @rule(written=st.integers(0, 3))
     def broker_dies(self, written: int) -> None:
         """Some of what was on its way got into the log; nobody was told."""
-        for append in self.stage.appends[:written]:
-            self.stage.write(append)
+        for append in self.harness.appends[:written]:
+            self.harness.write(append)
         self.restart()
 
     @rule()
     def leadership_moves(self) -> None:
         """The coordinator loads anew without dying; its clients are sent away and come back."""
-        self.stage.begin()
+        self.harness.begin()
         self.hear()
-        for append in self.stage.appends:
+        for append in self.harness.appends:
             self.drop(append.then)
-        self.stage.appends.clear()
+        self.harness.appends.clear()
         self.generation, self.group_seen = 0, None
 
     def drop(self, then: object) -> None:
@@ -313,21 +313,21 @@ class GroupModel(RuleBasedStateMachine):
             self.live.remove(then.token)
 
     def restart(self) -> None:
-        self.stage.crash()
+        self.harness.crash()
         self.live.clear()
         self.commits.clear()
         for client in self.clients:
             client.join = client.sync = None
         self.generation, self.group_seen = 0, None
         stored = self.group_in_log()
-        if stored is not None and GROUP in self.stage.coordinator.ledger.groups:
-            assert self.stage.generation == stored.generation
+        if stored is not None and GROUP in self.harness.coordinator.ledger.groups:
+            assert self.harness.generation == stored.generation
 
     # What must hold.
 
     def group_in_log(self) -> GroupMetadataValue | None:
         """The last that the log says of the group."""
-        for entry in reversed(self.stage.log):
+        for entry in reversed(self.harness.log):
             key = None if entry.record is None else TYPES.decode_key(entry.record.key)
             if isinstance(key, GroupMetadataKey) and key.group == GROUP:
                 assert entry.record is not None
@@ -342,7 +342,7 @@ class GroupModel(RuleBasedStateMachine):
         """What the log says is committed, by the simplest of readings."""
         committed: dict[tuple[str, str, int], tuple[int, int]] = {}
         pending: dict[ProducerId, dict[tuple[str, str, int], tuple[int, int]]] = {}
-        for at, entry in enumerate(self.stage.log):
+        for at, entry in enumerate(self.harness.log):
             if entry.record is None:
                 for where, found in pending.pop(entry.producer_id, {}).items():
                     if entry.committed and committed.get(where, (-1, 0)) < found:
@@ -375,11 +375,11 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def offsets_are_those_of_the_log(self) -> None:
         expected = self.offsets_in_log()
-        assert self.offsets_known(self.stage.coordinator.ledger) == expected
+        assert self.offsets_known(self.harness.coordinator.ledger) == expected
 
     @invariant()
     def generations_rise(self) -> None:
-        group = self.stage.coordinator.ledger.groups.get(GROUP)
+        group = self.harness.coordinator.ledger.groups.get(GROUP)
         if group is not self.group_seen:
             self.generation, self.group_seen = 0, group
         if group is not None:
@@ -389,19 +389,19 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def no_request_is_forgotten(self) -> None:
         parked: list[RequestToken | None] = []
-        for group in self.stage.coordinator.ledger.groups.values():
+        for group in self.harness.coordinator.ledger.groups.values():
             for member in group.roster:
                 parked += [member.join_token, member.sync_token]
-        for append in self.stage.appends:
+        for append in self.harness.appends:
             if isinstance(append.then, OffsetsStored | OffsetsDeleted):
                 parked.append(append.then.token)
-        waiting = [token for token in self.live if self.stage.waits(token)]
+        waiting = [token for token in self.live if self.harness.waits(token)]
         assert sorted(token for token in parked if token is not None) == sorted(waiting)
 
     @invariant()
     def no_timer_leaks(self) -> None:
         expected = {Timer(TimerKind.EXPIRY)}
-        for group in self.stage.coordinator.ledger.groups.values():
+        for group in self.harness.coordinator.ledger.groups.values():
             if group.state is State.PREPARING:
                 expected.add(group.join_timer)
             if group.unsynced:
@@ -409,13 +409,13 @@ class GroupModel(RuleBasedStateMachine):
             expected |= {group.session_timer(member_id) for member_id in group.roster.pending}
             for member in group.roster:
                 session = group.session_timer(member.member_id)
-                if session in self.stage.timers or not member.waits:
+                if session in self.harness.timers or not member.waits:
                     expected.add(session)
-        assert self.stage.timers.keys() == expected
+        assert self.harness.timers.keys() == expected
 
     @invariant()
     def the_roster_is_sound(self) -> None:
-        for group in self.stage.coordinator.ledger.groups.values():
+        for group in self.harness.coordinator.ledger.groups.values():
             roster = group.roster
             ids = [member.member_id for member in roster]
             assert (not ids) == (group.state is State.EMPTY) or group.state is State.PREPARING
@@ -433,16 +433,16 @@ class GroupModel(RuleBasedStateMachine):
     def the_log_alone_is_enough(self) -> None:
         fresh = Coordinator(RULES)
         fresh.lead(LeaderEpoch(1), 0)
-        for at, entry in enumerate(self.stage.log):
+        for at, entry in enumerate(self.harness.log):
             if entry.record is None:
                 fresh.replay_marker(LeaderEpoch(1), entry.producer_id, committed=entry.committed)
             else:
                 fresh.replay(LeaderEpoch(1), Offset(at), *entry.record, entry.producer_id)
         assert self.offsets_known(fresh.ledger) == self.offsets_in_log()
-        group = self.stage.coordinator.ledger.groups.get(GROUP)
+        group = self.harness.coordinator.ledger.groups.get(GROUP)
         writing = any(
             isinstance(append.then, AssignmentStored | StaticMemberStored)
-            for append in self.stage.appends
+            for append in self.harness.appends
         )
         if group is not None and group.state is State.STABLE and not writing:
             again = fresh.ledger.groups[GROUP]
@@ -456,17 +456,17 @@ class GroupModel(RuleBasedStateMachine):
         """Everybody goes: in the end there is nothing."""
         self.clients.clear()
         for _ in range(40):
-            while self.stage.appends:
+            while self.harness.appends:
                 self.append_committed()
-            self.stage.advance(20_000)
+            self.harness.advance(20_000)
         for token in self.live:
-            assert not self.stage.waits(token)
+            assert not self.harness.waits(token)
         for producer in (1, 2):
             self.end_transaction(producer, committed=False)
-        self.stage.auto = True
-        self.stage.advance(500_000)
-        assert self.stage.coordinator.ledger.groups == {}
-        assert self.stage.timers.keys() == {Timer(TimerKind.EXPIRY)}
+        self.harness.auto = True
+        self.harness.advance(500_000)
+        assert self.harness.coordinator.ledger.groups == {}
+        assert self.harness.timers.keys() == {Timer(TimerKind.EXPIRY)}
 
 
 TestGroupModel = GroupModel.TestCase
@@ -481,5 +481,5 @@ def test_a_commit_that_was_confirmed_is_in_the_log() -> None:
     model.commit_alone(GROUP, PARTITIONS[0], 7, None)
     (token,) = model.commits
     model.append_committed()
-    assert model.stage.answer(token, PartitionErrors).partitions[0][1] is ErrorCode.NONE
+    assert model.harness.answer(token, PartitionErrors).partitions[0][1] is ErrorCode.NONE
     assert model.offsets_in_log() == {(GROUP, "orders", 0): 7}

@@ -1,6 +1,6 @@
 """The store of offsets by itself, whatever the order of news."""
 
-from groups.stage import ORDERS, partition
+from groups.harness import ORDERS, partition
 from ottla.groups.offsets import CommittedOffset, Offsets
 from ottla.groups.responses import FetchedOffset
 from ottla.ids import Offset, ProducerId

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from cases import each_case
-from groups.stage import Stage
+from groups.harness import Harness
 from ottla.errors import ErrorCode
 from ottla.groups.effects import Append, CancelTimer, Effect, Respond, SetTimer
 from ottla.groups.responses import (
@@ -28,8 +28,8 @@ class Player:
     """Does what the lines of a script say. Clients are named by what their first join says."""
 
     def __init__(self) -> None:
-        self.stage = Stage(auto=False)
-        self.begin_ms = self.stage.now_ms
+        self.harness = Harness(auto=False)
+        self.begin_ms = self.harness.now_ms
         self.clients: dict[str, str] = {}  # name to member id
         self.asked: dict[RequestToken, str] = {}
         self.told = 0
@@ -37,19 +37,19 @@ class Player:
     def play(self, line: str) -> list[str]:
         """The effects of a line."""
         verb, *words = line.split()
-        self.told = len(self.stage.told)
+        self.told = len(self.harness.told)
         getattr(self, f"do_{verb}")(*words)
-        return [self.show(effect) for effect in self.stage.told[self.told :]]
+        return [self.show(effect) for effect in self.harness.told[self.told :]]
 
     def send(self, name: str, token: RequestToken) -> None:
         self.asked[token] = name
         for answered, who in self.asked.items():
-            answer = self.stage.answers.get(answered)
+            answer = self.harness.answers.get(answered)
             if isinstance(answer, JoinResult) and answer.member_id:
                 self.clients[who] = answer.member_id
 
     def do_join(self, name: str, instance_id: str | None = None) -> None:
-        token = self.stage.join(self.clients.get(name, ""), instance_id=instance_id)
+        token = self.harness.join(self.clients.get(name, ""), instance_id=instance_id)
         self.send(name, token)
 
     def do_restart(self, name: str, instance_id: str) -> None:
@@ -59,38 +59,38 @@ class Player:
     def do_sync(self, name: str, generation: str, *shares: str) -> None:
         given = dict(share.split("=") for share in shares)
         assignments = {self.clients[who]: share.encode() for who, share in given.items()}
-        token = self.stage.sync(self.clients[name], int(generation), assignments)
+        token = self.harness.sync(self.clients[name], int(generation), assignments)
         self.send(name, token)
 
     def do_heartbeat(self, name: str, generation: str) -> None:
-        self.stage.heartbeat(self.clients[name], int(generation))
+        self.harness.heartbeat(self.clients[name], int(generation))
 
     def do_leave(self, name: str) -> None:
-        self.stage.leave(self.clients[name])
+        self.harness.leave(self.clients[name])
 
     def do_commit(self, name: str, generation: str, offset: str) -> None:
-        token = self.stage.send_commit(
+        token = self.harness.send_commit(
             int(offset), member_id=self.clients[name], generation=int(generation)
         )
         self.send(name, token)
 
     def do_appended(self) -> None:
-        self.stage.commit_append()
+        self.harness.commit_append()
         for token, name in list(self.asked.items()):
             self.send(name, token)
 
     def do_fails(self, error: str) -> None:
-        self.stage.fail_append(ErrorCode[error])
+        self.harness.fail_append(ErrorCode[error])
 
     def do_wait(self, milliseconds: str) -> None:
-        self.stage.advance(int(milliseconds))
+        self.harness.advance(int(milliseconds))
         for token, name in list(self.asked.items()):
             self.send(name, token)
 
     def do_kill(self, written: str = "") -> None:
         if written == "written":
-            self.stage.write(self.stage.appends[0])
-        self.stage.crash()
+            self.harness.write(self.harness.appends[0])
+        self.harness.crash()
 
     # Showing.
 

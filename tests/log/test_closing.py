@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from log.brokers import EPOCH, append, created, opened, partition
+from log.log_managers import EPOCH, append, created, opened, partition
 from ottla.clock import SystemClock
 from ottla.errors import DiskFull
 from ottla.log.files import OsDisk, OsFile

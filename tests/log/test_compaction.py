@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from log.compacting import (
+from log.compaction_model import (
     RULES,
     SECRET,
     CompactedLog,
@@ -18,8 +18,8 @@ from log.compacting import (
     offsets,
     write_randomly,
 )
+from log.log_model import Owner
 from log.logs import append, contents, opened, raw
-from log.owner import Owner
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner.cleaned_segment import Throttle
 from ottla.log.cleaner.cleaning import CleaningJob, CleaningLimits, CleaningNews

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from log.compacting import RULES, CompactedLog, Kept, committed_table, offsets, write_randomly
+from log.compaction_model import RULES, CompactedLog, Kept, committed_table, offsets, write_randomly
 from log.logs import FOLDER, raw
 from ottla.errors import StorageFailure
 from ottla.log.cleaner.runners import CleaningFailed

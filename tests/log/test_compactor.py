@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from log.brokers import EPOCH, created, opened, partition, values
+from log.log_managers import EPOCH, created, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import RequestError
 from ottla.ids import Offset, TopicPartition

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from log.owner import Owner
+from log.log_model import Owner
 from ottla.errors import StorageFailure
 from ottla.log.cleaner.runners import CleaningFailed
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cases import each_case
-from log.brokers import EPOCH, append, created, lead, opened, partition, values
+from log.log_managers import EPOCH, append, created, lead, opened, partition, values
 from log.logs import FOLDER, SMALL, contents, fill, new_log
 from log.logs import append as append_batch
 from log.logs import opened as opened_log

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from log.log_model import at_once
 from log.logs import FOLDER, append, end, made, opened
-from log.owner import at_once
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner.runners import CleaningFailed, LocalCleaner

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
-from log.inspecting import (
+from log.inspected_directory import (
     DATA,
     OTHER,
     PARTITIONS,

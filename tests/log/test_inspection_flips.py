@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from cases import each_case
-from log.inspecting import (
+from log.inspected_directory import (
     DATA,
     PARTITIONS,
     checked,

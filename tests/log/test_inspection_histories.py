@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from log.brokers import EPOCH, append, created, opened, partition
+from log.log_managers import EPOCH, append, created, opened, partition
+from log.log_model import Owner
 from log.logs import FOLDER
-from log.owner import Owner
 from ottla.ids import Offset
 from ottla.inspection.directory_check import check_directory
 from ottla.inspection.directory_context import DirectoryContext

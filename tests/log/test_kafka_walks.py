@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log.producing import Leader, header
+from log.producer_batches import Leader, header
 from ottla.errors import RequestError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.epochs import EpochHistory

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from log.brokers import EPOCH, TOPIC_ID, append, created, lead, opened, partition, values
+from log.log_managers import EPOCH, TOPIC_ID, append, created, lead, opened, partition, values
 from log.logs import SMALL
 from ottla.clock import SystemClock
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure

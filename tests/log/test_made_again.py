@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from log.brokers import TOPIC_ID, append, created, opened, partition, values
+from log.log_managers import TOPIC_ID, append, created, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import DiskFull
 from ottla.ids import LeaderEpoch, Offset

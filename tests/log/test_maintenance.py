@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from cases import each_case
-from log.brokers import append, created, for_a_while, opened, partition
+from log.log_managers import append, created, for_a_while, opened, partition
 from log.logs import SMALL
 from log.logs import append as append_batch
 from ottla.errors import ErrorCode, RequestError

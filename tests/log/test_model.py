@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from log.owner import Owner
+from log.log_model import Owner
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
 
 SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from log.producing import Leader, header
+from log.producer_batches import Leader, header
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
 from ottla.log.producers import Producers

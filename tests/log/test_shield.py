@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from log.brokers import EPOCH, append, created, lead, opened, partition, values
+from log.log_managers import EPOCH, append, created, lead, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import StorageFailure
 from ottla.ids import Offset

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from log.producing import Leader, header
+from log.producer_batches import Leader, header
 from ottla.ids import Offset, ProducerId
 from ottla.log.errors import CorruptIndex
 from ottla.log.segment.txn_index import AbortedTransaction, TransactionIndex

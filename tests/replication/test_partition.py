@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from log.brokers import TOPIC_ID, opened, partition
+from log.log_managers import TOPIC_ID, opened, partition
 from log.logs import append as append_to_log
 from log.logs import end, made
 from ottla.errors import ErrorCode, RequestError, StorageFailure

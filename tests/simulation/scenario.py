@@ -23,8 +23,9 @@ from ottla.records.batch import batches
 from ottla.testing.disk import Loss
 from ottla.testing.network import CALM, Weather
 from ottla.testing.simulation import SimulatedBroker, Simulation, simulate
-from simulation.administering import Administrator
-from simulation.consuming import (
+from simulation.administrator import Administrator
+from simulation.connection import Speaker
+from simulation.consumers import (
     FETCH_BY_NAME,
     SESSION_MS,
     Member,
@@ -33,8 +34,7 @@ from simulation.consuming import (
     earliest,
 )
 from simulation.history import Found, History, Kind, Place
-from simulation.producing import ALL, LEADER, Producer
-from simulation.speaker import Speaker
+from simulation.producers import ALL, LEADER, Producer
 
 SAFE = Kind("safe", 2, {"segment.ms": "4000"})
 LAZY = Kind(
@@ -94,17 +94,17 @@ def run(seed: int) -> Outcome:
 
 
 async def _program(world: Simulation) -> Outcome:
-    stage = Stage(world)
+    harness = Harness(world)
     try:
         async with asyncio.timeout(RUN_SECONDS_MAX):
-            await stage.play()
+            await harness.play()
     except Exception as error:
-        stage.history.wrong(f"the run ended: {error!r}")
-    violations = [*stage.history.violations, *world.problems]
-    return Outcome(world.trace.digest, violations, stage.history.acknowledged, world.trace.count)
+        harness.history.wrong(f"the run ended: {error!r}")
+    violations = [*harness.history.violations, *world.problems]
+    return Outcome(world.trace.digest, violations, harness.history.acknowledged, world.trace.count)
 
 
-class Stage:
+class Harness:
     def __init__(self, world: Simulation) -> None:
         self.world = world
         self.history = History()

@@ -15,7 +15,7 @@ import pytest
 from cases import each_case
 from cli.console import PATIENCE_S, SCRIPTS, ottla, surroundings
 from cli.golden import check_golden
-from cli.strangers import silent, talkative
+from cli.non_brokers import silent, talkative
 from judges.ottla_broker import OttlaBroker
 from ottla.cli.doctor import addresses, judgements, machine
 from ottla.cli.doctor.command import answer

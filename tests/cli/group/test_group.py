@@ -17,8 +17,8 @@ import pytest
 
 from cases import each_case
 from cli.golden import check_golden
-from cli.group.runs import OTTLA, PATIENCE_S, environment, ottla
-from cli.group.scene import (
+from cli.group.commands import OTTLA, PATIENCE_S, environment, ottla
+from cli.group.sample_groups import (
     AGELESS,
     FIRST_MS,
     IDLE,

@@ -5,8 +5,8 @@ from collections.abc import Generator
 
 import pytest
 
-from cli.group.runs import Ran, ottla
-from cli.group.scene import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
+from cli.group.commands import Ran, ottla
+from cli.group.sample_groups import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import (

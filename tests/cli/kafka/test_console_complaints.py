@@ -7,7 +7,7 @@ from typing import IO
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, broker_with, environment, run
+from cli.records.harness import BIN, PATIENCE_S, broker_with, environment, run
 from judges.ottla_broker import OttlaBroker
 from ottla.client.admin import NewTopic
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from cases import each_case
-from cli.records.scene import Row, taken_of
+from cli.records.harness import Row, taken_of
 from ottla.cli.kafka.console.deserializers import deserializer, double_text, single_text
 from ottla.cli.kafka.console.formatter import DEFAULT_FORMATTER, formatter_of
 from ottla.cli.kafka.console.line_reader import reader_of, split_as_java

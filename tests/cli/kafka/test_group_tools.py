@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
-from cli.group.runs import PATIENCE_S, environment
+from cli.group.commands import PATIENCE_S, environment
 from cli.group.test_group import server, wait_until_connected
 from ottla.cli.kafka.groups.tool import show
 

@@ -11,7 +11,7 @@ import pytest
 
 from cli.console import command, ottla
 from cli.golden import check_golden
-from cli.strangers import nobody
+from cli.non_brokers import nobody
 from judges.ottla_broker import ottla_broker
 from kafka_java import kafka_broker
 from kafka_tools import KafkaTools, Said, kafka_tools

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, environment
+from cli.records.harness import BIN, PATIENCE_S, environment
 from judges.ottla_broker import ottla_broker
 from kafka_java import kafka_broker
 from kafka_tools import KafkaTools, Said, kafka_tools

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.group.scene import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
+from cli.group.sample_groups import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
 from judges.ottla_broker import ottla_broker
 from kafka_java import kafka_broker
 from kafka_tools import KafkaTools, Said, kafka_tools

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, environment
+from cli.records.harness import BIN, PATIENCE_S, environment
 from judges.java import java_command
 from judges.ottla_broker import ottla_broker
 from kafka_java import judge_needed, kafka_broker

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, broker_with, environment
+from cli.records.harness import BIN, PATIENCE_S, broker_with, environment
 from cli.stopping import SIGNALS, hears_sigterm, silent, unignored, wait_until
 from judges.ottla_broker import OttlaBroker
 from ottla.client.admin import NewTopic

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.records.scene import broker_with, run
+from cli.records.harness import broker_with, run
 from judges.ottla_broker import OttlaBroker
 from ottla.client.admin import NewTopic
 

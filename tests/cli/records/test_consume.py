@@ -19,7 +19,7 @@ import yaml
 
 from cases import each_case
 from cli.golden import check_golden
-from cli.records.scene import BIN, PATIENCE_S, environment, run
+from cli.records.harness import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer

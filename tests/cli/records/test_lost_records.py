@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Generator
 
 import pytest
 
-from cli.records.scene import PATIENCE_S
+from cli.records.harness import PATIENCE_S
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.cli.failures import Failed
 from ottla.cli.records.places import Limits

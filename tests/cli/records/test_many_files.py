@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, broker_with, environment, run
+from cli.records.harness import BIN, PATIENCE_S, broker_with, environment, run
 from cli.stopping import unread, wait_until
 from judges.ottla_broker import OttlaBroker
 from ottla.client.admin import NewTopic

@@ -15,7 +15,7 @@ import pytest
 
 from cases import each_case
 from cli.golden import check_golden
-from cli.records.scene import BIN, PATIENCE_S, environment, run
+from cli.records.harness import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer import Producer

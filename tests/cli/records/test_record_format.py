@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from cases import each_case
-from cli.records.scene import Row, taken_of
+from cli.records.harness import Row, taken_of
 from ottla.cli.output import Output
 from ottla.cli.records.cells import Cells
 from ottla.cli.records.form_names import Seen

@@ -1,7 +1,7 @@
 """Where reading begins and stops."""
 
 from cases import each_case
-from cli.records.scene import WHERE, taken_of
+from cli.records.harness import WHERE, taken_of
 from ottla.cli.offsets.positions import parse_position
 from ottla.cli.records.places import Limits, places
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cli.records.scene import BIN, PATIENCE_S, broker_with, environment, run
+from cli.records.harness import BIN, PATIENCE_S, broker_with, environment, run
 from cli.stopping import SIGNALS, hears_sigterm, silent, unignored, unread, wait_until
 from judges.ottla_broker import OttlaBroker
 from ottla.client.admin import NewTopic

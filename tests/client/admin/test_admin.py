@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla.client.admin import (
     HIGH_WATERMARK,
     Acl,

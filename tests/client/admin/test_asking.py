@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.admin import Admin, CommittedOffset, NewTopic, OffsetAt
 from ottla.client.calls.caller import UNSURE

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from client.scenarios import AGELESS
+from client.scenario_runner import AGELESS
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import (

@@ -10,7 +10,7 @@ import pytest
 
 import ottla
 import ottla.sync
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla import Admin
 from ottla.client.admin import (
     AclFilter,

@@ -12,8 +12,8 @@ from typing import Any, assert_type
 import pytest
 
 import ottla.sync
-from client.consuming import consumer, write
-from client.scenarios import run
+from client.consumer_scenarios import consumer, write
+from client.scenario_runner import run
 from ottla import Consumer, Producer, RowsAck, RowsNotWritten, WrittenRows
 from ottla.testing import Cluster
 

@@ -8,7 +8,7 @@ import polars
 import pyarrow
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla import Consumer, Producer
 from ottla.testing import Cluster
 

@@ -14,7 +14,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from confluent_kafka import Consumer
 
-from client.group.stage import tp
+from client.group.harness import tp
 from judges.java import source_command
 from kafka_java import judge_needed
 from ottla.ids import TopicPartition

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from client.group.stage import Guest, all_of, guests, settled
-from client.scenarios import run, until
+from client.group.harness import Guest, all_of, guests, settled
+from client.scenario_runner import run, until
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from client.group.stage import Guest, all_of, guests, settled, tp
-from client.scenarios import run
+from client.group.harness import Guest, all_of, guests, settled, tp
+from client.scenario_runner import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.group.commits import CommitFailed, Commits, Verdict, verdict
 from ottla.client.group.interfaces import GroupMember

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from client.group.stage import Ledger, Owner, all_of, tp
+from client.group.harness import Ledger, Owner, all_of, tp
 from ottla.client.group.config import GroupConfig
 from ottla.client.group.error_actions import ErrorAction, error_action
 from ottla.client.group.heartbeat_state import HeartbeatState, by_topic, heartbeat_request

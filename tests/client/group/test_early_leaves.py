@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from client.consuming import FAST, FROM_START
-from client.scenarios import run, until
+from client.consumer_scenarios import FAST, FROM_START
+from client.scenario_runner import run, until
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer

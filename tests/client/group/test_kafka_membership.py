@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from client.group.stage import Guest, Mute, all_of, guests, settled, tp
-from client.scenarios import run, until
+from client.group.harness import Guest, Mute, all_of, guests, settled, tp
+from client.scenario_runner import run, until
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.group.commits import CommitFailed

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import pytest
 
+from client.group.harness import Guest, all_of, guests
 from client.group.peers import (
     AIOKAFKA,
     JAVA,
@@ -21,8 +22,7 @@ from client.group.peers import (
     Joins,
     Peer,
 )
-from client.group.stage import Guest, all_of, guests
-from client.scenarios import run, until
+from client.scenario_runner import run, until
 from judges.kafka_broker import KafkaBroker
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import kafka_broker

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from client.group.stage import FAST, Guest, Ledger, all_of, settled
+from client.group.harness import FAST, Guest, Ledger, all_of, settled
 from ottla.testing.network import CALM, Weather
 from ottla.testing.simulation import PORT, SimulatedBroker, Simulation, simulate
 

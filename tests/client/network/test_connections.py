@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
 from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.connections import Address, ConnectionConfig, Connections

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
 from ottla.access.scram import HASHES
 from ottla.client.lifecycle.backoff import Backoff

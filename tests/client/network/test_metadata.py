@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView
 from ottla.client.network.connections import Address, ConnectionConfig, Connections

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla.client.network.tokens import (
     RefreshConfig,
     Token,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from client.scenarios import run
+from client.scenario_runner import run
 from ottla.client.network.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from ottla.client.partitioners import KeyPartitioner, Partitions, RoundRobinPartitioner
 from ottla.client.produce.partition_load import PartitionLoad

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from client.produce.test_transactions import ONE, Codes, scripted, transactions
-from client.scenarios import run
+from client.scenario_runner import run
 from client.scripted_leader import TOPIC, Leader
 from ottla.client.produce.transaction_state import Phase
 from ottla.client.producer import Producer

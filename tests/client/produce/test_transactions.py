@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.scenarios import run
+from client.scenario_runner import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.group.interfaces import GroupMember
 from ottla.client.group.offsets import OffsetAndMetadata

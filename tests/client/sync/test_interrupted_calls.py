@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from client.consuming import FAST, FROM_START, new_topic
-from client.sync.interrupting import MOMENTS_S, SOON_S, interruptions, threads_end
+from client.consumer_scenarios import FAST, FROM_START, new_topic
+from client.sync.signal_injection import MOMENTS_S, SOON_S, interruptions, threads_end
 from ottla.client.sync import send_queue as send_queues
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer

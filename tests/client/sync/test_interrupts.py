@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from client.consuming import FAST, FROM_START, new_topic
-from client.residue import client_threads, sockets
+from client.consumer_scenarios import FAST, FROM_START, new_topic
+from client.leaks import client_threads, sockets
 from ottla.client.sync import portal as portals
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from client.consuming import FROM_START
-from client.scenarios import AGELESS, FAST
+from client.consumer_scenarios import FROM_START
+from client.scenario_runner import AGELESS, FAST
 from kafka_java import kafka_broker
 from ottla.client.admin import NewTopic
 from ottla.client.sync.administrator import Admin

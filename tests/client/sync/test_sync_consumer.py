@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from client import consuming, sharing
-from client.consuming import ANYWHERE, FROM_START, Scenario, new_topic
-from client.scenarios import FAST, run
-from client.sharing import SOON, TOGETHER
-from client.sync.driven import DrivenConsumer
+from client import consumer_scenarios, rebalance_scenarios
+from client.consumer_scenarios import ANYWHERE, FROM_START, Scenario, new_topic
+from client.rebalance_scenarios import SOON, TOGETHER
+from client.scenario_runner import FAST, run
+from client.sync.async_facade import DrivenConsumer
 from ottla.client.group.interfaces import Rebalance
 from ottla.client.record import Record
 from ottla.client.sync.consumer import Consumer
@@ -29,8 +29,8 @@ SYNC = [one for one in (*ANYWHERE, *TOGETHER) if "gives_up" not in one.__name__]
 def test_what_holds_for_the_asynchronous_one_holds_here(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consuming, "Consumer", DrivenConsumer)
-    monkeypatch.setattr(sharing, "Consumer", DrivenConsumer)
+    monkeypatch.setattr(consumer_scenarios, "Consumer", DrivenConsumer)
+    monkeypatch.setattr(rebalance_scenarios, "Consumer", DrivenConsumer)
 
     async def with_a_broker() -> None:
         with ThreadPoolExecutor(32) as threads:

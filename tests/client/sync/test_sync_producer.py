@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from client.consuming import FROM_START
-from client.scenarios import FAST
+from client.consumer_scenarios import FROM_START
+from client.scenario_runner import FAST
 from ottla.client.admin.administrator import Admin as AsyncAdmin
 from ottla.client.producer import Producer as AsyncProducer
 from ottla.client.serializers import LONG, STRING, SerializationFailed

@@ -61,8 +61,8 @@ from ottla.protocol.messages.sync_group import (
 )
 from ottla.records.batch import batches
 from ottla.testing.simulation import Simulation
+from simulation.connection import Gone, Speaker
 from simulation.history import History, Place
-from simulation.speaker import Gone, Speaker
 
 SESSION_MS = 4000
 REBALANCE_MS = 3000

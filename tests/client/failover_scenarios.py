@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from client.parties import PARTITIONS, PATIENT
-from client.sync.driven import DrivenConsumer, DrivenProducer
+from client.chaos_workload import PARTITIONS, PATIENT
+from client.sync.async_facade import DrivenConsumer, DrivenProducer
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.protocol.message import Message

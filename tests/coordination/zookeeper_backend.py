@@ -6,7 +6,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from coordination.places import Scenario, ignore
+from coordination.backends import Scenario, ignore
 from coordination.proxy import Proxy
 from ottla.coordination.session import Session, SessionState
 from ottla.coordination.zookeeper import ZooKeeper, ZooKeeperSession
@@ -14,7 +14,7 @@ from ottla.coordination.zookeeper import ZooKeeper, ZooKeeperSession
 SESSION_TIMEOUT_MS = 6000  # long enough for a machine that is busy with other things
 
 
-class ZooKeeperPlace:
+class ZooKeeperBackend:
     """Sessions with a link each."""
 
     def __init__(self, port: int, root: str) -> None:
@@ -77,10 +77,10 @@ def _close(port: int, identity: tuple[int, bytes]) -> None:
 
 def run_zookeeper(port: int, root: str, scenario: Scenario) -> None:
     async def program() -> None:
-        place = ZooKeeperPlace(port, root)
+        backend = ZooKeeperBackend(port, root)
         try:
-            await scenario(place)
+            await scenario(backend)
         finally:
-            await place.close()
+            await backend.close()
 
     asyncio.run(program())

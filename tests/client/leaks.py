@@ -1,6 +1,6 @@
 """What a client may leave behind in a loop and in a process: tasks, timers, sockets, threads.
 
-`Residue` is made before the client is, and asked after it has ended.
+`Leaks` is made before the client is, and asked after it has ended.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def client_threads() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name.startswith("ottla ")]
 
 
-class Residue:
+class Leaks:
     """What was there before, and what nobody heard of since."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from client.consuming import (
+from client.consumer_scenarios import (
     FROM_START,
     Scenario,
     consumer,
@@ -17,7 +17,7 @@ from client.consuming import (
     take,
     write,
 )
-from client.scenarios import FAST, until
+from client.scenario_runner import FAST, until
 from ottla.client.consumer import Consumer
 from ottla.client.group.interfaces import Rebalance
 from ottla.client.group.offsets import OffsetAndMetadata

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from client.residue import client_threads
+from client.leaks import client_threads
 
 AGAIN_S = 0.01
 """So often it is tried: a signal that comes outside of the client is none."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow
 import pytest
 
-from client.scenarios import FAST
+from client.scenario_runner import FAST
 from ottla.client.consumer import Consumer
 from ottla.client.fetch.position_resolver import NoPosition
 from ottla.client.producer import Producer

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 RUBBISH = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
 
-class Stranger:
+class NonBroker:
     """Listens on loopback and does with connections what it is told to."""
 
     def __init__(self, answer: bytes | None) -> None:
@@ -53,9 +53,9 @@ class Stranger:
 
 
 @contextmanager
-def talkative() -> Generator[Stranger]:
+def talkative() -> Generator[NonBroker]:
     """One that answers what is no answer."""
-    found = Stranger(RUBBISH)
+    found = NonBroker(RUBBISH)
     try:
         yield found
     finally:
@@ -63,9 +63,9 @@ def talkative() -> Generator[Stranger]:
 
 
 @contextmanager
-def silent() -> Generator[Stranger]:
+def silent() -> Generator[NonBroker]:
     """One that takes what is said and never answers."""
-    found = Stranger(None)
+    found = NonBroker(None)
     try:
         yield found
     finally:

@@ -19,8 +19,8 @@ from ottla.protocol.messages.produce import (
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.testing.simulation import Simulation
+from simulation.connection import Gone, Speaker
 from simulation.history import History, Kind, Place, Sent
-from simulation.speaker import Gone, Speaker
 
 KEYS = 6
 ALL, LEADER = -1, 1

@@ -43,7 +43,7 @@ class Failing(Exception):
     """A member fails before it has processed what it was given."""
 
 
-class Party(ABC):
+class Workload(ABC):
     """Lives from `live` until `over` is set and everything that was written is processed."""
 
     def __init__(self, servers: str, topic: str, protocol: str, group: str | None = None) -> None:
@@ -153,7 +153,7 @@ def _differences(wanted: Sequence[int], found: Sequence[int]) -> str:
     return f"lost {lost}, twice {twice}, out of order {late}"
 
 
-class AsyncParty(Party):
+class AsyncWorkload(Workload):
     async def write(self) -> None:
         async with Producer(self._writing) as ours:
             acks: list[Any] = []
@@ -181,7 +181,7 @@ class AsyncParty(Party):
                     self.refused.append(failed)
 
 
-class SyncParty(Party):
+class SyncWorkload(Workload):
     async def write(self) -> None:
         await self._in_thread(self._write)
 

@@ -49,7 +49,7 @@ Watched = Told[WatchEvent]
 States = Told[SessionState]
 
 
-class Place(Protocol):
+class Backend(Protocol):
     """An implementation with an empty tree of its own."""
 
     async def session(self, listener: Callable[[SessionState], None] | None = None) -> Session: ...
@@ -71,7 +71,7 @@ class Place(Protocol):
         ...
 
 
-Scenario = Callable[[Place], Coroutine[Any, Any, None]]
+Scenario = Callable[[Backend], Coroutine[Any, Any, None]]
 Runner = Callable[[Scenario], None]
 
 
@@ -79,7 +79,7 @@ def ignore(state: SessionState) -> None:
     """A listener for whom it is all the same."""
 
 
-class EmbeddedPlace:
+class EmbeddedBackend:
     """A store on a simulated disk."""
 
     def __init__(self, store: EmbeddedStore) -> None:
@@ -104,7 +104,7 @@ class EmbeddedPlace:
 def run_embedded(scenario: Scenario) -> None:
     async def program() -> None:
         store = EmbeddedStore.open(SimulatedDisk(), "/data/coordination", SystemClock())
-        await scenario(EmbeddedPlace(store))
+        await scenario(EmbeddedBackend(store))
         await store.close()
 
     asyncio.run(program())

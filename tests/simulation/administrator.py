@@ -43,9 +43,9 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
 )
 from ottla.testing.simulation import Simulation
+from simulation.connection import Gone, Speaker
 from simulation.history import History, Kind
-from simulation.producing import Producer
-from simulation.speaker import Gone, Speaker
+from simulation.producers import Producer
 
 TOPIC = 2
 BROKER = 4

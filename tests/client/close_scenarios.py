@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from client.consuming import ours_partition, take, write
-from client.scenarios import until
-from client.sharing import PARTITIONS, Worker, member, share, write_to_all
+from client.consumer_scenarios import ours_partition, take, write
+from client.rebalance_scenarios import PARTITIONS, Worker, member, share, write_to_all
+from client.scenario_runner import until
 from ottla.client.consumer import Consumer
 from ottla.client.group.interfaces import Rebalance
 from ottla.errors import RequestError

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from client.residue import client_tasks
+from client.leaks import client_tasks
 
 FAST: dict[str, object] = {
     "retry.backoff.ms": 10,

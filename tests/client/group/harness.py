@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
-from client.scenarios import until
+from client.scenario_runner import until
 from ottla.client.group.commits import Commits
 from ottla.client.group.coordinator import GroupCoordinator
 from ottla.client.group.entry import membership_of

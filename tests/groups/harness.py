@@ -84,7 +84,7 @@ class Entry:
     committed: bool = False
 
 
-class Stage:
+class Harness:
     """One partition's coordinator, from its log to its clients."""
 
     def __init__(self, rules: GroupConfig | None = None, *, auto: bool = True) -> None:
