@@ -27,11 +27,11 @@ from ottla.cli import gc_freeze
 from ottla.cli.event_loop import run_asking
 
 usual = gc.get_threshold()
-garbage.hold()
-assert gc.isenabled() and gc.get_threshold()[0] == garbage.HELD
+gc_freeze.hold()
+assert gc.isenabled() and gc.get_threshold()[0] == gc_freeze.HELD
 
 async def asked():
-    assert gc.get_threshold()[0] == garbage.HELD, "it still imports"
+    assert gc.get_threshold()[0] == gc_freeze.HELD, "it still imports"
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert gc.get_threshold() == usual, "it waits"
@@ -39,7 +39,7 @@ async def asked():
 
 frozen = run_asking(asked)
 assert frozen > 0
-garbage.release()
+gc_freeze.release()
 assert gc.get_freeze_count() <= frozen, "what came later is searched"
 """
 

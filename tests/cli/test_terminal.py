@@ -101,12 +101,12 @@ def test_ctrl_c_at_a_question_is_130_and_does_nothing(tmp_path: Path) -> None:
 # no waiting of the one that asks: this is how it is with one that comes just before the waiting.
 ASKING = """
 import signal, sys, threading
-from ottla.cli.prompt import agreed
+from ottla.cli.prompt import confirmed
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 for number in range(int(sys.argv[1])):
     try:
-        agreed(f"{number}?")
+        confirmed(f"{number}?")
     except KeyboardInterrupt:
         pass
 """

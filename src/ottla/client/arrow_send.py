@@ -1,9 +1,8 @@
-"""A consignment: rows of Arrow columns on their way into the outbox.
+"""Sends rows of Arrow columns through the outbox.
 
-Invariant: the rows of a partition join its batches in their order, behind all that was sent to it
-before. What no batch can have is found before anything is sent. No Python object is made per row;
-of rows that have to be sorted by partition there is one copy, of a piece that is at most as large
-as the outbox.
+Invariant: the rows of a partition join its batches in order, after everything sent before. Rows
+that fit no batch are detected before anything is sent. No Python object per row; rows that have to
+be sorted by partition are copied once, in pieces no larger than the outbox.
 """
 
 import asyncio
@@ -28,12 +27,12 @@ from ottla.records import Rows, from_arrow
 from ottla.records.arrow import key_column
 
 TURN_BYTES: Final = 256 * 1024
-"""So much is encoded before the event loop does something else: a fraction of a millisecond."""
+"""Bytes encoded before the event loop gets its turn: a fraction of a millisecond."""
 
 
 @dataclass(slots=True)
 class _Stretch:
-    """Rows of a piece that go to one partition, or one batch of them to any."""
+    """Rows of a piece that go to one partition, or a batch of rows for any partition."""
 
     partition: int | None
     start: int
@@ -42,18 +41,18 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True)
 class ArrowSend:
-    """Rows of one topic."""
+    """Sends rows of one topic."""
 
     running: ProducerRuntime
     clock: Clock
     topic: str
     block_s: float
-    """The longest wait for room for a batch, and for the topic to be known."""
+    """The maximum wait for room for a batch, and for the topic's metadata."""
 
     record_bytes_max: int
 
     async def send(self, given: Any, named: RowColumns, partition: int | str | None) -> RowsAck:
-        """Put all rows into the outbox, waiting for room."""
+        """Add all rows to the outbox, waiting for room."""
         transactions = self.running.transactions
         number = None if transactions is None else transactions.check()
         now_ms = self.clock.now_ms()
@@ -80,7 +79,7 @@ class ArrowSend:
             raise
         return RowsAck(runs)
 
-    # What is refused.
+    # Checks.
 
     def _check_sizes(self, rows: Rows) -> None:
         larger = rows.larger(0, rows.count, self.record_bytes_max)
@@ -92,7 +91,7 @@ class ArrowSend:
             )
 
     def _partitions(self, table: Any, partition: int | str | None) -> tuple[int, ...]:
-        """The lowest and the highest that rows are to go to."""
+        """Return the lowest and the highest partition of the rows."""
         if not isinstance(partition, str):
             return () if partition is None else (partition,)
         import pyarrow.compute
@@ -107,12 +106,12 @@ class ArrowSend:
     def _refused(self, why: str) -> RequestError:
         return RequestError(ErrorCode.INVALID_RECORD, f"nothing was sent to {self.topic}: {why}")
 
-    # Where rows go.
+    # Partitioning.
 
     def _routed(
         self, piece: Any, partition: int | str | None, choices: Partitions
     ) -> tuple[Any, list[_Stretch]]:
-        """A piece with the rows of each partition together, and where those are."""
+        """Group the rows of a piece by partition and return the groups."""
         if isinstance(partition, int):
             return piece, [_Stretch(partition, 0, piece.num_rows)]
         if partition is not None:
@@ -131,12 +130,12 @@ class ArrowSend:
             start += count
         return gathered, stretches
 
-    # Into the outbox.
+    # Batching.
 
     async def _place(
         self, rows: Rows, stretches: list[_Stretch], runs: list[Run], number: int | None
     ) -> None:
-        """Let the partitions take turns, a batch each, so that requests carry many."""
+        """Fill the partitions in turns, a batch each, so that requests carry many."""
         turn_bytes = 0
         while stretches:
             for stretch in stretches:
@@ -145,13 +144,13 @@ class ArrowSend:
                 runs.append(run)
                 turn_bytes += run.batch.builder.size
                 if turn_bytes > TURN_BYTES:
-                    # Others have a turn, the sender among them: what is full leaves meanwhile.
+                    # Yield to the event loop, so that the sender can send full batches.
                     turn_bytes = 0
                     await asyncio.sleep(0)
             stretches = [one for one in stretches if one.start < one.stop]
 
     async def _place_some(self, rows: Rows, stretch: _Stretch, number: int | None) -> Run:
-        """Put rows into the batch that is open, or into a new one when none has room."""
+        """Add rows to the open batch, or to a new one if none has room."""
         outbox, transactions = self.running.outbox, self.running.transactions
         start, stop = stretch.start, stretch.stop
         deadline_s = self.clock.elapsed_s() + self.block_s
@@ -162,9 +161,9 @@ class ArrowSend:
             run = outbox.extend_rows(where, rows, start, stop)
             if run is not None:
                 return run
-            # The first row of a batch is taken whatever its size, and its memory with it.
+            # The first row of a batch is accepted whatever its size, and its memory is reserved.
             larger = rows.larger(start, start + 1, outbox.rules.batch_bytes)
-            # The batch that was open is closed now: rows that may go anywhere go elsewhere.
+            # The open batch is closed now; rows for any partition go to another one.
             where = await self._where(stretch.partition, deadline_s)
             memory = await outbox.reserve(
                 larger[1] if larger else 0, max(0.0, deadline_s - self.clock.elapsed_s())
@@ -186,7 +185,7 @@ class ArrowSend:
 
 
 def _contents(piece: Any) -> Callable[[], Iterator[tuple[bytes | None, bytes | None]]]:
-    """The keys and values of rows one by one, for a partitioner that has to see each."""
+    """Yield keys and values row by row, for a partitioner that needs them."""
 
     def contents() -> Iterator[tuple[bytes | None, bytes | None]]:
         import pyarrow

@@ -1,11 +1,11 @@
-"""The consumer: records of topics, one by one, many at a time or as columns.
+"""The consumer: records one by one, in lists or as columns.
 
-Invariant: what it hands out of a partition is in order and without a gap, from where its group, the
-settings or a seek say. What it commits by itself the application has done. Leaving its context
-commits, gives the partitions back and leaves nothing behind.
+Invariant: records of a partition are handed out in order and without a gap, from the committed
+offset, the reset policy or a seek. Auto-commit commits only what the application has finished.
+Leaving the context commits, revokes the partitions and leaves nothing open.
 
-The path of a record: it is fetched (`fetching/fetcher.py`), decoded (`fetching/decoding.py`) and
-handed out (`fetching/reader.py`); which partitions, the group decides (`participation.py`).
+A record is fetched (`fetch/fetcher.py`), decoded (`fetch/decoding.py`) and handed out
+(`fetch/record_buffer.py`); the group assigns the partitions (`subscription_state.py`).
 """
 
 import asyncio
@@ -51,7 +51,7 @@ POLL_S: Final = 1.0
 
 
 class Consumer(Generic[K, V]):
-    """Reads records; `async with` starts it, and ends it with its place kept."""
+    """Reads records; `async with` starts it, and closes it after a commit."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Consumer(Generic[K, V]):
         assignors: Sequence[Assignor] = (),
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"group.id": "g"}`, or as `group_id="g"`.
+        """Take settings by Kafka's names, as `{"group.id": "g"}` or as `group_id="g"`.
 
-        With topics it subscribes to them. A key or value that cannot be deserialized is raised to
-        who asks for it; with `bad_record` that is called instead and the record is skipped. `token`
-        gives the tokens of OAUTHBEARER. `assignors` of one's own are for classic groups.
+        With topics it subscribes to them. A key or value that cannot be deserialized raises an
+        error; with `bad_record`, that is called instead and the record is skipped. `token` returns
+        OAUTHBEARER tokens. Own `assignors` require a classic group.
         """
         self._config = config = client_config(CONSUMER, settings, **arguments)
         self._network, self._clock = network or TcpNetwork(), clock or SystemClock()
@@ -117,9 +117,9 @@ class Consumer(Generic[K, V]):
             await self.close(is_done=kind is None)
 
     async def close(self, *, is_done: bool = True) -> None:
-        """Commit, give the partitions back and end; `is_done`: what was handed out counts too.
+        """Commit, revoke the partitions and close; `is_done` commits all that was handed out.
 
-        What a callback raises meanwhile, or raised and no poll has told, is raised at the end.
+        An error of a callback that no poll has raised is raised at the end.
         """
         if self._running is not None:
             self._running.check_caller()
@@ -127,7 +127,7 @@ class Consumer(Generic[K, V]):
         if running is not None:
             await running.close(is_done=is_done)
 
-    # What to read.
+    # Subscription.
 
     def subscribe(
         self,
@@ -137,9 +137,9 @@ class Consumer(Generic[K, V]):
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Share topics, by name or by a pattern of whole names, with the others of the group.
+        """Subscribe to topics, by name or by a pattern of whole names, as a member of the group.
 
-        Text and what `re` compiled the client matches; a BrokerPattern the broker.
+        The client matches text and `re` patterns; the broker matches a BrokerPattern.
         """
         self._needs_group()
         check_names(topics)
@@ -153,12 +153,12 @@ class Consumer(Generic[K, V]):
             self._running.subscribe(wanted)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or read no partition any more."""
+        """Leave the group, or drop all assigned partitions."""
         self._subscription = None
         await self._started().unsubscribe()
 
     def assign(self, *partitions: tuple[str, int]) -> None:
-        """Read these partitions, whoever else reads them; those that were read before are kept."""
+        """Assign partitions manually, without a group; partitions assigned before are kept."""
         running = self._started()
         if running.participation is not None:
             raise RuntimeError("a consumer that has subscribed is given its partitions")
@@ -170,11 +170,11 @@ class Consumer(Generic[K, V]):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
         return frozenset(self._started().reading.reader.cursors)
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         running = self._started()
         asked = running.reading.metadata.topic(checked_name(topic), self._timeout_s)
         known = await running.life.within(asked)
@@ -188,14 +188,14 @@ class Consumer(Generic[K, V]):
     async def poll(
         self, timeout_s: float = POLL_S, *, max_records: int | None = None
     ) -> list[Record[K, V]]:
-        """The records that are here, or that come in time; none is an empty list."""
+        """Return the records that are buffered or arrive in time; an empty list if none."""
         records_max = self._poll_records if max_records is None else max_records
         if records_max < 1:
             raise ValueError(f"a poll is for one record or more, and not for {records_max}")
         return await self._reader().take(records_max, timeout_s)
 
     async def batches(self) -> AsyncGenerator[list[Record[K, V]]]:
-        """Lists of records, each of one partition, without an end."""
+        """Yield lists of records, each of one partition, without end."""
         reader = self._reader()
         while True:
             batch = await reader.take(self._poll_records, POLL_S, one_partition=True)
@@ -203,96 +203,95 @@ class Consumer(Generic[K, V]):
                 yield batch
 
     async def poll_arrow(self, timeout_s: float = POLL_S, *, value_schema: Any = None) -> Any:
-        """Records of one partition as an Arrow record batch; None when none come in time.
+        """Return records of one partition as an Arrow record batch; None after the timeout.
 
-        Its columns are topic, partition, offset, timestamp, key, value and headers; keys and values
-        are bytes as they are in the topic.
+        The columns are topic, partition, offset, timestamp, key, value and headers; keys and values
+        are bytes.
 
-        With `value_schema` they are topic, partition, offset, timestamp, key and those of the
-        values: of JSON objects for a pyarrow.Schema, of Avro for an Avro schema, as text or dict.
-        Where a value has a name that is taken, its column is `value.` and the name. A field that
-        is missing in JSON is null, one that the schema does not have is left out; of a record
-        without a value all are null. A value that cannot be read is raised, or told to
-        `bad_record`, as when records are deserialized one by one.
+        With `value_schema` they are topic, partition, offset, timestamp, key and the columns of the
+        values: a pyarrow.Schema for JSON objects, an Avro schema as text or dict for Avro. A value
+        column with the name of a record column gets the prefix `value.`. A missing JSON field is
+        null, an unknown one is left out; a record without a value has nulls. A value that cannot be
+        decoded raises an error, or is passed to `bad_record`, as with deserializers.
         """
         return await self._reader().take_columns(timeout_s, self._maker(value_schema))
 
     async def arrow(self, *, value_schema: Any = None) -> AsyncGenerator[Any]:
-        """Arrow record batches, each of one partition, without an end; as `poll_arrow` has them."""
+        """Yield Arrow record batches, each of one partition, without end, like `poll_arrow`."""
         reader, make = self._reader(), self._maker(value_schema)
         while True:
             batch = await reader.take_columns(POLL_S, make)
             if batch is not None:
                 yield batch
 
-    # Where to read.
+    # Positions.
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Go on at an offset."""
+        """Continue at an offset."""
         place = offset_of(offset)
         self._cursor(partition).move(place)
         self._started().reading.poke()
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Go on at the first record; without partitions in all that are read."""
+        """Continue at the first record of some or all assigned partitions."""
         self._seek_to_time(partitions, EARLIEST_MS)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Go on with what is written from now on; without partitions in all that are read."""
+        """Continue at the end of some or all assigned partitions."""
         self._seek_to_time(partitions, LATEST_MS)
 
     def seek_to_time(self, timestamp_ms: int, *partitions: tuple[str, int]) -> None:
-        """Go on at the first record from a time on, or at the end when there is none."""
+        """Continue at the first record at or after a timestamp, or at the end if there is none."""
         self._seek_to_time(partitions, time_of(timestamp_ms))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand nothing of these out until they are resumed."""
+        """Stop handing out records of partitions until `resume`."""
         for one in partitions:
             self._cursor(one).pause()
 
     def resume(self, *partitions: tuple[str, int]) -> None:
-        """Hand these out again."""
+        """Hand out records of partitions again."""
         for one in partitions:
             self._started().reading.reader.resume(self._cursor(one))
         self._started().reading.poke()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         cursors = self._started().reading.reader.cursors
         return frozenset(one for one, cursor in cursors.items() if cursor.is_paused)
 
     async def position(self, partition: tuple[str, int], timeout_s: float | None = None) -> int:
-        """The offset of the record that comes next."""
+        """Return the offset of the next record."""
         running = self._started()
         asked = running.reading.position(partition_of(partition), self._seconds(timeout_s))
         return await running.life.within(asked)
 
     def lag(self, partition: tuple[str, int]) -> int | None:
-        """How far the place is behind the end, as the broker told last; None before it did."""
+        """Return the lag as of the last response; None before the first."""
         return self._started().reading.lag(partition_of(partition))
 
     async def beginning_offsets(
         self, *partitions: tuple[str, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         return await self._ends(partitions, EARLIEST_MS, timeout_s)
 
     async def end_offsets(
         self, *partitions: tuple[str, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that can be read, of each partition."""
+        """Return the offset after the last readable record of each partition."""
         return await self._ends(partitions, LATEST_MS, timeout_s)
 
     async def offsets_for_times(
         self, times_ms: Mapping[P, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:
-        """The first record from a time on, of each partition; None where there is none."""
+        """Return the first record at or after a timestamp per partition; None if there is none."""
         named = {partition_of(one): time_of(ms) for one, ms in by_partition(times_ms).items()}
         running = self._started()
         return await running.life.within(running.reading.offsets(named, self._seconds(timeout_s)))
 
-    # How far the group is.
+    # Committed offsets.
 
     async def commit(
         self,
@@ -300,7 +299,7 @@ class Consumer(Generic[K, V]):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Keep offsets for the group; without any, all that was handed out counts as done."""
+        """Commit offsets; without any, everything handed out counts as done."""
         running = self._started()
         doing = running.commits_of().commit(running.offsets(offsets), self._seconds(timeout_s))
         await running.life.within(doing)
@@ -311,23 +310,25 @@ class Consumer(Generic[K, V]):
         *,
         timeout_s: float | None = None,
     ) -> asyncio.Task[None]:
-        """Begin to keep offsets and go on; the task tells what became of it."""
+        """Start a commit and return; the task has its result."""
         running = self._started()
         doing = running.commits_of().commit(running.offsets(offsets), self._seconds(timeout_s))
         return running.start(doing)
 
     @asynccontextmanager
     async def committing(self) -> AsyncGenerator[None]:
-        """Commit what was handed out before or in the block when it succeeds; otherwise nothing."""
+        """Commit everything handed out before or in the block if it succeeds; otherwise nothing."""
         running = self._started()
         offsets = running.offsets(None)
         yield
-        await self.commit(offsets | running.offsets(None))  # what was lost meanwhile is told
+        await self.commit(
+            offsets | running.offsets(None)
+        )  # raises for partitions lost in the meantime
 
     async def committed(
         self, *partitions: tuple[str, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has kept of each partition."""
+        """Return the committed offset of each partition."""
         wanted = [partition_of(one) for one in partitions]
         running = self._started()
         asked = running.commits_of().committed(wanted, self._seconds(timeout_s))
@@ -335,14 +336,14 @@ class Consumer(Generic[K, V]):
 
     @property
     def group_member(self) -> GroupMember:
-        """Who this consumer is to its group, for offsets inside a transaction."""
+        """Return this consumer's group identity, for offsets inside a transaction."""
         return self._started().group_member()
 
     def metrics(self) -> ConsumerMetrics:
-        """What it has done so far, in numbers."""
+        """Return the metrics."""
         return self._started().metrics()
 
-    # Behind all that.
+    # Internals.
 
     def _started(self) -> ConsumerRuntime[K, V]:
         if self._running is None:
@@ -363,7 +364,7 @@ class Consumer(Generic[K, V]):
     def _maker(
         self, value_schema: Any
     ) -> Callable[[TopicPartition, Columns], tuple[Any, DeserializationFailed | None]]:
-        """What makes a record batch of columns; what it takes to read a schema is kept."""
+        """Return the function that makes a record batch; the schema's decoder is kept."""
         if value_schema is None:
             return lambda partition, columns: (consumed(partition, columns), None)
         known, form = self._form

@@ -1,9 +1,9 @@
-"""The parts of a consumer that runs, and how they belong together.
+"""The parts of a running consumer.
 
-Invariant: it has either subscribed, and is given partitions, or it was assigned some; never both.
-Offsets are committed as the member that it is, and without a group not at all. It is one member at
-a time: who subscribes while the last subscription ends joins when that is over. After `close` no
-task and no connection of it is left.
+Invariant: it has either a subscription or manually assigned partitions, never both. Offsets are
+committed under the current group identity, and not at all without a group. It is one member at a
+time: a new subscription joins after the old membership has ended. After `close` no task and no
+connection is left.
 """
 
 import asyncio
@@ -92,13 +92,13 @@ class ConsumerRuntime(Generic[K, V]):
         self.home: Final = LoopAffinity("consumer")
         self._member: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
-        self._next: Subscription | None = None  # once it has left
+        self._next: Subscription | None = None  # after it has left
         self._tasks: set[asyncio.Task[None]] = set()
 
     # The group.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Take part in the group, or want something else there."""
+        """Join the group, or change the subscription."""
         if self._leaving is not None:
             self._next = subscription
         elif (
@@ -131,22 +131,22 @@ class ConsumerRuntime(Generic[K, V]):
 
     @property
     def _has_ended(self) -> bool:
-        """Whether the last membership ended by an error."""
+        """Whether the last membership ended with an error."""
         return self._member is not None and self._member.done()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, and read nothing any more."""
+        """Leave the group and stop reading."""
         self.check_caller()
         self._next = None
         await self._leave(is_done=True)
 
     def check_caller(self) -> None:
-        """RuntimeError in a rebalance callback, which cannot wait for its own end."""
+        """Raise RuntimeError in a rebalance callback, which cannot wait for its own end."""
         if self.participation is not None:
             self.participation.check_caller()
 
     def commits_of(self) -> Commits:
-        """What keeps offsets; RequestError without a group."""
+        """Return the committer; raises RequestError without a group."""
         if self._commits is None:
             raise RequestError(
                 ErrorCode.INVALID_GROUP_ID, "to keep offsets, a consumer needs a group.id"
@@ -154,7 +154,7 @@ class ConsumerRuntime(Generic[K, V]):
         return self._commits
 
     def group_member(self) -> GroupMember:
-        """Who this is to its group."""
+        """Return the group identity."""
         member = self._membership()
         if member is not None:
             return member.identity
@@ -165,26 +165,26 @@ class ConsumerRuntime(Generic[K, V]):
     def offsets(
         self, given: Mapping[P, int | OffsetAndMetadata] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is to be committed; without any, all that was handed out."""
+        """Return the offsets to commit; without any, those of everything handed out."""
         if given is None:
             return self.reading.offsets_of(self.reading.reader.cursors, all_handed_out=True)
         wanted = by_partition(given)
         return {partition_of(where): OffsetAndMetadata.of(one) for where, one in wanted.items()}
 
     def metrics(self) -> ConsumerMetrics:
-        """What was done so far, in numbers."""
+        """Return the metrics."""
         coordinator = self._coordinator
         return self.reading.metrics(GroupCounts() if coordinator is None else coordinator.counts)
 
     def start(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside, which `close` waits for."""
+        """Start a task that `close` waits for."""
         task = asyncio.get_running_loop().create_task(doing)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self, *, is_done: bool) -> None:
-        """End all of it."""
+        """Close everything."""
         self._next = None
         try:
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -193,7 +193,7 @@ class ConsumerRuntime(Generic[K, V]):
             await end_all(self._end())
 
     async def _end(self) -> None:
-        """End what is left, at once."""
+        """Close what is left, at once."""
         self.life.end()
         await _ended(*self._tasks, *filter(None, (self._leaving, self._member)))
         if self._coordinator is not None:
@@ -201,7 +201,7 @@ class ConsumerRuntime(Generic[K, V]):
         await self.reading.close()
 
     async def _leave(self, *, is_done: bool) -> None:
-        """Leave, or wait for who leaves already; who gives up waiting does not end it."""
+        """Leave, or wait for a leave in progress; a cancelled caller does not cancel it."""
         if self._leaving is None:
             leaving = self._left(self.participation, self._member, is_done=is_done)
             self._leaving = asyncio.get_running_loop().create_task(leaving)
@@ -212,7 +212,9 @@ class ConsumerRuntime(Generic[K, V]):
     ) -> None:
         try:
             if part is not None:
-                await part.leave(is_done=is_done)  # the last commit is still a member's
+                await part.leave(
+                    is_done=is_done
+                )  # the last commit still uses the member's identity
         finally:
             if member is not None:
                 await end_all(_ended(member))
@@ -229,7 +231,7 @@ class ConsumerRuntime(Generic[K, V]):
     def _learnt(self) -> None:
         if self.participation is not None:
             self.participation.learnt()
-        else:  # in a group, which partitions there are is the group's matter
+        else:  # in a group, the assignment decides which partitions are read
             self.reading.miss()
 
     async def _committed(

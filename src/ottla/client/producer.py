@@ -1,12 +1,12 @@
-"""The producer: records to topics, in order, once, and not lost without a word.
+"""The producer: writes records in order, exactly once per partition, and reports every failure.
 
-Invariant: `send` returns when a record is in the outbox, and what becomes of it is told by what it
-returned. Leaving the producer's context waits until all records are settled. A record that failed
-and about which nobody asked is told of by the next `flush` or by the end: nothing is lost in
-silence.
+Invariant: `send` returns when a record is in the outbox; its result has the offset or the error.
+Leaving the context waits until all records are settled. An error that nobody has seen is raised by
+the next `flush` or at the end.
 
-The path of a record: it is serialized (`serializers/`), a partition is chosen (`partitioners.py`,
-and in `producing/` `routes.py`), it joins a batch (`outbox.py`), the batch is sent (`sender.py`).
+A record is serialized (`serializers/`), assigned to a partition (`partitioners.py`,
+`produce/partition_chooser.py`), added to a batch (`produce/outbox.py`), and the batch is sent
+(`produce/sender.py`).
 """
 
 import asyncio
@@ -46,22 +46,22 @@ from ottla.transport.channel import TimedOut
 from ottla.transport.network import Connector, TcpNetwork
 
 RECORD_OVERHEAD_BYTES: Final = HEADER_SIZE + RECORD_OVERHEAD_MAX
-"""What a batch's header and the lengths in a record take at most."""
+"""The maximum size of a batch header and the lengths in a record."""
 
 UNHEARD_MAX: Final = 1000
-"""So many failures are remembered until somebody asks; the first of them is told anyway."""
+"""The number of unseen errors that are remembered; the first of them is always kept."""
 
 
 def flushes_after(kind: type[BaseException] | None) -> bool:
-    """Whether what was sent is worth waiting for: not for who is interrupted or cancelled."""
+    """Whether to wait for sent records: not after an interrupt or a cancellation."""
     return kind is None or issubclass(kind, Exception)
 
 
 class Producer(Generic[K, V]):
-    """Writes records; `async with` starts it, and ends it when all of them are settled.
+    """Writes records; `async with` starts it, and closes it when all of them are settled.
 
-    So it does when the block raises, unless it was cancelled or interrupted: then it ends at once.
-    Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
+    So it does if the block raises, unless it was cancelled or interrupted: then it closes at once.
+    Keys and values are bytes, or what `key_serializer` and `value_serializer` accept.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Producer(Generic[K, V]):
         token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"linger.ms": 5}`, or as `linger_ms=5`.
+        """Take settings by Kafka's names, as `{"linger.ms": 5}` or as `linger_ms=5`.
 
-        `token` gives the tokens of OAUTHBEARER.
+        `token` returns OAUTHBEARER tokens.
         """
         self._config = config = client_config(PRODUCER, settings, **arguments)
         self._key = None if key_serializer is None else serializer_of(key_serializer)
@@ -93,7 +93,7 @@ class Producer(Generic[K, V]):
         self._block_s = config[producer.MAX_BLOCK_MS] / 1000
         self._record_bytes_max = config[producer.MAX_REQUEST_SIZE]
         self._running: ProducerRuntime | None = None
-        self._given_up: list[PendingBatch] = []  # about which nobody asked, when they were
+        self._given_up: list[PendingBatch] = []  # failed batches whose result nobody awaited
         self._partitioner: Partitioner = (
             KeyPartitioner(
                 config[producer.BATCH_SIZE],
@@ -126,7 +126,7 @@ class Producer(Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        # What was sent in transactions ended with them.
+        # Records sent in transactions are settled with them.
         running = self._running
         try:
             if running is not None and running.transactions is None and flushes_after(kind):
@@ -148,16 +148,16 @@ class Producer(Generic[K, V]):
         headers: Headers | None = (),
         timestamp_ms: int | None = None,
     ) -> Ack:
-        """Put a record into the outbox, waiting for room; await what is returned to know its fate.
+        """Add a record to the outbox, waiting for room; await the result for its offset.
 
-        RequestError when the topic cannot be written to, or the record is too large.
+        Raises RequestError if the topic cannot be written to or the record is too large.
         """
         running = self._running
         if running is None:
             raise not_running("producer")
         if running.transactions is not None:
             running.transactions.check()
-        # Without serializers they are bytes; the batch refuses everything else.
+        # Without serializers they are bytes; the batch refuses other types.
         key_data: Any = key
         value_data: Any = value
         if self._key is not None:
@@ -199,9 +199,9 @@ class Producer(Generic[K, V]):
         key: K | None = None,
         partition: int | None = None,
     ) -> list[Ack]:
-        """Put many records of one topic into the outbox, all with one key; faster than one by one.
+        """Add many records of one topic with one key to the outbox; faster than one by one.
 
-        When a value cannot be serialized nothing is sent.
+        If a value cannot be serialized, nothing is sent.
         """
         running = self._started()
         if running.transactions is not None:
@@ -241,17 +241,17 @@ class Producer(Generic[K, V]):
         timestamp: str | None = None,
         partition: int | str | None = None,
     ) -> RowsAck:
-        """Put the rows of an Arrow record batch or table into the outbox, waiting for room.
+        """Add the rows of an Arrow record batch or table to the outbox, waiting for room.
 
-        What is returned tells of all rows at once: `WrittenRows(topic, partition, offset, rows)` of
-        each partition, or RowsNotWritten. `key`, `value`, `headers` and `timestamp` name
-        columns; None has no keys, null values, no headers, the time of now. Keys and values are
-        bytes or strings and are sent as they are: serializers are not asked. Headers are lists of
-        structs of key and value, or maps. `partition` is a number or names a column of numbers;
-        without it rows go by their keys, and those without a key go together, batch by batch, as
-        the partitioner says. One of your own is asked for each row, which is slow.
+        The result covers all rows: `WrittenRows(topic, partition, offset, rows)` per partition, or
+        RowsNotWritten. `key`, `value`, `headers` and `timestamp` name columns; None means no keys,
+        null values, no headers, the current time. Keys and values are bytes or strings and are sent
+        without serializers. Headers are lists of structs of key and value, or maps. `partition` is
+        a number or names a column of numbers. Without it rows are partitioned by key, and rows
+        without a key stay together per batch, as the partitioner decides. An own partitioner is
+        called for each row, which is slow.
 
-        RequestError, and nothing is sent, when the columns are not so or a row is too large.
+        Raises RequestError, and sends nothing, if the columns are not valid or a row is too large.
         """
         sending = ArrowSend(
             self._started(), self._clock, topic, self._block_s, self._record_bytes_max
@@ -261,7 +261,7 @@ class Producer(Generic[K, V]):
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all records sent so far are settled.
 
-        Raises the first failure about which nobody asked; TimedOut when it takes too long.
+        Raises the first error that nobody has seen; raises TimedOut at the timeout.
         """
         running = self._started()
         try:
@@ -277,9 +277,9 @@ class Producer(Generic[K, V]):
                 raise batch.failure
 
     def transaction(self) -> Transaction:
-        """A transaction for `async with`: what is sent in it counts together, or not at all.
+        """Return a transaction for `async with`: its records become visible together or not at all.
 
-        It needs the setting transactional.id, and a producer has one at a time.
+        Requires transactional.id. A producer has one transaction at a time.
         """
         running = self._started()
         if running.transactions is None:
@@ -289,18 +289,18 @@ class Producer(Generic[K, V]):
         return Transaction(running.transactions, running.sender.flush)
 
     async def close(self) -> None:
-        """End at once: what is not settled fails."""
+        """Close at once; records that are not settled fail."""
         running, self._running = self._running, None
         if running is not None:
             await end_all(running.close())
 
     async def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         choices = await self._started().routes.choices(topic, self._block_s)
         return [*range(choices.count)]
 
     def metrics(self) -> ProducerMetrics:
-        """What it has done so far, in numbers."""
+        """Return the metrics."""
         running = self._started()
         outbox = running.outbox
         return running.sender.counts.snapshot(
@@ -325,19 +325,19 @@ class Producer(Generic[K, V]):
         headers: Headers,
         timestamp_ms: int,
     ) -> Ack:
-        """Put a record into the outbox for which there is no batch with room, or no topic yet."""
+        """Add a record for which there is no open batch with room, or no known topic."""
         running.home.check()
         size = self._size(key, value, headers)
         deadline_s = self._clock.elapsed_s() + self._block_s
         transactions = running.transactions
         number = None if transactions is None else transactions.check()
-        # Whoever sends without a pause lets others have a turn here, the sender among them: full
-        # batches leave while the next ones are filled.
+        # A caller that sends without a pause yields here, so that the sender can send full batches
+        # while the next ones are filled.
         if running.outbox.has_filled:
             running.outbox.has_filled = False
             await asyncio.sleep(0)
         while True:
-            # It is the first of a batch, and that may be elsewhere than was thought before.
+            # It opens a batch, which may be in another partition than chosen before.
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())
             where = await running.routes.found(topic, key, value, partition, left_s)
             partition = running.routes.kept(where, partition)
@@ -360,7 +360,7 @@ class Producer(Generic[K, V]):
                 return ack
 
     def _size(self, key: bytes | None, value: bytes | None, headers: Headers) -> int:
-        """What a record takes at most in a batch of its own; TypeError if it is not of bytes."""
+        """Return the maximum size of a record in a batch of its own; raises TypeError."""
         check_parts(key, value, headers)
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
         size += sum(10 + 4 * len(name) + len(text or b"") for name, text in headers)
@@ -377,6 +377,6 @@ class Producer(Generic[K, V]):
     def _note_failed(self, batch: PendingBatch) -> None:
         running = self._running
         if running is not None and running.transactions is not None:
-            return  # the end of the transaction tells of it
+            return  # the end of the transaction reports it
         if not batch.awaited and len(self._given_up) < UNHEARD_MAX:
             self._given_up.append(batch)

@@ -1,10 +1,10 @@
-"""A consumer's part in its group: what it wants, what it got, and how far it is.
+"""A consumer's subscription: what it wants, its assignment and its commits.
 
-Invariant: of what the application still works on nothing is committed by itself, and a partition is
-not given up while the application has its records in its hands, unless it takes longer than
-max.poll.interval.ms. What is given up is committed first; what is lost is not. The application's
-callbacks hear of every partition that comes or goes, with the reason, one after the other. Leaving
-waits for the step that the group is in; after it no partition comes any more.
+Invariant: records that the application is processing are not auto-committed. A partition is not
+revoked while the application has its records, unless that takes longer than max.poll.interval.ms.
+Revoked partitions are committed first, lost ones are not. Callbacks are called for every assigned,
+revoked or lost partition, one after the other. Leaving waits for the current rebalance step; after
+it no partition is assigned.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 
 ALIVE_S: Final = 1.0
-"""So often it is looked whether the application goes on."""
+"""Interval at which the application's progress is checked."""
 
 LAST_COMMIT_S: Final = 5.0
 
 LAST_STEP_S: Final = 30.0
-"""So long a callback of the application is waited for before its part in the group ends."""
+"""How long a callback is waited for before the membership ends."""
 
 CLOSED: Final = "the consumer is closed"
 
@@ -44,7 +44,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConfig:
-    """What the settings say."""
+    """Subscription settings."""
 
     auto_commit_s: float | None
     poll_interval_s: float
@@ -53,7 +53,7 @@ class SubscriptionConfig:
 
 
 class SubscriptionState:
-    """The owner of the partitions that a group gives; `run` is its life."""
+    """The owner of the partitions that a group assigns; `run` is its task."""
 
     def __init__(
         self,
@@ -70,33 +70,35 @@ class SubscriptionState:
         self._commits = commits
         self._rules = rules
         self._clock = clock
-        self._step = asyncio.Lock()  # one thing is asked of us at a time
-        self._caller: asyncio.Task[Any] | None = None  # of a callback that runs
+        self._step = asyncio.Lock()  # one step of the membership at a time
+        self._caller: asyncio.Task[Any] | None = None  # the task of a running callback
         self._has_left = False
-        self._failure: RequestError | None = None  # of a callback, which the reader may have told
-        self._one_commit = asyncio.Lock()  # an old one does not come after a new one
+        self._failure: RequestError | None = (
+            None  # of a callback; the record buffer may have raised it
+        )
+        self._one_commit = asyncio.Lock()  # commits stay in order
         self._committing: asyncio.Task[None] | None = None
         self._wanted: frozenset[str] = frozenset()
-        self._kept: dict[TopicPartition, int] = {}  # what was committed last
+        self._kept: dict[TopicPartition, int] = {}  # the last committed offsets
         self._look_for_topics()
         self._resolve()
 
-    # What the group asks.
+    # Called by the membership.
 
     def topics(self) -> frozenset[str]:
-        """What is subscribed to now."""
+        """The current subscription."""
         return self._wanted
 
     def pattern(self) -> str | None:
-        """The pattern that is left to the broker; those of Python are resolved here."""
+        """The pattern that the broker matches; Python patterns are resolved here."""
         return self.subscription.broker_pattern
 
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
         return frozenset(self._reader.cursors)
 
     async def revoke(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Finish with partitions, commit, and give them up."""
+        """Finish with partitions, commit, and revoke them."""
         async with self._step:
             partitions &= self.owned()
             for one in partitions:
@@ -113,7 +115,7 @@ class SubscriptionState:
                 self._drop(partitions)
 
     async def lose(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Partitions are gone already."""
+        """Drop partitions that are lost."""
         async with self._step:
             partitions &= self.owned()
             self._drop(partitions)
@@ -121,7 +123,7 @@ class SubscriptionState:
             await self._tell(told, partitions, why)
 
     async def assign(self, partitions: frozenset[TopicPartition], why: Rebalance) -> None:
-        """Read more partitions; the application may seek before the first record comes."""
+        """Add partitions; the application may seek before the first record."""
         async with self._step:
             if self._has_left:
                 return
@@ -132,10 +134,10 @@ class SubscriptionState:
                 self._reader.release(partitions)
             self._reading.poke()
 
-    # What the consumer asks.
+    # Called by the consumer.
 
     def resubscribe(self, subscription: Subscription) -> None:
-        """Want something else."""
+        """Change the subscription."""
         before, self.subscription = self.pattern(), subscription
         self._look_for_topics()
         is_new = self._resolve() or self.pattern() != before
@@ -143,7 +145,7 @@ class SubscriptionState:
             self.membership.rejoin("the subscription changed")
 
     def learnt(self) -> None:
-        """There is news of the cluster: a topic may fit the pattern, or have more partitions."""
+        """Check a metadata change: a topic may match the pattern or have more partitions."""
         if self.membership is None:
             return
         if self._resolve():
@@ -152,7 +154,7 @@ class SubscriptionState:
             self.membership.metadata_changed()
 
     async def run(self, membership: Membership) -> None:
-        """Be a member, as long as the group and the application go on."""
+        """Be a member while the group and the application go on."""
         self.membership = membership
         minding = asyncio.create_task(self._mind(membership))
         self._committing = asyncio.create_task(self._commit_from_time_to_time())
@@ -161,33 +163,33 @@ class SubscriptionState:
             await membership.run()
         except RequestError as error:
             failure = error
-        # An assignor may be the application's own: that nobody is a member any more is heard, too.
+        # An own assignor may raise anything; the application must learn that the membership ended.
         except Exception as error:
             failure = _unexpected("the membership of the group ended", error)
         finally:
             await _ended(minding, self._committing)
-        if failure is not None:  # who hears it may subscribe anew, so it is the last thing
+        if failure is not None:  # last, because the application may subscribe again on it
             if (before := self._after_untold(None)) is not None:
                 failure.add_note(f"and before that: {before}")
             self._reader.fail(failure, lasting=True)
 
     def check_caller(self) -> None:
-        """RuntimeError in a callback of ours: it would wait for its own end."""
+        """Raise RuntimeError in a callback, which would wait for its own end."""
         if self._caller is not None and self._caller is asyncio.current_task():
             raise RuntimeError(IN_A_CALLBACK)
 
     async def leave(self, *, is_done: bool) -> None:
-        """Commit and give all up; `is_done` when what was handed out is done.
+        """Commit and revoke everything; with `is_done`, everything handed out is done.
 
-        What a callback raises then, or has raised since records were asked for, is raised here when
-        all that is over: nobody asks for records any more who would hear of it.
+        An error that a callback raises here, or raised since the last poll, is raised at the end:
+        there is no later poll to raise it.
         """
         self._has_left = True
         self._reader.let_go(is_done=is_done)
         if self._committing is not None:
             await _ended(self._committing)
         has_step = False
-        with suppress(TimeoutError):  # a callback that does not end ends with the membership
+        with suppress(TimeoutError):  # a callback that does not return ends with the membership
             async with asyncio.timeout(LAST_STEP_S):
                 has_step = await self._step.acquire()
         try:
@@ -211,10 +213,10 @@ class SubscriptionState:
         finally:
             self._drop(owned)
 
-    # What it does by itself.
+    # Background work.
 
     async def _mind(self, membership: Membership) -> None:
-        """Tell the group that the application goes on, as long as it does."""
+        """Report the application's progress to the membership."""
         before: object = None
         while True:
             reader = self._reader
@@ -238,7 +240,7 @@ class SubscriptionState:
         *,
         all_handed_out: bool = False,
     ) -> None:
-        """Commit what changed; a failure is logged, because nobody waits for it."""
+        """Commit what changed; errors are logged, because nobody waits for them."""
         async with self._one_commit:
             offsets = self._reading.offsets_of(partitions, all_handed_out=all_handed_out)
             changed = {
@@ -256,14 +258,14 @@ class SubscriptionState:
     async def _tell(
         self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
     ) -> None:
-        """Call a callback; who asks for records hears of what it raises."""
+        """Call a callback; the next poll raises its error."""
         failure = await self._told(callback, partitions, why)
         if failure is not None:
             self._failure = self._after_untold(failure)
             self._reader.fail(self._failure or failure)
 
     def _after_untold(self, failure: RequestError | None) -> RequestError | None:
-        """A failure, or the one before it of which nobody has heard, with a note of this one."""
+        """Return the error, or an earlier unseen one with a note about this one."""
         first = self._failure
         if first is None or self._reader.failure is not first:
             return failure
@@ -274,7 +276,7 @@ class SubscriptionState:
     async def _told(
         self, callback: Callback | None, partitions: frozenset[TopicPartition], why: Rebalance
     ) -> RequestError | None:
-        """Call a callback; what it raised, if it did."""
+        """Call a callback and return its error, if any."""
         if callback is None or not partitions:
             return None
         self._caller = asyncio.current_task()
@@ -282,7 +284,7 @@ class SubscriptionState:
             told = callback(partitions, why)
             if inspect.isawaitable(told):
                 await told
-        # The callback is anybody's, and so is what it raises.
+        # A callback may raise anything.
         except Exception as error:
             return _unexpected("a rebalance callback failed", error)
         finally:
@@ -293,18 +295,18 @@ class SubscriptionState:
         self._reader.remove(partitions)
         for one in partitions:
             self._kept.pop(one, None)
-        # Of topics that a broker found by a pattern nobody wanted to know before.
+        # Topics found by the broker's pattern were not known before.
         used = self._wanted | {one.topic for one in self.owned()}
         for topic in {one.topic for one in partitions} - used:
             self._reading.metadata.forget(topic)
 
     def _look_for_topics(self) -> None:
-        """Ask soon for all topics, if a pattern of Python is to find some of them."""
+        """Request all topics soon if a Python pattern has to find some."""
         if isinstance(self.subscription.pattern, re.Pattern):
             self._reading.metadata.expire()
 
     def _resolve(self) -> bool:
-        """Find out which topics are wanted; tells whether they are others than before."""
+        """Resolve the wanted topics; returns whether they changed."""
         metadata, pattern = self._reading.metadata, self.subscription.pattern
         before = self._wanted
         if pattern is None or isinstance(pattern, BrokerPattern):

@@ -1,10 +1,10 @@
 """Members of a group without consumers: an owner that notes what it was told, and all behind it."""
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from random import random as random_number
 from typing import Any, Final, TypeAlias
 
 from client.scenario_runner import until
@@ -146,7 +146,7 @@ class Guest:
         *,
         network: Connector | None = None,
         clock: Clock | None = None,
-        chance: Callable[[], float] = random.random,
+        random: Callable[[], float] = random_number,
         assignors: Sequence[Assignor] = (),
         pattern: str | None = None,
         **settings: object,
@@ -159,26 +159,26 @@ class Guest:
         config = client_config(CONSUMER, given)
         clock = clock or SystemClock()
         network = network or TcpNetwork()
-        self.rules = group_rules(config, chance)
+        self.rules = group_rules(config, random)
         self.clock = clock
         self.owner = Owner(topics, self.rules.group_id, ledger)
         self.owner.regex = pattern
-        rules = connection_rules(config, chance)
-        self.connections = Connections(rules, network, clock, chance)
+        rules = connection_rules(config, random)
+        self.connections = Connections(rules, network, clock, random)
         self.metadata = Metadata(
-            self.connections, metadata_rules(config, chance), clock, self._changed
+            self.connections, metadata_rules(config, random), clock, self._changed
         )
         self.coordinator = GroupCoordinator(
             self.rules.group_id,
             self.metadata,
             rules,
-            retry_backoff(config, chance),
+            retry_backoff(config, random),
             network,
             clock,
-            chance,
+            random,
         )
         self.membership: Membership = membership_of(
-            self.owner, self.metadata, self.coordinator, self.rules, clock, chance, assignors
+            self.owner, self.metadata, self.coordinator, self.rules, clock, random, assignors
         )
         self.commits = Commits(
             self.coordinator, self.metadata, self.rules, clock, lambda: self.membership

@@ -1,1 +1,1 @@
-"""Columns: records as Arrow has them, and what their values are."""
+"""Columns: Arrow record batches and typed values."""

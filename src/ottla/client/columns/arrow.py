@@ -1,8 +1,7 @@
-"""Arrow record batches: consumed columns, and rows that are to be sent.
+"""Arrow record batches: consumed columns, and rows to send.
 
-Invariant: no Python object is made per record. Of what is consumed no key or value is copied: topic
-and partition, which are the same throughout, are columns that Arrow fills by itself. Of what is
-sent the rows of a partition keep their order.
+Invariant: no Python object per record. Consumed keys and values are not copied; topic and partition
+are dictionary-encoded constants. Sent rows keep their order within a partition.
 """
 
 from collections.abc import Iterator
@@ -15,11 +14,11 @@ from ottla.records.arrow import pyarrow_module
 
 
 def consumed(partition: TopicPartition, columns: Columns) -> Any:
-    """A pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
+    """Return a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
     batch = columns.to_arrow()
     pa = pyarrow_module()
     rows = columns.rows
-    # One name for all rows, and a small number in each that points to it.
+    # A dictionary with one name, and an index per row.
     names = pa.DictionaryArray.from_arrays(
         pa.repeat(pa.scalar(0, pa.int8()), rows), pa.array([partition.topic], pa.utf8())
     )
@@ -30,7 +29,7 @@ def consumed(partition: TopicPartition, columns: Columns) -> Any:
 
 
 class RowColumns(NamedTuple):
-    """The names of the columns that are sent; None for those that there are not."""
+    """The names of the columns to send; None for absent ones."""
 
     key: str | None
     value: str | None
@@ -39,7 +38,7 @@ class RowColumns(NamedTuple):
 
 
 def select(given: Any, named: RowColumns, partition: str | None) -> Any:
-    """A table of what is sent, its columns named as in RowColumns; ValueError if that cannot be."""
+    """Return a table of the columns to send, named as in RowColumns; raises ValueError."""
     pa = pyarrow_module()
     if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
         raise ValueError(
@@ -68,13 +67,13 @@ def select(given: Any, named: RowColumns, partition: str | None) -> Any:
             column = column.cast(pa.int32())
         arrays[part] = column
     if not arrays:
-        # Without a column a table forgets how many rows it has.
+        # A table without columns would lose its number of rows.
         arrays["value"] = pa.nulls(table.num_rows)
     return pa.table(arrays)
 
 
 def check_times(columns: Columns, name: str) -> None:
-    """ValueError when a row is of a time before 1970, which no record is."""
+    """Raise ValueError if a row has a timestamp before 1970."""
     import pyarrow.compute
 
     compute: Any = pyarrow.compute
@@ -110,7 +109,7 @@ def _check_bytes(pa: Any, kind: Any, name: str) -> None:
 
 
 def pieces(table: Any, bytes_max: int) -> Iterator[Any]:
-    """The rows of a table in record batches of about so many bytes at most."""
+    """Split a table into record batches of about `bytes_max` bytes."""
     rows = table.num_rows
     step = max(1, rows * max(1, bytes_max) // max(1, table.nbytes))
     for start in range(0, rows, step):
@@ -118,9 +117,9 @@ def pieces(table: Any, bytes_max: int) -> Iterator[Any]:
 
 
 def sorted_by_partition(batch: Any, numbers: Any) -> tuple[Any, list[tuple[int, int]]]:
-    """The rows with those of each partition together, in their order; partitions, and how many.
+    """Group the rows by partition, in order; returns the partitions and their counts.
 
-    The numbers of partitions are an array, or a buffer of 32-bit numbers.
+    The partition numbers are an array or a buffer of 32-bit integers.
     """
     pa = pyarrow_module()
     import pyarrow.compute
@@ -133,6 +132,6 @@ def sorted_by_partition(batch: Any, numbers: Any) -> tuple[Any, list[tuple[int, 
     counted = compute.value_counts(numbers).to_pylist()
     counts = sorted((one["values"], one["counts"]) for one in counted)
     if len(counts) > 1:
-        # The order is a stable one: rows of one partition stay as they are.
+        # The sort is stable: rows of one partition keep their order.
         batch = batch.take(compute.array_sort_indices(numbers))
     return batch, counts

@@ -1,7 +1,7 @@
-"""The types of Arrow that columns of Avro have.
+"""Arrow types of Avro schemas.
 
-Invariant: a type holds every value that its schema allows, unchanged; a schema for which there is
-none is refused, and is not read as something else.
+Invariant: a type represents every value of its schema exactly; a schema without such a type is
+refused.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ _DECIMAL128_DIGITS: Final = 38
 
 
 def arrow_type(schema: Any) -> Any:
-    """The type of a schema; ValueError for one that has none."""
+    """Return the Arrow type of a schema; raises ValueError."""
     return _Types().of(schema)
 
 
 def plain_uuids(schema: Any) -> Any:
-    """The schema with UUIDs as the strings or bytes that they are written as."""
+    """Return the schema with UUIDs as plain strings or bytes."""
     if isinstance(schema, Mapping):
         fields = cast("Mapping[str, Any]", schema)
         return {
@@ -32,7 +32,7 @@ def plain_uuids(schema: Any) -> Any:
 
 
 class _Types:
-    """Finds types, and remembers those that have a name."""
+    """Maps types and remembers named ones."""
 
     def __init__(self) -> None:
         pa = self._pa = pyarrow_module()
@@ -55,10 +55,10 @@ class _Types:
             ("long", "local-timestamp-millis"): pa.timestamp("ms"),
             ("long", "local-timestamp-micros"): pa.timestamp("us"),
         }
-        self._open: set[str] = set()  # those whose fields are looked at
+        self._open: set[str] = set()  # named types whose fields are being mapped
 
     def of(self, schema: Any, space: str = "") -> Any:
-        """The type of a schema, in a namespace."""
+        """Return the type of a schema in a namespace."""
         if isinstance(schema, list):
             return self._union(cast("list[Any]", schema), space)
         if not isinstance(schema, Mapping):
@@ -120,7 +120,7 @@ class _Types:
 
 
 def _full_name(schema: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """The name with its namespace, and that namespace."""
+    """Return the full name and its namespace."""
     name = str(schema["name"])
     if "." in name:
         return name, name.rpartition(".")[0]

@@ -1,8 +1,7 @@
-"""Values of JSON or Avro as typed columns.
+"""JSON or Avro values as typed columns.
 
-Invariant: a value is read whole or refused, and one that is refused is named by its partition and
-offset; rows keep their order. JSON costs no Python object per record; of Avro they live for a few
-hundred rows at a time.
+Invariant: a value is decoded completely or refused, with its partition and offset; rows keep their
+order. JSON creates no Python object per record; Avro objects live for a few hundred rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from ottla.records import Columns
 from ottla.records.arrow import pyarrow_module
 
 PLACE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key")
-"""What is told of each record beside its value."""
+"""The columns of each record besides its value."""
 
 AVRO_ROWS: Final = 500
 
@@ -31,17 +30,17 @@ _SCHEMAS: Final = (
 
 
 class Form(Protocol):
-    """How values are read."""
+    """Decodes values."""
 
     names: list[str]
 
     def read(self, values: Any) -> list[Any]:
-        """A column of each name, of an array of bytes; ValueError when one value is bad."""
+        """Decode an array of bytes into named columns; raises ValueError if a value is bad."""
         ...
 
 
 def form_of(schema: Any) -> Form:
-    """The form of a schema: of Arrow for JSON; of Avro as text or as Python has its JSON."""
+    """Return the decoder for a schema: Arrow for JSON; Avro as text or dict."""
     pa = pyarrow_module()
     if isinstance(schema, pa.Schema):
         return _Json(schema)
@@ -52,7 +51,7 @@ def form_of(schema: Any) -> Form:
         return _Avro(found if isinstance(found, Mapping) else {"type": found})
     except ImportError:
         raise
-    # What a parser raises for what is no schema is anything.
+    # A parser may raise anything for an invalid schema.
     except Exception as error:
         raise ValueError(f"{_SCHEMAS}; this is none of Avro: {_why(error)}") from error
 
@@ -63,9 +62,9 @@ def typed(
     partition: TopicPartition,
     columns: Columns,
 ) -> tuple[Any, DeserializationFailed | None]:
-    """Where records are, their keys and the columns of their values; and what ended them too early.
+    """Return position, key and value columns, and the error that ended them early.
 
-    With `bad_record` that is told of each value that cannot be read, and its row is left out.
+    With `bad_record`, that is called for each bad value and its row is left out.
     """
     pa = pyarrow_module()
     whole = consumed(partition, columns)
@@ -95,9 +94,9 @@ def typed(
 def _runs(
     form: Form, values: Any, start: int, stop: int
 ) -> Iterator[tuple[int, int, list[Any] | ValueError]]:
-    """Rows that can be read together, and between them those that cannot, one by one.
+    """Yield runs of rows that decode together, and bad rows one by one.
 
-    What fails is halved, so that few bad rows cost little more than none.
+    A failing run is halved, so that a few bad rows cost little.
     """
     try:
         found = form.read(values.slice(start, stop - start))
@@ -114,7 +113,7 @@ def _runs(
 
 
 def _names(given: list[str]) -> list[str]:
-    """The names of a value's columns; one that the record has too is told apart."""
+    """Return the column names of a value; names of record columns get a prefix."""
     names = [f"value.{name}" if name in PLACE_COLUMNS else name for name in given]
     if len({*names}) < len(names):
         raise ValueError(f"value_schema has a name twice: {', '.join(names)}")
@@ -122,7 +121,7 @@ def _names(given: list[str]) -> list[str]:
 
 
 class _Json:
-    """Objects of JSON, by a schema of Arrow."""
+    """JSON objects with an Arrow schema."""
 
     def __init__(self, schema: Any) -> None:
         pa = pyarrow_module()
@@ -140,7 +139,7 @@ class _Json:
             raise ValueError(f"value_schema cannot be read from JSON: {error}") from error
 
     def read(self, values: Any) -> list[Any]:
-        """The fields of objects; those that are missing are null, those unknown are left out."""
+        """Decode the fields of objects; missing ones are null, unknown ones are left out."""
         pa = pyarrow_module()
         import pyarrow.compute
         import pyarrow.json
@@ -149,15 +148,15 @@ class _Json:
         json: Any = pyarrow.json
         if not len(values):
             return [pa.nulls(0, kind) for kind in self._schema.types]
-        # The parser reads one object after the other out of one text, and does not look where a
-        # value ends. But what begins with { and ends with } cannot be joined with its neighbour to
-        # one object, for } is never followed by {. So there are as many objects as values exactly
-        # when each value is one.
-        text = _braced(values.cast(pa.utf8()))  # nor does it look whether text is UTF-8
+        # The parser reads one object after the other from one text and ignores where a value ends.
+        # But values that start with { and end with } cannot merge with a neighbour into one object,
+        # because } is never followed by {. So the number of objects equals the number of values
+        # exactly if each value is one object.
+        text = _braced(values.cast(pa.utf8()))  # the parser does not check UTF-8 either
         joined = compute.binary_join_element_wise(
             text,
             "",
-            "\n",  # between them, so it ends each line
+            "\n",  # the separator, so it ends each line
             null_handling="replace",
             null_replacement="{}",
         )
@@ -171,7 +170,9 @@ class _Json:
                 ),
             )
         except ValueError as error:
-            if _EMPTY in str(error):  # so it calls what cannot begin an object, behind another
+            if _EMPTY in str(
+                error
+            ):  # the parser's message for a value that is not an object, after another
                 raise ValueError(f"{_NO_OBJECT}, or more than that") from error
             if self._has_dates and _NO_NUMBER in str(error):
                 raise ValueError(
@@ -189,22 +190,22 @@ def _why(error: Exception) -> str:
 
 
 def _braced(text: Any) -> Any:
-    """Texts that begin with { and end with }, and nulls; ValueError when one is neither."""
+    """Return the texts, which start with { and end with } or are null; raises ValueError."""
     import pyarrow.compute
 
     compute: Any = pyarrow.compute
     for is_trimmed in (False, True):
-        if is_trimmed:  # few are written with space around them, or as null
+        if is_trimmed:  # rare: spaces around the object, or null
             text = compute.utf8_trim(text, characters=" \t\r\n")
             text = compute.if_else(compute.equal(text, "null"), None, text)
         braced = compute.and_(compute.starts_with(text, "{"), compute.ends_with(text, "}"))
-        if compute.all(braced).as_py() is not False:  # of nothing but nulls it is null
+        if compute.all(braced).as_py() is not False:  # null if all values are null
             return text
     raise ValueError(_NO_OBJECT)
 
 
 class _Avro:
-    """Avro's binary form."""
+    """Avro's binary encoding."""
 
     def __init__(self, schema: Any) -> None:
         pa = pyarrow_module()
@@ -215,7 +216,7 @@ class _Avro:
         self.names = _names(fields) if self._is_record else ["value"]
 
     def read(self, values: Any) -> list[Any]:
-        """The fields of records, or what else the schema says as one column."""
+        """Decode the fields of records, or another schema as one column."""
         pa = pyarrow_module()
         parts = [pa.array([], self._type)]
         for start in range(0, len(values), AVRO_ROWS):
@@ -223,7 +224,7 @@ class _Avro:
             try:
                 rows = [None if one is None else self._read("", one) for one in data]
                 parts.append(pa.array(rows, self._type))
-            # What a reader raises for bytes of another schema is anything.
+            # A reader may raise anything for bytes of another schema.
             except Exception as error:
                 raise ValueError(f"this is not of the Avro schema: {_why(error)}") from error
         array = pa.concat_arrays(parts)

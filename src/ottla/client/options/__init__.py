@@ -1,1 +1,1 @@
-"""From a client's settings to the rules of its parts, a module for each kind of client."""
+"""Converts a client's settings into the config of its parts."""

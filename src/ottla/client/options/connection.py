@@ -1,7 +1,7 @@
-"""Rules of connections, out of the settings that every client has.
+"""Connection config from the settings that all clients have.
 
-Invariant: a setting is read in this folder and nowhere else in the client, so that its unit is
-changed once: milliseconds outside, seconds inside.
+Invariant: settings are read in this folder and nowhere else in the client, so that milliseconds
+become seconds in one place.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 DEFAULT_PORT: Final = 9092
 
 ADMIN_IDLE_S: Final = 300.0
-"""An administrator forgets a topic that it was not asked about for so long."""
+"""An administrator forgets a topic that it has not used for this long."""
 
 
 def place(text: str) -> Address:
-    """A host and a port out of host:port, [v6]:port, or a host alone; else InvalidSettings."""
+    """Parse host:port, [v6]:port or a host; raises InvalidSettings."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text.strip(), str(DEFAULT_PORT)
@@ -44,7 +44,7 @@ def place(text: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be a name or an address: parts of a name are not empty, nor too long."""
+    """Whether it can be a host name or an address."""
     try:
         return bool(text.encode("idna"))
     except UnicodeError:
@@ -58,7 +58,7 @@ def connection_rules(
     token: "TokenFunction | None" = None,
     clock: Clock | None = None,
 ) -> ConnectionConfig:
-    """How a client connects; InvalidSettings when it has not what its login or TLS needs."""
+    """Return how a client connects; raises InvalidSettings if SASL or TLS settings are missing."""
     return ConnectionConfig(
         seeds=[place(text) for text in config[connection.BOOTSTRAP_SERVERS]],
         client_id=config[connection.CLIENT_ID] or "ottla",
@@ -97,7 +97,7 @@ def _login(
 
 
 def retry_backoff(config: Config, random: Callable[[], float]) -> Backoff:
-    """The pauses between two tries of a request."""
+    """Return the backoff between two attempts of a request."""
     return Backoff(
         config[connection.RETRY_BACKOFF_MS] / 1000,
         config[connection.RETRY_BACKOFF_MAX_MS] / 1000,
@@ -106,7 +106,7 @@ def retry_backoff(config: Config, random: Callable[[], float]) -> Backoff:
 
 
 def metadata_rules(config: Config, random: Callable[[], float]) -> MetadataConfig:
-    """How fresh metadata are."""
+    """Return how fresh metadata is."""
     creates, idle_s = True, None
     if config.table is PRODUCER:
         idle_s = config[producer.METADATA_MAX_IDLE_MS] / 1000
@@ -124,7 +124,7 @@ def metadata_rules(config: Config, random: Callable[[], float]) -> MetadataConfi
 
 
 def patience(config: Config, random: Callable[[], float]) -> RetryPolicy:
-    """How long a call is tried."""
+    """Return the retry policy of calls."""
     return RetryPolicy(
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,
         call_timeout_s=config[connection.DEFAULT_API_TIMEOUT_MS] / 1000,

@@ -1,7 +1,7 @@
-"""Rules of a consumer, out of its settings.
+"""Consumer config from its settings.
 
-Invariant: a setting is read in this folder and nowhere else in the client, so that its unit is
-changed once: milliseconds outside, seconds inside.
+Invariant: settings are read in this folder and nowhere else in the client, so that milliseconds
+become seconds in one place.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from ottla.settings.validators import BY_DURATION, duration_ms
 
 
 def is_modern_group(config: Config) -> bool:
-    """Whether a consumer's group has the protocol of KIP-848."""
+    """Whether the group uses the KIP-848 protocol."""
     return config[consumer.GROUP_PROTOCOL].lower() == "consumer"
 
 
 def group_rules(config: Config, random: Callable[[], float]) -> GroupConfig:
-    """How a consumer is a member of its group; it has a group.id."""
+    """Return the group config of a consumer with a group.id."""
     group_id = config[consumer.GROUP_ID]
     assert group_id is not None
     return GroupConfig(
@@ -42,7 +42,7 @@ def group_rules(config: Config, random: Callable[[], float]) -> GroupConfig:
 
 
 def fetch_rules(config: Config, random: Callable[[], float]) -> FetchConfig:
-    """How a consumer fetches."""
+    """Return the fetch config."""
     return FetchConfig(
         backoff=retry_backoff(config, random),
         min_bytes=config[consumer.FETCH_MIN_BYTES],
@@ -57,7 +57,7 @@ def fetch_rules(config: Config, random: Callable[[], float]) -> FetchConfig:
 
 
 def reset_ms(config: Config, clock: Clock) -> Callable[[], int] | None:
-    """Where to begin without an offset, as a timestamp of ListOffsets; None: nowhere."""
+    """Return where to start without an offset, as a timestamp of ListOffsets; None for none."""
     where = config[consumer.AUTO_OFFSET_RESET].lower()
     if where == "none":
         return None
@@ -69,7 +69,7 @@ def reset_ms(config: Config, clock: Clock) -> Callable[[], int] | None:
 
 
 def participation_rules(config: Config) -> SubscriptionConfig:
-    """How a consumer takes part in its group."""
+    """Return the subscription config."""
     commits = config[consumer.ENABLE_AUTO_COMMIT]
     return SubscriptionConfig(
         auto_commit_s=config[consumer.AUTO_COMMIT_INTERVAL_MS] / 1000 if commits else None,

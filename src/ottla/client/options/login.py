@@ -1,6 +1,6 @@
-"""How a client tells who it is, out of the settings.
+"""SASL config from the settings.
 
-Invariant: imported by clients that log in, and by no others: tokens bring HTTP with them.
+Imported only by clients that authenticate: tokens import HTTP.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from ottla.settings.jaas import read_jaas
 def login(
     config: Config, random: Callable[[], float], token: TokenFunction | None, clock: Clock
 ) -> Login | None:
-    """How a client tells who it is."""
+    """Return how a client authenticates."""
     mechanism = config[security.SASL_MECHANISM]
     if mechanism is None:
         return None
@@ -42,7 +42,7 @@ def login(
 
 
 def _token_endpoint(config: Config, clock: Clock) -> TokenEndpoint:
-    """Where the settings say that tokens come from; InvalidSettings when they do not."""
+    """Return the token endpoint of the settings; raises InvalidSettings."""
     url_setting = security.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL
     url, file = config[url_setting], config[security.SASL_OAUTHBEARER_ASSERTION_FILE]
     if url is None:

@@ -1,7 +1,7 @@
-"""Rules of a producer, out of its settings.
+"""Producer config from its settings.
 
-Invariant: a setting is read in this folder and nowhere else in the client, so that its unit is
-changed once: milliseconds outside, seconds inside.
+Invariant: settings are read in this folder and nowhere else in the client, so that milliseconds
+become seconds in one place.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ ACKS: Final = {"all": -1, "1": 1, "0": 0}
 
 
 def outbox_rules(config: Config) -> OutboxConfig:
-    """How records are put together."""
+    """Return how records are batched."""
     return OutboxConfig(
-        # A record that is too large for a request does not fit a batch that is open either, and
-        # one that begins a batch is measured: so no record passes unseen.
+        # A record too large for a request does not fit an open batch, and one that opens a batch is
+        # measured. So no too large record passes.
         batch_bytes=min(
             config[producer.BATCH_SIZE],
             config[producer.MAX_REQUEST_SIZE],
@@ -36,7 +36,7 @@ def outbox_rules(config: Config) -> OutboxConfig:
 
 
 def _level(config: Config) -> int | None:
-    """The level of the codec that is used, if it was given."""
+    """Return the compression level of the codec, if configured."""
     for setting in compression.LEVELS:
         _, codec, _ = setting.name.split(".")
         if codec == config[producer.COMPRESSION_TYPE] and config.is_set(setting):
@@ -45,7 +45,7 @@ def _level(config: Config) -> int | None:
 
 
 def transaction_rules(config: Config, random: Callable[[], float]) -> TransactionConfig | None:
-    """How transactions are made; None for a producer without them."""
+    """Return the transaction config; None without transactions."""
     transactional_id = config[producer.TRANSACTIONAL_ID]
     if transactional_id is None:
         return None
@@ -60,7 +60,7 @@ def transaction_rules(config: Config, random: Callable[[], float]) -> Transactio
 
 
 def sender_rules(config: Config, random: Callable[[], float]) -> SenderConfig:
-    """How records are sent."""
+    """Return the delivery config."""
     return SenderConfig(
         acks=ACKS[config[producer.ACKS]],
         is_idempotent=idempotence(config),

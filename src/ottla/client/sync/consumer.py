@@ -1,9 +1,9 @@
-"""The consumer for code without an event loop.
+"""The synchronous consumer.
 
-Invariant: a record counts as handed out when the application has it, and not when it has left the
-loop: `commit()`, `position()` and the end see what they would see in the asynchronous consumer. So
-who is interrupted while waiting for records has them with the next call. A callback is called in a
-thread of its own, so it may call the consumer.
+Invariant: a record counts as handed out when the application has it, not when it has left the event
+loop: `commit()`, `position()` and `close()` behave as in the asynchronous consumer. A caller that
+is interrupted while waiting gets the records with its next call. A callback runs in a thread of its
+own, so it may call the consumer.
 """
 
 import asyncio
@@ -53,21 +53,21 @@ class _Behind(AsyncConsumer[K, V]):
 
     @property
     def asks(self) -> int:
-        """How often records were asked for; any thread may look."""
+        """How often records were requested; thread-safe."""
         running = self._running
         return 0 if running is None else running.reading.reader.asks
 
     def take_back(self, asks: int) -> None:
-        """Somebody who has asked since then was interrupted, and has nothing of what was given."""
+        """Take back what an interrupted caller has not received."""
         if self._running is not None and self.asks > asks:
             self._running.reading.reader.take_back()
 
 
 class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
-    """Reads records; `with` starts it, and ends it with its place kept.
+    """Reads records; `with` starts it, and closes it after a commit.
 
-    One thread reads at a time. What is given to be called (deserializers, `bad_record`, `token`,
-    assignors) is called in the consumer's own thread, where calls to the consumer are refused.
+    One thread reads at a time. Functions given to it (deserializers, `bad_record`, `token`,
+    assignors) are called in the consumer's own thread, where calls to the consumer are refused.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
         assignors: Sequence[Assignor] = (),
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"group.id": "g"}`, or as `group_id="g"`.
+        """Take settings by Kafka's names, as `{"group.id": "g"}` or as `group_id="g"`.
 
-        With topics it subscribes to them. A key or value that cannot be deserialized is raised to
-        who asks for it; with `bad_record` that is called instead and the record is skipped. `token`
-        gives the tokens of OAUTHBEARER. `assignors` of one's own are for classic groups.
+        With topics it subscribes to them. A key or value that cannot be deserialized raises an
+        error; with `bad_record`, that is called instead and the record is skipped. `token` returns
+        OAUTHBEARER tokens. Own `assignors` require a classic group.
         """
         behind: _Behind[K, V] = _Behind(
             settings,
@@ -113,14 +113,14 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
             self.close(is_done=kind is None)
 
     def close(self, *, is_done: bool = True) -> None:
-        """Commit, give the partitions back and end; `is_done`: what was handed out counts too.
+        """Commit, revoke the partitions and close; `is_done` commits all that was handed out.
 
-        What a callback raises meanwhile, or raised and no poll has told, is raised at the end.
+        An error of a callback that no poll has raised is raised at the end.
         """
         _check_thread()
         self._shut(lambda: self._behind.close(is_done=is_done))
 
-    # What to read.
+    # Subscription.
 
     def subscribe(
         self,
@@ -130,12 +130,12 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Share topics, by name or by a pattern of whole names, with the others of the group.
+        """Subscribe to topics, by name or by a pattern of whole names, as a member of the group.
 
-        Text and what `re` compiled the client matches; a BrokerPattern the broker.
+        The client matches text and `re` patterns; the broker matches a BrokerPattern.
 
-        Each call of a callback has a thread of its own, and records wait until it returns; it may
-        commit and seek.
+        Each callback runs in a thread of its own, and records wait until it returns; it may commit
+        and seek.
         """
 
         def subscribed() -> None:
@@ -153,7 +153,7 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
             self._opened.call(subscribed)
 
     def unsubscribe(self) -> None:
-        """Leave the group, or read no partition any more."""
+        """Leave the group, or drop all assigned partitions."""
         _check_thread()
         self._portal.run(self._behind.unsubscribe())
 
@@ -162,7 +162,7 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
         return self._portal.call(lambda: self._behind.assignment)
 
     # Records.
@@ -180,26 +180,26 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
     def poll(
         self, timeout_s: float = POLL_S, *, max_records: int | None = None
     ) -> list[Record[K, V]]:
-        """The records that are here, or that come in time; none is an empty list."""
+        """Return the records that are buffered or arrive in time; an empty list if none."""
         return self._taken(lambda: self._behind.poll(timeout_s, max_records=max_records))
 
     def batches(self) -> Iterator[list[Record[K, V]]]:
-        """Lists of records, each of one partition, without an end."""
+        """Yield lists of records, each of one partition, without end."""
         return self._taken_in_turn(self._behind.batches())
 
     def poll_arrow(self, timeout_s: float = POLL_S, *, value_schema: Any = None) -> Any:
-        """Records of one partition as an Arrow record batch; None when none come in time.
+        """Return records of one partition as an Arrow record batch; None after the timeout.
 
-        The columns, and what `value_schema` does, are those of the asynchronous consumer.
+        The columns and `value_schema` are those of the asynchronous consumer.
         """
         return self._taken(lambda: self._behind.poll_arrow(timeout_s, value_schema=value_schema))
 
     def arrow(self, *, value_schema: Any = None) -> Iterator[Any]:
-        """Arrow record batches, each of one partition, without an end; as `poll_arrow` has them."""
+        """Yield Arrow record batches, each of one partition, without end, like `poll_arrow`."""
         return self._taken_in_turn(self._behind.arrow(value_schema=value_schema))
 
     def _taken(self, asking: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What the consumer gives; who is interrupted before it is here leaves it to the next."""
+        """Return a result of the consumer; if the caller is interrupted, the next one gets it."""
         portal, asks = self._portal, self._behind.asks
         try:
             return portal.run(asking())
@@ -214,7 +214,7 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
         while True:
             yield self._taken(following)
 
-    # Where to read.
+    # Positions.
 
     seek = calls(AsyncConsumer[Any, Any].seek)
     seek_to_beginning = calls(AsyncConsumer[Any, Any].seek_to_beginning)
@@ -225,7 +225,7 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return self._portal.call(lambda: self._behind.paused)
 
     position = waits(AsyncConsumer[Any, Any].position)
@@ -234,7 +234,7 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
     end_offsets = waits(AsyncConsumer[Any, Any].end_offsets)
     offsets_for_times = waits(AsyncConsumer[Any, Any].offsets_for_times)
 
-    # How far the group is.
+    # Committed offsets.
 
     commit = waits(AsyncConsumer[Any, Any].commit)
 
@@ -244,13 +244,13 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
         *,
         timeout_s: float | None = None,
     ) -> Future[None]:
-        """Begin to keep offsets and go on; the future tells what became of it."""
+        """Start a commit and return; the future has its result."""
         task = self._portal.call(self._behind.commit_soon, offsets, timeout_s=timeout_s)
         return self._portal.start(_end_of(task))
 
     @contextmanager
     def committing(self) -> Generator[None]:
-        """Commit what was handed out before or in the block when it succeeds; otherwise nothing."""
+        """Commit everything handed out before or in the block if it succeeds; otherwise nothing."""
         portal, behind = self._portal, self._behind.committing()
         portal.run(behind.__aenter__())
         try:
@@ -265,12 +265,12 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
 
     @property
     def group_member(self) -> GroupMember:
-        """Who this consumer is to its group, for offsets inside a transaction."""
+        """Return this consumer's group identity, for offsets inside a transaction."""
         return self._portal.call(lambda: self._behind.group_member)
 
 
 class _CallbackThread(threading.Thread):
-    """Where a callback is called."""
+    """The thread of a callback."""
 
 
 def _check_thread() -> None:
@@ -279,7 +279,7 @@ def _check_thread() -> None:
 
 
 def _beside(callback: Callback | None) -> Any:
-    """A callback for the loop that calls one that waits, in a thread of its own."""
+    """Wrap a blocking callback so that the loop runs it in a thread of its own."""
     if callback is None:
         return None
 
@@ -289,7 +289,7 @@ def _beside(callback: Callback | None) -> Any:
         def call() -> None:
             try:
                 callback(partitions, why)
-            # Told to the loop, which waits for it; an interrupt comes to the main thread alone.
+            # Passed to the loop, which waits for it; an interrupt reaches only the main thread.
             except BaseException as error:
                 over.set_exception(error)
             else:

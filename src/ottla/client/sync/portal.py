@@ -1,10 +1,9 @@
-"""A portal: an event loop in a thread of its own, and the way in for other threads.
+"""A portal: an event loop in a thread of its own, and calls into it from other threads.
 
-Invariant: what is run through a portal returns or raises in the thread that asked for it, and never
-waits for a loop that has ended: then it raises NotRunning. Who is interrupted while waiting has
-ended what was waited for. What lives in the loop is closed before the loop is. Nothing waits longer
-than CLOSE_S for the thread to end, and a process that was forked, which has no such thread, never
-waits for it.
+Invariant: a call returns or raises in the thread that made it and never waits for a closed loop: it
+raises NotRunning. An interrupted caller cancels its call. What lives in the loop is closed before
+the loop. Nothing waits longer than CLOSE_S for the thread to end; a forked process, which has no
+such thread, never waits for it.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CLOSE_S: Final = 5.0
-"""By then the thread has ended, or is left to end with the process."""
+"""After this the thread has ended, or is left to end with the process."""
 
 WIND_UP_S: Final = 2.0
-"""So long the loop waits at its end for calls that end, and again for what is closed."""
+"""How long the closing loop waits for calls to end, and again for what it closes."""
 
 LOOK_S: Final = 0.5
-"""So often who waits looks up: a signal that comes just before a lock is waited for is not seen."""
+"""Polling interval of a waiting thread: a signal just before a lock is awaited is not noticed."""
 
 CLOSED: Final = "the client was closed"
 FORKED: Final = "this client belongs to the process that started it: make one after the fork"
@@ -39,10 +38,10 @@ OWN_THREAD: Final = (
 
 
 class Portal:
-    """A loop that runs until `close`, or until nobody has the portal any more.
+    """A loop that runs until `close`, or until nothing refers to the portal.
 
-    `ending` is what closes that which lives in the loop; it is called at the end, in case nobody
-    has done so before, and cancelled, which it understands as to be done at once.
+    `ending` closes what lives in the loop. It runs at the end if nobody has done so, and is
+    cancelled, which makes it close at once.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Portal:
         self._process = os.getpid()
         self._calls: set[asyncio.Task[Any]] = set()
         start = _Start()
-        # A daemon: a program that forgets to close still ends.
+        # A daemon thread: a program that forgets to close still exits.
         self._thread = threading.Thread(
             target=_live, args=(start, self._calls, ending), name=name, daemon=True
         )
@@ -61,29 +60,31 @@ class Portal:
             self._thread.start()
             self.loop, self._over = start.wait()
             living = (self.loop, self._over, self._thread, self._process)
-            # Also called when the interpreter ends: no loop runs while Python takes itself apart.
+            # Also called at interpreter exit: no loop runs while Python shuts down.
             self._end = weakref.finalize(self, _end, *living)
-        except BaseException:  # an interrupt: nobody else could end it
+        except BaseException:  # an interrupt: nobody else could close it
             start.give_up()
             raise
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Wait for a coroutine that runs in the loop; TimedOut when it takes too long."""
+        """Run a coroutine in the loop and wait for it; raises TimedOut."""
         call = Call(coroutine, timeout_s, self._calls)
         try:
             future = self.start(call.run())
-            # One that was cancelled before it began has nobody to say that it is done.
+            # A call cancelled before it started never signals that it is done.
             while not call.wait(LOOK_S) and not future.done():
                 pass
             return future.result()
         except CancelledError:
             raise NotRunning(CLOSED) from None
         except BaseException:
-            self.tell(call.drop)  # does nothing when it has ended; else somebody was interrupted
+            self.tell(
+                call.drop
+            )  # does nothing if it has ended; otherwise the caller was interrupted
             raise
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Let a coroutine run in the loop, and go on."""
+        """Start a coroutine in the loop and return."""
         try:
             self._check()
         except BaseException:
@@ -96,7 +97,7 @@ class Portal:
         raise NotRunning(CLOSED)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the loop, which it may need; wait for what it returns."""
+        """Call a function in the loop and return its result."""
 
         async def called() -> T:
             return function(*args, **kwargs)
@@ -104,7 +105,7 @@ class Portal:
         return self.run(called())
 
     def tell(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Have a function called in the loop before all that is asked of it later; do not wait."""
+        """Call a function in the loop before all later calls, without waiting."""
         doing = partial(function, *args, **kwargs)
         try:
             if self.is_here:
@@ -112,27 +113,29 @@ class Portal:
                 return
         except RuntimeError:
             pass
-        doing()  # the loop has ended, or is another process's: nobody else is there
+        doing()  # the loop is closed or belongs to another process, so call it here
 
     def close(self) -> None:
-        """End the loop with all that runs in it; harmless when that was done before."""
-        if self._process == os.getpid():  # else the lock may be held by a thread that is not here
+        """Close the loop and everything in it; idempotent."""
+        if (
+            self._process == os.getpid()
+        ):  # after a fork the lock may be held by a thread that does not exist here
             with self._lock:
                 self._is_open = False
         try:
             self._end()
-        except BaseException:  # an interrupt: it may have come before the loop was told
+        except BaseException:  # an interrupt: the loop may not have been told yet
             _tell_over(self.loop, self._over, self._process)
             raise
 
     @property
     def is_open(self) -> bool:
-        """Whether something can be run, here."""
+        """Whether calls are possible in this process."""
         return self.is_here and self._is_open
 
     @property
     def is_here(self) -> bool:
-        """Whether it is of this process."""
+        """Whether it belongs to this process."""
         return self._process == os.getpid()
 
     def _check(self) -> None:
@@ -143,7 +146,7 @@ class Portal:
 
 
 class _Start:
-    """What a thread tells of its loop when that runs, to who waits for it."""
+    """What the thread reports about its loop to the thread that started it."""
 
     def __init__(self) -> None:
         self._told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
@@ -164,20 +167,20 @@ class _Start:
         return self._told
 
     def give_up(self) -> None:
-        """Nobody waits any more: what runs ends, and what does not yet ends when it does."""
+        """Close the loop as soon as it runs: the starting thread was interrupted."""
         self._is_given_up = True
         if self._told is not None:
             _tell_over(*self._told, os.getpid())
 
 
 class Call(Generic[T]):
-    """A coroutine on its way into the loop, and who waits for it.
+    """A coroutine on its way into the loop, and the thread that waits for it.
 
-    That it is done is told by a lock that nobody else holds: who is interrupted in the locks of a
-    concurrent future may leave them locked, and then the loop waits for them for ever.
+    Its end is signalled by a lock of its own: a thread that is interrupted inside the locks of a
+    concurrent future may leave them locked, and the loop would wait forever.
 
-    It can be dropped before anybody knows whether it has come there: an interrupt may come at any
-    moment, also when the loop has been told of it and who waits has not been told by which future.
+    It can be dropped at any moment, also when the loop has received it and the caller does not know
+    its future yet.
     """
 
     def __init__(
@@ -195,16 +198,17 @@ class Call(Generic[T]):
         self._is_done.acquire()
 
     async def run(self) -> T:
-        """What runs in the loop."""
+        """The coroutine that runs in the loop."""
         if self._is_dropped:
             raise asyncio.CancelledError
         self.task = task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
-        task.add_done_callback(self._done)  # after the future was told
+        task.add_done_callback(self._done)  # runs after the future has its result
         if self._timeout_s is None:
             return await self._coroutine
-        # In here and not around the coroutine: what is dropped before it began is one thing.
+        # In here and not around the coroutine, so that a call dropped before its start is handled
+        # too.
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._coroutine
@@ -212,7 +216,7 @@ class Call(Generic[T]):
             raise TimedOut(f"not done after {self._timeout_s:g} s") from error
 
     def drop(self) -> None:
-        """End it, or let it never begin."""
+        """Cancel it, or prevent its start."""
         self._is_dropped = True
         if self.task is None:
             self._coroutine.close()
@@ -220,7 +224,7 @@ class Call(Generic[T]):
             self.task.cancel()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait in the thread that asked; whether it is done."""
+        """Wait in the calling thread; returns whether it is done."""
         return self._is_done.acquire(timeout=timeout_s)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
@@ -233,7 +237,7 @@ def _live(
     calls: set[asyncio.Task[Any]],
     ending: Callable[[], Coroutine[Any, Any, None]] | None,
 ) -> None:
-    """The life of the thread. It knows the portal no longer than it takes to start."""
+    """The thread's main function; it refers to the portal only during the start."""
 
     async def until_over() -> None:
         over = asyncio.Event()
@@ -241,7 +245,7 @@ def _live(
         await over.wait()
         await _wound_up(calls, ending)
 
-    # At its end the runner cancels what still runs, and so tells all who wait.
+    # At its end the runner cancels what still runs, which wakes all waiting threads.
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(until_over())
 
@@ -249,9 +253,9 @@ def _live(
 async def _wound_up(
     calls: set[asyncio.Task[Any]], ending: Callable[[], Coroutine[Any, Any, None]] | None
 ) -> None:
-    """End all calls, one that closes among them, and close what nobody has closed.
+    """End all calls and close what is still open.
 
-    A loop that ends with connections open waits for them, and may do so for ever.
+    A loop that ends with open connections might wait for them forever.
     """
     for call in calls:
         call.cancel()
@@ -260,7 +264,7 @@ async def _wound_up(
     if ending is None:
         return
     closing = asyncio.get_running_loop().create_task(ending())
-    await asyncio.sleep(0)  # to have begun
+    await asyncio.sleep(0)  # let it start
     closing.cancel()
     await asyncio.wait((closing,), timeout=WIND_UP_S)
 
@@ -274,13 +278,13 @@ def _end(
 
 
 def _tell_over(loop: asyncio.AbstractEventLoop, over: asyncio.Event, process: int) -> bool:
-    """Have a loop of this process end; False when it has ended, or is another one's."""
+    """Stop a loop of this process; False if it has ended or belongs to another process."""
     if process != os.getpid():
         return False
     try:
         loop.call_soon_threadsafe(over.set)
     except RuntimeError:
-        return False  # it was faster
+        return False  # it has ended in the meantime
     return True
 
 

@@ -1,11 +1,11 @@
-"""The producer for code without an event loop.
+"""The synchronous producer.
 
-Invariant: a record is serialized in the thread that sends it, which hears at once when that fails;
-everything else is told by what `send` returned, or by the next `flush`. Threads may share a
-producer: each one's records keep their order.
+Invariant: a record is serialized in the sending thread, which gets serialization errors at once.
+Other errors are reported by the result of `send` or by the next `flush`. The producer is
+thread-safe; records of each thread keep their order.
 
-The path of a record: it is serialized here, handed over to the loop (`handover.py`), and from there
-it goes as with the asynchronous producer.
+A record is serialized here and passed to the event loop (`send_queue.py`); from there it takes the
+path of the asynchronous producer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ from ottla.transport.failures import NotRunning
 from ottla.transport.network import Connector
 
 HANDOVER_BYTES_MAX: Final = 4 << 20
-"""Enough for what a thread sends before the loop gets its turn, which takes 5 ms."""
+"""Enough for what a thread sends until the loop gets its turn, which takes 5 ms."""
 
 NOT_RUNNING: Final = "the producer does not run: use `with`"
 
@@ -40,7 +40,9 @@ NOT_RUNNING: Final = "the producer does not run: use `with`"
 class _Behind(AsyncProducer[bytes, bytes]):
     """The asynchronous producer, of bytes."""
 
-    _kept: tuple[Content, int | None] | None = None  # the record that needs a wait, and its place
+    _kept: tuple[Content, int | None] | None = (
+        None  # the record that has to wait, and its partition
+    )
 
     @property
     def block_s(self) -> float:
@@ -74,10 +76,10 @@ class _Behind(AsyncProducer[bytes, bytes]):
 
 
 class Producer(SyncFacade[_Behind], Generic[K, V]):
-    """Writes records; `with` starts it, and ends it when all of them are settled.
+    """Writes records; `with` starts it, and closes it when all of them are settled.
 
-    So it does when the block raises, unless it was interrupted: then it ends at once.
-    Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
+    So it does if the block raises, unless it was interrupted: then it closes at once. Keys and
+    values are bytes, or what `key_serializer` and `value_serializer` accept.
     """
 
     def __init__(
@@ -94,10 +96,10 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         token: TokenFunction | None = None,
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"linger.ms": 5}`, or as `linger_ms=5`.
+        """Take settings by Kafka's names, as `{"linger.ms": 5}` or as `linger_ms=5`.
 
-        The partitioner and `token`, which gives the tokens of OAUTHBEARER, are called in the
-        producer's own thread.
+        The partitioner and `token`, which returns OAUTHBEARER tokens, are called in the producer's
+        own thread.
         """
         self._key = None if key_serializer is None else serializer_of(key_serializer)
         self._value = None if value_serializer is None else serializer_of(value_serializer)
@@ -135,8 +137,8 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         handover = self._handover
 
         async def ended() -> None:
-            # What was sent in transactions ended with them.
-            if handover is None:  # a close that was interrupted has begun to end it
+            # Records sent in transactions are settled with them.
+            if handover is None:  # an interrupted close has started to close it
                 await self._behind.close()
                 return
             try:
@@ -151,7 +153,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         self._end(ended)
 
     def close(self) -> None:
-        """End at once: what is not settled fails."""
+        """Close at once; records that are not settled fail."""
         handover = self._handover
 
         async def ended() -> None:
@@ -161,7 +163,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
             finally:
                 await self._behind.close()
 
-        with suppress(NotRunning):  # another thread ended it meanwhile, which is all that is asked
+        with suppress(NotRunning):  # another thread has closed it
             self._end(ended)
 
     def send(
@@ -174,11 +176,10 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         headers: Headers | None = (),
         timestamp_ms: int | None = None,
     ) -> Ack:
-        """Hand a record over to be sent, waiting for room; what is returned tells its fate.
+        """Queue a record, waiting for room; the result has its offset or its error.
 
-        Only what is wrong with the value or the key itself is raised here. That the topic cannot
-        be written to, or the record is too large, is told by `result()` of what is returned, or by
-        the next `flush()` when nobody asked.
+        Only errors of the value or key itself are raised here. An unwritable topic or a too large
+        record is reported by `result()`, or by the next `flush()` if nobody asked.
         """
         handover = self._handover
         if handover is None:
@@ -209,10 +210,10 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         key: K | None = None,
         partition: int | None = None,
     ) -> list[Ack]:
-        """Put many records of one topic into the outbox, all with one key; faster than one by one.
+        """Queue many records of one topic with one key; faster than one by one.
 
-        When a value cannot be serialized nothing is sent. Unlike `send` it waits until the producer
-        has them, and so raises what is wrong with the topic.
+        If a value cannot be serialized, nothing is sent. Unlike `send`, it waits until the producer
+        has the records and raises errors of the topic.
         """
         handover = self._given()
         key_data: Any = key
@@ -239,12 +240,12 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         timestamp: str | None = None,
         partition: int | str | None = None,
     ) -> RowsAck:
-        """Put the rows of an Arrow record batch or table into the outbox, waiting for room.
+        """Queue the rows of an Arrow record batch or table, waiting for room.
 
-        The parameters are those of the asynchronous producer. Unlike `send` it waits until the
-        producer has the rows; `result()` of what is returned waits until the brokers have them.
+        The parameters are those of the asynchronous producer. Unlike `send`, it waits until the
+        producer has the rows; `result()` waits until the brokers have them.
 
-        RequestError, and nothing is sent, when the columns are not so or a row is too large.
+        Raises RequestError, and sends nothing, if the columns are not valid or a row is too large.
         """
         handover = self._given()
 
@@ -265,7 +266,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all records sent so far are settled.
 
-        Raises the first failure about which nobody asked; TimedOut when it takes too long.
+        Raises the first error that nobody has seen; raises TimedOut at the timeout.
         """
         handover = self._given()
 
@@ -277,10 +278,10 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         self._portal.run(flushed(), timeout_s)
 
     def transaction(self) -> Transaction:
-        """A transaction for `with`: what is sent in it counts together, or not at all.
+        """Return a transaction for `with`: its records become visible together or not at all.
 
-        It needs the setting transactional.id, and a producer has one at a time: threads that share
-        a producer send into the same one.
+        Requires transactional.id. A producer has one transaction at a time; threads that share a
+        producer send into the same one.
         """
         handover = self._given()
         return Transaction(self._portal, handover, self._portal.call(self._behind.transaction))
@@ -301,7 +302,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
 
 
 def _copied(data: Any, part: str) -> bytes:
-    """The bytes of what is like bytes, which its owner may change while they are on their way."""
+    """Copy a bytes-like object, which its owner may change later."""
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)  # pyright: ignore[reportUnknownArgumentType]
     kind = type(data).__name__

@@ -1,6 +1,6 @@
-"""What becomes of rows that were sent as columns, for code without an event loop.
+"""The result of rows that were sent as columns, for the synchronous client.
 
-Invariant: what is known is told without the loop, which may have ended since.
+Invariant: a known result is returned without the loop, which may be closed.
 """
 
 from ottla.client.produce.row_ack import RowsAck as AsyncRowsAck
@@ -9,7 +9,7 @@ from ottla.client.sync.portal import Portal
 
 
 class RowsAck:
-    """What becomes of rows: `result()` waits for where they are, or raises why some are not."""
+    """The result of rows: `result()` waits for their offsets or raises the error."""
 
     __slots__ = ("_behind", "_portal")
 
@@ -18,7 +18,7 @@ class RowsAck:
         self._behind = behind
 
     def result(self, timeout_s: float | None = None) -> list[WrittenRows]:
-        """Wait until all is known; TimedOut when that takes too long, and one may ask again."""
+        """Wait for the result; raises TimedOut, after which it may be called again."""
         if not self._behind.done:
             return self._portal.run(self._outcome(), timeout_s)
         try:
@@ -28,7 +28,7 @@ class RowsAck:
         raise AssertionError("what is done waits for nothing")
 
     def done(self) -> bool:
-        """Whether it is known already, of all rows."""
+        """Whether the result of all rows is known."""
         return self._behind.done
 
     async def _outcome(self) -> list[WrittenRows]:

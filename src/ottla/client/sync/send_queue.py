@@ -1,13 +1,12 @@
-"""The handover: records go from threads that send to the loop of the producer, many at a time.
+"""The send queue: passes records from sending threads to the producer's event loop, in lots.
 
-Invariant: records arrive in the order in which they were given, and each is told what became of it.
-The loop is woken once, however many are given before it looks. What was given and not taken is
-bounded in bytes; who gives too much waits, and not forever. No record waits here for longer than
-twice max.block.ms, half of it behind others. One that failed on its way, and about which nobody
-asked, is told of by the next flush.
+Invariant: records arrive in order and each gets a result. The loop is woken once, however many
+records are queued before it looks. Queued bytes are bounded; a thread that sends too much waits,
+but not forever. A record stays here for at most twice max.block.ms, half of it behind others. An
+error that nobody has seen is raised by the next flush.
 
-`given_bytes` is written by those who give, under a lock, and `taken_bytes` by the loop alone: what
-lies between them is on its way, and nobody needs the other's lock to know how much that is.
+`given_bytes` is written by sending threads under a lock, `taken_bytes` only by the loop. The
+difference is queued, and neither side needs the other's lock to know it.
 """
 
 import asyncio
@@ -26,38 +25,38 @@ from ottla.clock import Clock
 from ottla.transport.failures import Disconnected, NotRunning, TimedOut
 
 RECORD_BYTES: Final = 200
-"""About what a record takes here beside its key and value."""
+"""About what a record takes here besides its key and value."""
 
 UNHEARD_MAX: Final = 1000
-"""So many failures are remembered until somebody asks; the first of them is told anyway."""
+"""The number of unseen errors that are remembered; the first of them is always kept."""
 
 Content: TypeAlias = tuple[str, bytes | None, bytes | None, int | None, Headers, int]
-"""The topic, key, value, partition, headers and time of a record."""
+"""Topic, key, value, partition, headers and timestamp of a record."""
 
 
 class Receiver(Protocol):
-    """Who takes the records in the loop."""
+    """Takes the records in the loop."""
 
     def take_at_once(self, content: Content) -> AsyncAck | None:
-        """Take a record; None when that needs a wait."""
+        """Take a record; None if that has to wait."""
         ...
 
     async def take(self, content: Content) -> AsyncAck:
-        """Take a record, waiting for room or for news of the topic."""
+        """Take a record, waiting for room or for metadata."""
         ...
 
 
 class Ack:
-    """What becomes of a record: `result()` waits for where it is, or raises why it is not."""
+    """The result of a record: `result()` waits for its offset or raises its error."""
 
     __slots__ = ("_handover", "state")
 
     def __init__(self, handover: "SendQueue", state: "Content | AsyncAck | Exception") -> None:
         self._handover = handover
-        self.state = state  # the record itself, as long as it is on its way to the loop
+        self.state = state  # the record itself while it is queued
 
     def result(self, timeout_s: float | None = None) -> Written:
-        """Wait until it is known; TimedOut when that takes too long, and one may ask again."""
+        """Wait for the result; raises TimedOut, after which it may be called again."""
         state = self.state
         if isinstance(state, Exception):
             self._handover.hear(self)
@@ -67,7 +66,7 @@ class Ack:
         return self._handover.portal.run(self._outcome(), timeout_s)
 
     def done(self) -> bool:
-        """Whether it is known already."""
+        """Whether the result is known."""
         state = self.state
         return state.done if isinstance(state, AsyncAck) else isinstance(state, Exception)
 
@@ -93,32 +92,34 @@ class SendQueue:
         self._bytes_max = bytes_max
         self._timeout_s = timeout_s
         self._entries: deque[Ack | asyncio.Future[None]] = deque()
-        self._lock = threading.Lock()  # of those who give
+        self._lock = threading.Lock()  # of sending threads
         self._room = threading.Condition(self._lock)
         self._waiting = 0
         self._is_open = True
         self._why = CLOSED
-        self._is_awake = False  # the loop will look, and need not be told
+        self._is_awake = False  # the loop will look and need not be woken
         self._given_bytes = 0
         self._taken_bytes = 0
         self._draining: asyncio.Task[None] | None = None
-        self._hindrance: Exception | None = None  # why the last that waited did so in vain
-        self._hindered_bytes = 0  # what was given before that one began to wait, of all that was
+        self._hindrance: Exception | None = None  # why the last record that had to wait failed
+        self._hindered_bytes = 0  # total bytes given before that record started to wait
         self._awaited: dict[Ack, asyncio.Future[None]] = {}
         self._unheard: dict[Ack, Exception] = {}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
 
     def leave_behind(self) -> None:
-        """Take nothing more: in a process that was forked nobody is there to send it."""
-        self._lock = threading.Lock()  # the other may be held by a thread that is not here
+        """Take no more records: a forked process has no loop to send them."""
+        self._lock = (
+            threading.Lock()
+        )  # the old one may be held by a thread that does not exist here
         self._room = threading.Condition(self._lock)
         self._is_open, self._why = False, FORKED
 
-    # In the threads that send.
+    # In the sending threads.
 
     def give(self, content: Content) -> Ack:
-        """Hand a record over, waiting for room; TimedOut when there is none for too long."""
+        """Queue a record, waiting for room; raises TimedOut."""
         ack = Ack(self, content)
         with self._lock:
             if self._given_bytes - self._taken_bytes >= self._bytes_max:
@@ -132,9 +133,9 @@ class SendQueue:
         return ack
 
     def _wait_for_room(self) -> None:
-        """Wait until the loop has taken enough; the lock is held, but not while it waits."""
+        """Wait until the loop has taken enough; releases the lock while it waits."""
         until_s = self._clock.elapsed_s() + self._timeout_s
-        # First this, then a look at what was taken: the loop does it the other way round.
+        # First this, then check what was taken: the loop does it in the opposite order.
         self._waiting += 1
         try:
             while self._is_open and self._given_bytes - self._taken_bytes >= self._bytes_max:
@@ -151,12 +152,12 @@ class SendQueue:
         self._is_awake = True
         try:
             self.portal.loop.call_soon_threadsafe(self._begin)
-        except BaseException:  # an interrupt too: the next one has to try again
+        except BaseException:  # also an interrupt: the next thread has to try again
             self._is_awake = False
             raise
 
     def shut(self) -> None:
-        """Take nothing more."""
+        """Take no more records."""
         with self._lock:
             self._is_open = False
             self._room.notify_all()
@@ -164,31 +165,31 @@ class SendQueue:
     # In the loop.
 
     async def passed(self) -> None:
-        """Return when all that was given before has come to the producer, or failed."""
+        """Wait until everything queued so far has reached the producer or failed."""
         here: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._entries.append(here)
         self._begin()
         await here
 
     async def come(self, ack: Ack) -> None:
-        """Return when a record has come to the producer, or failed."""
+        """Wait until a record has reached the producer or failed."""
         coming = self._awaited.get(ack)
         if coming is None:
             coming = self._awaited[ack] = asyncio.get_running_loop().create_future()
         await asyncio.shield(coming)
 
     def raise_unheard(self) -> None:
-        """Raise the first failure about which nobody asked, and forget the others."""
+        """Raise the first unseen error and forget the others."""
         for failure in self._unheard.values():
             self._unheard = {}
             raise failure
 
     def hear(self, ack: Ack) -> None:
-        """Somebody asked."""
+        """Note that the result was seen."""
         self._unheard.pop(ack, None)
 
     async def close(self) -> None:
-        """End: what has not come to the producer fails."""
+        """Close; records that have not reached the producer fail."""
         if self._draining is not None:
             self._draining.cancel()
             await asyncio.gather(self._draining, return_exceptions=True)
@@ -208,7 +209,7 @@ class SendQueue:
         entries, take_at_once = self._entries, self._receiver.take_at_once
         while True:
             while entries:
-                entry = entries[0]  # it stays until it is told: `close` finds it here
+                entry = entries[0]  # it stays until it has a result: `close` finds it here
                 if not isinstance(entry, Ack):
                     if not entry.done():
                         entry.set_result(None)
@@ -218,7 +219,7 @@ class SendQueue:
                 assert isinstance(content, tuple)
                 try:
                     taken = take_at_once(content) or await self._take(content)
-                # What a partitioner of the user's raises is anybody's; the ack passes it on.
+                # A user's partitioner may raise anything; the result passes it on.
                 except Exception as error:
                     taken = error
                     if len(self._unheard) < UNHEARD_MAX:
@@ -229,7 +230,7 @@ class SendQueue:
                 if self._waiting:
                     with self._room:
                         self._room.notify_all()
-            # First this, then another look: who gives does it the other way round.
+            # First this, then look again: sending threads do it in the opposite order.
             self._is_awake = False
             if not entries:
                 return
@@ -237,7 +238,7 @@ class SendQueue:
 
     async def _take(self, content: Content) -> AsyncAck:
         failure = self._hindrance
-        # Who waited behind one that failed, for all of its time, does not wait as long again.
+        # A record that waited behind a failed one for its full time does not wait that long again.
         if failure is not None and self._taken_bytes < self._hindered_bytes:
             raise failure
         given_bytes = self._given_bytes

@@ -1,8 +1,8 @@
-"""A front: an asynchronous client in a portal, and its methods as calls that wait.
+"""The synchronous facade: an asynchronous client in a portal, with blocking methods.
 
-Invariant: the client behind is touched in the portal's thread alone, except before it starts. The
-portal opens when the `with` is entered and closes when it is left, whatever happens in between.
-A method that is made here has the name, the parameters and the types of the one behind.
+Invariant: after its start the client is used only in the portal's thread. The portal opens on entry
+of the `with` block and closes on exit, whatever happens. A generated method has the name,
+parameters and types of the asynchronous one.
 """
 
 import functools
@@ -18,12 +18,12 @@ R = TypeVar("R")
 
 
 class Client(Protocol):
-    """What is behind a front."""
+    """The asynchronous client of a facade."""
 
     async def __aenter__(self) -> object: ...
 
     async def close(self) -> None:
-        """End at once, also when it is cancelled."""
+        """Close at once, also when cancelled."""
 
 
 A_co = TypeVar("A_co", bound=Client, covariant=True)
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Client)
 
 
 class SyncFacade(Generic[A_co]):
-    """What `Producer`, `Consumer` and `Admin` have in common."""
+    """The base of the synchronous `Producer`, `Consumer` and `Admin`."""
 
     def __init__(self, behind: A_co) -> None:
         self._behind = behind
@@ -46,7 +46,7 @@ class SyncFacade(Generic[A_co]):
         return self._opened
 
     def __enter__(self) -> Self:
-        """Open the portal and start the client behind; when that fails nothing is left."""
+        """Open the portal and start the client; on failure nothing is left open."""
         if self._opened is not None:
             raise runs_already(_noun(self)) if self._opened.is_here else NotRunning(FORKED)
         self._opened = portal = Portal(f"ottla {_noun(self)}", self._behind.close)
@@ -59,15 +59,15 @@ class SyncFacade(Generic[A_co]):
         return self
 
     def _shut(self, ending: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """End the client behind, if it runs, and close the portal.
+        """Close the client, if it runs, and the portal.
 
-        Who is interrupted in it may do it again: the portal is known until it is closed.
+        It may be repeated after an interrupt: the portal is known until it is closed.
         """
         portal = self._opened
         if portal is None:
             return
         try:
-            if portal.is_open:  # else it is another process that has to end it, or that was done
+            if portal.is_open:  # otherwise it belongs to another process or is closed
                 portal.run(ending())
         finally:
             portal.close()
@@ -77,7 +77,7 @@ class SyncFacade(Generic[A_co]):
 def waits(
     method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncFacade[T], P], R]:
-    """The method of a front that waits for a coroutine of the client behind."""
+    """Make a blocking method of a coroutine method."""
 
     @functools.wraps(method)
     def waiting(front: SyncFacade[T], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -87,7 +87,7 @@ def waits(
 
 
 def calls(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[SyncFacade[T], P], R]:
-    """The method of a front that calls one of the client behind, which does not wait."""
+    """Make a method that runs a plain method in the portal."""
 
     @functools.wraps(method)
     def calling(front: SyncFacade[T], *args: P.args, **kwargs: P.kwargs) -> R:

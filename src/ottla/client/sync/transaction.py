@@ -1,8 +1,8 @@
-"""A transaction, for code without an event loop.
+"""A transaction of the synchronous producer.
 
-Invariant: it ends when all that was sent before has come to the producer. A record that failed on
-its way there, and about which nobody asked, aborts it, as if `send` had raised. A call that was
-interrupted may take a while to end; the next one waits for that.
+Invariant: it ends after all records sent before have reached the producer. A record that failed on
+its way there without anybody asking aborts it, as if `send` had raised. An interrupted call may
+take a while to end; the next one waits for it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from ottla.client.sync.send_queue import SendQueue
 
 
 class Transaction:
-    """Made by `producer.transaction()`; `with` begins and ends it."""
+    """Created by `producer.transaction()`; `with` begins and ends it."""
 
     def __init__(self, portal: Portal, handover: SendQueue, behind: AsyncTransaction) -> None:
         self._portal = portal
@@ -28,7 +28,7 @@ class Transaction:
 
     def __enter__(self) -> Self:
         async def begun() -> None:
-            # What was sent before does not belong to it.
+            # Records sent before do not belong to it.
             await self._handover.passed()
             await self._behind.__aenter__()
 
@@ -56,16 +56,16 @@ class Transaction:
         offsets: Mapping[P, int | OffsetAndMetadata],
         group: GroupMember | str,
     ) -> None:
-        """Commit how far a group has read, with the transaction: the offsets of the next records.
+        """Commit the offsets of a group with the transaction: the offsets of the next records.
 
-        With a member of the group it counts only if the group still knows that member.
+        With a group member, it counts only if the group still knows that member.
         """
         self._portal.run(self._behind.send_offsets(offsets, group))
 
     def commit(self) -> None:
-        """End it so that all of it counts; leaving the context does nothing more then.
+        """Commit; leaving the context then does nothing more.
 
-        OutcomeUnknown when the coordinator did not answer: call it again. It commits once.
+        Raises OutcomeUnknown if the coordinator did not respond: call it again. It commits once.
         """
 
         async def committed() -> None:
@@ -77,9 +77,9 @@ class Transaction:
         self._portal.run(committed())
 
     def abort(self) -> None:
-        """End it so that nothing of it counts; leaving the context does nothing more then.
+        """Abort; leaving the context then does nothing more.
 
-        OutcomeUnknown when the coordinator did not answer: call it again.
+        Raises OutcomeUnknown if the coordinator did not respond: call it again.
         """
 
         async def aborted() -> None:
