@@ -188,7 +188,7 @@ class CompactedLog:
         self.disk = disk or SimulatedDisk()
         self.model = Model()
         self.now_ms = 1000
-        self.cleaned_until: int | None = None
+        self.first_dirty_offset: int | None = None
         self.transactions = 0
         self.open: dict[int, int] = {}  # producer to transaction
         self.epochs: dict[int, int] = {}
@@ -273,18 +273,18 @@ class CompactedLog:
     ) -> CleaningDone | None:
         """Clean, and let the model do the same."""
         log = self.log
-        first = log.log_start_offset if self.cleaned_until is None else self.cleaned_until
+        first = log.log_start_offset if self.first_dirty_offset is None else self.first_dirty_offset
         bases = [segment.base_offset for segment in log.segments]
         dirt = finish(
             log.find_cleanable(
-                self.cleaned_until, high_watermark=log.log_end_offset, now_ms=self.now_ms
+                self.first_dirty_offset, high_watermark=log.log_end_offset, now_ms=self.now_ms
             )
         )
         assert dirt.end_offset <= log.last_stable_offset(log.log_end_offset)
         done = finish(
             log.compact(
                 cleaner or LocalCleaner(),
-                self.cleaned_until,
+                self.first_dirty_offset,
                 high_watermark=log.log_end_offset,
                 secret=SECRET,
                 clock_ms=lambda: self.now_ms,
@@ -301,7 +301,7 @@ class CompactedLog:
                 now_ms=self.now_ms,
                 retention_ms=self.rules.delete_retention_ms,
             )
-            self.cleaned_until = reached
+            self.first_dirty_offset = reached
         return done
 
     def facts(self) -> list[tuple[object, ...]]:
@@ -324,7 +324,7 @@ class CompactedLog:
         copy = self.disk.after_crash(Loss.ALL, Random(0))
         other = CompactedLog(self.rules, copy, self.log.recovery_point)
         other.model = self.model.copy()
-        other.now_ms, other.cleaned_until = self.now_ms, self.cleaned_until
+        other.now_ms, other.first_dirty_offset = self.now_ms, self.first_dirty_offset
         other.transactions, other.open = self.transactions, dict(self.open)
         other.epochs, other.sequences = dict(self.epochs), dict(self.sequences)
         return other

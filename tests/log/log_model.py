@@ -42,7 +42,7 @@ class Owner:
         self.now_ms = 0
         self.sequences: dict[int, int] = {}
         self.open_transaction = False
-        self.cleaned_until: int | None = None
+        self.first_dirty_offset: int | None = None
         self.outdated: set[int] = set()  # what a cleaning may have taken, or has
         self.compacted_until = 0
         # A cut below what was cleaned leaves what a snapshot tells, and no batch does.
@@ -123,14 +123,16 @@ class Owner:
         self.cut_below_cleaned |= self.end < self.end_when_cleaned
         self.end_when_cleaned = min(self.end_when_cleaned, self.end)
         self.compacted_until = min(self.compacted_until, self.end)
-        if self.cleaned_until is not None:
-            self.cleaned_until = min(self.cleaned_until, self.end)
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, self.end)
 
     def compact(self) -> None:
         """Clean all that may be cleaned; what is outdated must be gone then."""
         self.flush()
         end = self.log.log_end_offset
-        dirt = self.log.find_cleanable(self.cleaned_until, high_watermark=end, now_ms=self.now_ms)
+        dirt = self.log.find_cleanable(
+            self.first_dirty_offset, high_watermark=end, now_ms=self.now_ms
+        )
         until = finish(dirt).end_offset
         aborted = self.log.aborted_transactions(0, end)
         last: dict[bytes, int] = {}
@@ -141,7 +143,7 @@ class Owner:
             if one.transactional and any(a.first_offset <= at <= a.last_offset for a in aborted):
                 outdated.add(at)
                 continue
-            if at >= (self.cleaned_until or 0):
+            if at >= (self.first_dirty_offset or 0):
                 last[one.key] = at
         outdated |= {
             at
@@ -154,7 +156,7 @@ class Owner:
         done = finish(
             self.log.compact(
                 LocalCleaner(),
-                self.cleaned_until,
+                self.first_dirty_offset,
                 high_watermark=end,
                 secret=bytes(16),
                 clock_ms=lambda: self.now_ms,
@@ -162,7 +164,7 @@ class Owner:
         )
         if done is not None:
             assert done.first_dirty_offset == until
-            self.cleaned_until = until
+            self.first_dirty_offset = until
             assert not outdated & set(dict(contents(self.log)))
 
     def know_producers(self) -> None:
@@ -188,7 +190,7 @@ class Owner:
         found = opened(
             self.disk, RULES, recovery_point=self.recovery_point, log_start=self.log_start
         )
-        assert found.notes == [] or all("left behind" in note for note in found.notes)
+        assert found.notes == [] or all("leftover" in note for note in found.notes)
         self.log = found.log
         assert self.reaches(before.log_end_offset)
         assert contents(self.log) == contents(before)

@@ -152,7 +152,7 @@ def test_a_child_that_dies_in_the_middle_leaves_what_was_swapped_and_the_rest(
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kill())
             limits = CleaningLimits(bytes_per_second=200_000.0, io_bytes=4096)
-            with pytest.raises(CleaningFailed, match="the cleaner ended with -9"):
+            with pytest.raises(CleaningFailed, match="the cleaner process exited with -9"):
                 await compact(log, ChildCleaner(processes), limits)
         assert 20_000 < log.segments.size < size
         assert await table(log) == before
@@ -237,7 +237,7 @@ def test_damage_that_a_child_finds_is_told(tmp_path: Path) -> None:
         data[200] ^= 1
         path.write_bytes(data)
         for cleaner in (ChildCleaner(OsProcesses()), LocalCleaner()):
-            with pytest.raises(CleaningFailed, match=r"0\.log: the batch of 0 is damaged"):
+            with pytest.raises(CleaningFailed, match=r"0\.log: the batch at offset 0 is damaged"):
                 await compact(log, cleaner)
         assert path.read_bytes() == data
         disk.close()
@@ -273,10 +273,10 @@ class ScriptedProcesses:
 @each_case(
     ("said", "code", "errors", "reason"),
     [
-        ([], 1, "Traceback: no module", "the cleaner ended with 1: Traceback: no module"),
-        ([], 0, "", "the cleaner ended with 0: it said nothing"),
-        ([b"what?\n"], 0, "", "the cleaner said b'what"),
-        ([b'{"type":"done"}\n'], 0, "", "the cleaner said"),
+        ([], 1, "Traceback: no module", "the cleaner process exited with 1: Traceback: no module"),
+        ([], 0, "", "the cleaner process exited with 0: no error message"),
+        ([b"what?\n"], 0, "", "invalid event b'what"),
+        ([b'{"type":"done"}\n'], 0, "", "invalid event"),
     ],
 )
 def test_a_child_that_does_not_do_its_work_is_told(

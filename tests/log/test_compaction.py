@@ -22,7 +22,7 @@ from log.log_model import Owner
 from log.logs import append, contents, opened, raw
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner.cleaned_segment import Throttle
-from ottla.log.cleaner.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.cleaner.cleaning import CleaningEvent, CleaningJob, CleaningLimits
 from ottla.log.cleaner.runners import CleaningAborted, LocalCleaner
 from ottla.log.damage import Damage
 from ottla.log.disk import Disk
@@ -53,7 +53,7 @@ def test_c8_the_log_is_as_the_model_after_every_cleaning(seed: int) -> None:
             cleanings += done is not None
             full += done is not None and done.map_full
         if random.random() < 0.3:
-            assert not any("anew" in note for note in owner.reopen())
+            assert not any("rebuilt" in note for note in owner.reopen())
             owner.check()
         elif random.random() < 0.3:
             owner.reopen(clean=False)
@@ -79,7 +79,7 @@ class Meddling(LocalCleaner):
         self.meddle = meddle
         self.at = at
 
-    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
         number = 0
         async for one in super().clean(disk, job):
             if number == self.at:
@@ -199,7 +199,7 @@ def test_c7_a_cut_ends_the_cleaning() -> None:
         assert max(offsets(log), default=-1) < to
         assert files(owner.disk, ".cleaned") == files(owner.disk, ".swap") == []
         # It goes on as any log.
-        owner.cleaned_until = None
+        owner.first_dirty_offset = None
         finish(log.begin_epoch(LeaderEpoch(0)))
         append(log, b"after", leader_epoch=0)
         assert contents(log)[-1][1] == b"after"
@@ -236,7 +236,7 @@ def test_segments_that_retention_deletes_end_the_cleaning() -> None:
     assert start > 0
     assert offsets(log) == list(range(start, log.log_end_offset))
     # The next one takes what is left.
-    owner.cleaned_until = None
+    owner.first_dirty_offset = None
     done = finish(
         log.compact(
             LocalCleaner(),
@@ -272,10 +272,10 @@ def test_delete_and_compact_go_together() -> None:
     )
     assert not set(kept[:-4]) & set(offsets(log))
     assert log.log_start_offset == log.segments.first.base_offset > 0
-    owner.cleaned_until = max(owner.cleaned_until or 0, log.log_start_offset)
+    owner.first_dirty_offset = max(owner.first_dirty_offset or 0, log.log_start_offset)
     dirt = finish(
         log.find_cleanable(
-            owner.cleaned_until, high_watermark=log.log_end_offset, now_ms=owner.now_ms
+            owner.first_dirty_offset, high_watermark=log.log_end_offset, now_ms=owner.now_ms
         )
     )
     assert not dirt.reset
@@ -465,7 +465,7 @@ def test_max_compaction_lag_looks_at_the_first_batch_of_each_segment() -> None:
     def is_due(now_ms: int) -> bool:
         end = owner.log.log_end_offset
         return finish(
-            owner.log.find_cleanable(owner.cleaned_until, high_watermark=end, now_ms=now_ms)
+            owner.log.find_cleanable(owner.first_dirty_offset, high_watermark=end, now_ms=now_ms)
         ).is_due
 
     assert not is_due(owner.now_ms)

@@ -52,7 +52,7 @@ def read_records(batch: Batch) -> set[Kept]:
 def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
     """Old or new, group by group: nothing that stays is missing, nothing is there that was not."""
     before = owner.model.copy()
-    first, log_end = owner.cleaned_until, owner.log.log_end_offset
+    first, log_end = owner.first_dirty_offset, owner.log.log_end_offset
     producers = sorted((p.producer_id, p.epoch, str(p.last_offset)) for p in owner.log.producers)
     owner.reopen(clean=False, disk=disk)
     owner.reopen(clean=False)  # it is settled: opening it again finds nothing to do
@@ -70,7 +70,7 @@ def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
         assert was.last == batch.header.last_offset
         assert read_records(batch) <= set(was.records)
     # The checkpoint was not moved, so the next cleaning ends where this one would have.
-    owner.cleaned_until = first
+    owner.first_dirty_offset = first
 
 
 @pytest.mark.parametrize("loss", list(Loss))

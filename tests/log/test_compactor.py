@@ -13,7 +13,7 @@ from log.logs import SMALL
 from ottla.errors import RequestError
 from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner.cleanable import Cleanable
-from ottla.log.cleaner.cleaning import CleaningJob, CleaningLimits, CleaningNews
+from ottla.log.cleaner.cleaning import CleaningEvent, CleaningJob, CleaningLimits
 from ottla.log.cleaner.runners import Cleaner, CleaningFailed, LocalCleaner
 from ottla.log.disk import Disk, read_whole
 from ottla.log.loading import HostedLog
@@ -90,13 +90,13 @@ def test_what_is_due_is_cleaned_and_stored_and_not_cleaned_again() -> None:
         before = await values(kept)
         await for_a_while(compactor(logs), 60)
         assert await values(kept) == before
-        assert dirty.cleaned_until == dirty.log.segments.active.base_offset
+        assert dirty.first_dirty_offset == dirty.log.segments.active.base_offset
         assert len(await values(dirty)) <= 3 + 7  # a value a key, and what the active one has
         stored = read_whole(disk, f"/data/{CLEANED_OFFSETS}").decode()
-        assert stored == f"0\n1\nt 0 {dirty.cleaned_until}\n"
+        assert stored == f"0\n1\nt 0 {dirty.first_dirty_offset}\n"
         await logs.close(EPOCH)
         again = await opened(disk, clock, rules=COMPACT)
-        assert again[partition(0)].cleaned_until == dirty.cleaned_until
+        assert again[partition(0)].first_dirty_offset == dirty.first_dirty_offset
         calls = len(disk.calls)
         await for_a_while(compactor(again), 60)
         assert not any("t-0" in path for _, path in disk.calls[calls:])
@@ -126,7 +126,7 @@ def test_without_cleaners_nothing_is_cleaned() -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         fill(await created(logs, 0, COMPACT), 40)
         await for_a_while(compactor(logs, rules=LogCleanerConfig(cleaners=0)), 600)
-        assert logs[partition(0)].cleaned_until is None
+        assert logs[partition(0)].first_dirty_offset is None
 
     simulated(program)
 
@@ -139,7 +139,7 @@ class Failing(LocalCleaner):
         self._folder = folder
         self.failures = 0
 
-    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
         if job.directory == self._folder:
             self.failures += 1
             raise CleaningFailed(f"{job.directory}: it is not to be")
@@ -157,7 +157,7 @@ def test_a_log_that_cannot_be_cleaned_is_put_aside_and_holds_up_no_other(
         cleaner = Failing("/data/t-0")
         await for_a_while(compactor(logs, cleaner), 100)
         assert cleaner.failures == 1
-        assert [one.cleaned_until is None for one in logs] == [True, False, False]
+        assert [one.first_dirty_offset is None for one in logs] == [True, False, False]
         await for_a_while(compactor(logs, cleaner), ASIDE_SECONDS + 100)
         assert cleaner.failures == 3
 
@@ -168,7 +168,7 @@ def test_a_log_that_cannot_be_cleaned_is_put_aside_and_holds_up_no_other(
 class Mistaken(LocalCleaner):
     """Fails for one log in a way that nobody expected."""
 
-    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
         if job.directory == "/data/t-0":
             raise TypeError("our mistake")
         async for news in super().clean(disk, job):
@@ -188,7 +188,7 @@ def test_a_mistake_of_ours_holds_up_no_other_log(caplog: pytest.LogCaptureFixtur
         for number in range(3):
             fill(await created(logs, number, COMPACT), 60 - 10 * number)
         await for_a_while(compactor(logs, Mistaken(lambda: 0.0)), 100)
-        assert [one.cleaned_until is None for one in logs] == [True, False, False]
+        assert [one.first_dirty_offset is None for one in logs] == [True, False, False]
 
     simulated(program)
     assert "our mistake" in put_aside(caplog)
@@ -203,7 +203,7 @@ class Slow(LocalCleaner):
         super().__init__(lambda: 0.0)
         self._wait = clock
 
-    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         try:
@@ -223,7 +223,7 @@ def test_as_many_are_cleaned_at_a_time_as_there_are_cleaners() -> None:
         rules = LogCleanerConfig(cleaners=2, backoff_ms=100)
         await for_a_while(compactor(logs, cleaner, rules), 31)
         assert cleaner.most == 2
-        assert all(one.cleaned_until is not None for one in logs)
+        assert all(one.first_dirty_offset is not None for one in logs)
 
     simulated(program)
 
@@ -239,7 +239,7 @@ def test_a_log_that_is_cut_or_deleted_meanwhile_is_left_to_later() -> None:
             await clock.sleep(5)
             await logs.truncate(partition(0), 20)
             await logs.delete([partition(1)])
-        assert logs[partition(0)].cleaned_until is None
+        assert logs[partition(0)].first_dirty_offset is None
         assert logs.online == logs.directories
 
     simulated(program)
@@ -253,7 +253,7 @@ class Writing(LocalCleaner):
         self._wait = clock
         self.ended = False
 
-    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
         try:
             for number in range(100):
                 disk.open(f"{job.directory}/{number:020}.log.cleaned", create=True)
@@ -319,7 +319,7 @@ def test_a_log_that_cannot_even_be_looked_at_holds_up_no_other() -> None:
                 _except_for(broken, refuse, type(broken).find_cleanable),
             )
             await for_a_while(compactor(logs), 60)
-        assert [one.cleaned_until is None for one in logs] == [True, False]
+        assert [one.first_dirty_offset is None for one in logs] == [True, False]
 
     simulated(program)
 
@@ -341,7 +341,7 @@ def test_a_log_that_is_deleted_while_another_is_looked_at_does_not_end_compactio
         monkeypatch.setattr(PartitionLog, "find_cleanable", look)
         work = compactor(logs)
         await for_a_while(work, 60)
-        assert logs[partition(2)].cleaned_until
+        assert logs[partition(2)].first_dirty_offset
         gone = logs[partition(2)]
         await logs.delete([partition(2)])
         assert await work.clean(gone) is None  # chosen, and deleted before its turn came
@@ -377,6 +377,6 @@ def test_a_log_that_cannot_be_cleaned_for_want_of_room_is_put_aside() -> None:
         assert logs.online == logs.directories
         disk.capacity_bytes = None
         await for_a_while(work, ASIDE_SECONDS)
-        assert hosted.cleaned_until
+        assert hosted.first_dirty_offset
 
     simulated(program)

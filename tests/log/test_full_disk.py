@@ -78,7 +78,7 @@ def test_epochs_that_had_no_room_when_the_log_was_opened_are_stored_later() -> N
     disk.remove(f"{FOLDER}/{LEADER_EPOCHS}")
     fill_up(disk)
     found = opened_log(disk, recovery_point=5)
-    assert any("written when there is room" in note for note in found.notes)
+    assert any("written when there is space" in note for note in found.notes)
     assert [*found.log.epochs] == [(0, 0)]
     disk.capacity_bytes = None
     finish(found.log.flush())

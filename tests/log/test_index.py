@@ -113,10 +113,10 @@ def test_the_last_entry_follows_appends_and_truncations() -> None:
 
 def test_the_last_entry_until_a_position_is_where_to_walk_from() -> None:
     index = OffsetIndex(BASE, KAFKA_INDEX)
-    assert index.last_until(4199, read_waiting) == (100, 0)
-    assert index.last_until(4200, read_waiting) == (104, 4200)
-    assert index.last_until(69999, read_waiting) == (111, 8500)
-    assert index.last_until(2**31 - 1, read_waiting) == (4000, 70000)
+    assert index.last_at_or_before(4199, read_waiting) == (100, 0)
+    assert index.last_at_or_before(4200, read_waiting) == (104, 4200)
+    assert index.last_at_or_before(69999, read_waiting) == (111, 8500)
+    assert index.last_at_or_before(2**31 - 1, read_waiting) == (4000, 70000)
 
 
 def in_a_file(data: bytes) -> SimulatedFile:
@@ -130,7 +130,7 @@ def test_an_index_in_a_file_is_reopened_in_memory() -> None:
     index.check(every_entry=True)
     assert (index.is_in_file, index.entries, index.last) == (True, 3, OFFSETS[2])
     assert index.lookup(2000, read_waiting) == (111, 8500)
-    with pytest.raises(AssertionError, match="not cut"):
+    with pytest.raises(AssertionError, match="not truncated"):
         index.truncate_to(4000)
     index.reopen()
     index.truncate_to(4000)
@@ -153,7 +153,7 @@ def test_a_look_up_in_a_file_finds_what_one_in_memory_finds(entries: int) -> Non
             asked = (100 + n * 7 + more, n * 4096 + more, 1000 + n * n + more)
             for one, other in ((offsets, far_offsets), (far_offsets, offsets)):
                 assert one.lookup(asked[0], read_waiting) == other.lookup(asked[0], read_waiting)
-                assert one.last_until(asked[1], read_waiting) == other.last_until(
+                assert one.last_at_or_before(asked[1], read_waiting) == other.last_at_or_before(
                     asked[1], read_waiting
                 )
             assert times.lookup(asked[2], read_waiting) == far_times.lookup(asked[2], read_waiting)
@@ -206,7 +206,7 @@ def test_an_index_file_that_has_become_shorter_breaks_its_segment(left: int) -> 
     index = OffsetIndex.in_file(BASE, file)
     file.truncate(left)
     for look in (lambda: index.lookup(200, read_waiting), index.to_bytes):
-        with pytest.raises(BrokenSegment, match="shorter") as broken:
+        with pytest.raises(BrokenSegment, match="truncated") as broken:
             look()
         assert broken.value.base_offset == BASE
 
@@ -322,7 +322,9 @@ def test_an_offset_index_is_a_sorted_list(
         at = bisect_right(entries, (asked, 2**31))
         assert index.lookup(asked, read_waiting) == (entries[at - 1] if at else (BASE, 0))
         earlier = [entry for entry in entries if entry[1] <= asked]
-        assert index.last_until(asked, read_waiting) == (earlier[-1] if earlier else (BASE, 0))
+        assert index.last_at_or_before(asked, read_waiting) == (
+            earlier[-1] if earlier else (BASE, 0)
+        )
         index.truncate_to(cut)
         kept = entries[: bisect_left(entries, (cut, 0))]
         assert index.to_bytes() == offset_index(kept).to_bytes()

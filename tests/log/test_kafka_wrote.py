@@ -123,7 +123,7 @@ def test_our_log_has_what_kafka_says(
 ) -> None:
     directory = left[end]
     recovered = opened(disk, directory, partition, tmp_path, clean=end == "stopped")
-    assert [note for note in recovered.notes if "left behind" not in note] == []
+    assert [note for note in recovered.notes if "leftover" not in note] == []
     assert_agree(
         recovered.log,
         directory.told[partition],

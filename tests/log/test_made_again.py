@@ -27,7 +27,7 @@ async def with_checkpoints(disk: SimulatedDisk, clock: SimulatedClock) -> LogMan
         append(hosted, b"old %d" % number)
     await hosted.log.flush()
     hosted.log.advance_log_start(Offset(15))
-    hosted.cleaned_until = Offset(18)
+    hosted.first_dirty_offset = Offset(18)
     hosted.high_watermark = Offset(20)
     await logs.store_checkpoints(hosted.directory)
     assert len(hosted.directory.telling_of(partition(0))) == 4
@@ -48,7 +48,7 @@ async def check_after_crash(disk: SimulatedDisk, clock: SimulatedClock, loss: Lo
     assert await values(hosted) == NEW
     log = hosted.log
     assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (0, 0, len(NEW))
-    assert (hosted.high_watermark, hosted.cleaned_until) == (0, None)
+    assert (hosted.high_watermark, hosted.first_dirty_offset) == (0, None)
 
 
 @pytest.mark.parametrize("loss", list(Loss))

@@ -280,7 +280,7 @@ def test_c3_segments_behind_damage_are_dropped() -> None:
     log = again.log
     assert bases[1] < log.log_end_offset < bases[2]
     assert contents(log) == [entry for entry in whole if entry[0] < log.log_end_offset]
-    assert any("cut at" in note for note in again.notes)
+    assert any("truncated to" in note for note in again.notes)
     assert not [
         n for n in disk.names(FOLDER) if n[:20].isdigit() and int(n[:20]) > log.log_end_offset
     ]
@@ -341,7 +341,7 @@ def test_c4_what_a_clean_start_meets_above_the_recovery_point_may_go() -> None:
     put(disk, name, content(disk, name)[:-5])
     again = opened(disk, recovery_point=log.segments.active.base_offset)
     assert again.log.log_end_offset == log.log_end_offset - 1
-    assert "looked at as a whole" in again.notes[0]
+    assert "the whole segment is scanned" in again.notes[0]
 
 
 def test_a_snapshot_that_cannot_be_read_is_written_again() -> None:
@@ -392,7 +392,7 @@ def test_strange_files_are_left_alone_and_told() -> None:
     put(disk, "notes.txt", b"mine")
     put(disk, "leader-epoch-checkpoint.tmp", b"0\n")
     again = opened(disk)
-    assert again.notes == ["notes.txt is not a file of the log and is left alone"]
+    assert again.notes == ["notes.txt: not a file of the log, ignored"]
     assert content(disk, "notes.txt") == b"mine"
     assert "leader-epoch-checkpoint.tmp" not in disk.names(FOLDER)
 

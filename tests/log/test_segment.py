@@ -13,7 +13,7 @@ from ottla.log.names import Kind
 from ottla.log.reading import NotCached, read_now, read_waiting
 from ottla.log.segment.index import OffsetIndex, TimeIndex
 from ottla.log.segment.segment import RECENT_BATCHES_MAX, Extent, LocatedHeader, Segment
-from ottla.log.segment.timestamps import TimeSearch, Unfinished, from_time
+from ottla.log.segment.timestamps import SearchPending, TimeSearch, batches_from
 from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import SimulatedDisk
 
@@ -54,7 +54,7 @@ def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, lis
 
 def reopened(segment: Segment) -> Segment:
     """The same as a closed segment: nothing in memory but its indexes."""
-    segment.note_time()
+    segment.index_time()
     return Segment(
         FOLDER,
         BASE,
@@ -113,8 +113,8 @@ def first_from(segment: Segment, timestamp: int) -> LocatedHeader | None:
     search = TimeSearch(0)
     while True:
         try:
-            return next(from_time(segment, timestamp, 0, read_waiting, search), None)
-        except Unfinished as unfinished:
+            return next(batches_from(segment, timestamp, 0, read_waiting, search), None)
+        except SearchPending as unfinished:
             unfinished.work()
 
 
@@ -131,14 +131,14 @@ def test_batches_are_found_by_time(count: int) -> None:
 def test_a_segment_grows_again_as_it_was(count: int) -> None:
     segment, heads = filled(count, seed=count)
     again = reopened(segment)
-    assert again.grow(300, read_waiting) == heads[-1]
+    assert again.reactivate(300, read_waiting) == heads[-1]
     assert again.latest == segment.latest
     assert again.first_timestamp == heads[0].max_timestamp
     # The next batch gets an index entry, or none, in both alike.
     more = made([bytes(100)], base_offset=heads[-1].last_offset + 1, timestamp=5000)
     for one in (segment, again):
         one.append_one([more], Offset(heads[-1].last_offset + 1), 5000, 300)
-        one.note_time()
+        one.index_time()
     assert again.offsets.to_bytes() == segment.offsets.to_bytes()
     assert again.times.last == segment.times.last
 

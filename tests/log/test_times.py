@@ -122,8 +122,8 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
 @each_case("seed", range(60))
 def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
-    monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", random.choice([0, 1, 5, 500]))
-    monkeypatch.setattr(timestamps, "STRETCH_BATCHES", random.choice([1, 3, 500]))
+    monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", random.choice([0, 1, 5, 500]))
+    monkeypatch.setattr(timestamps, "BATCHES_PER_STEP", random.choice([1, 3, 500]))
     segment_bytes = random.choice([400, 1000, 3000])
     log = new_log(rules=LogConfig(segment_bytes=segment_bytes, index_interval_bytes=100))
     times: list[int] = []
@@ -246,7 +246,7 @@ def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
 
 
 def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", 0)
+    monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", 0)
     disk = WatchedDisk()
     log = new_log(disk, LogConfig())
 
@@ -271,8 +271,8 @@ def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.M
 def test_a_long_way_is_gone_in_stretches_and_not_after_what_is_written_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(timestamps, "AT_ONCE_BATCHES", 0)
-    monkeypatch.setattr(timestamps, "STRETCH_BATCHES", 10)
+    monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", 0)
+    monkeypatch.setattr(timestamps, "BATCHES_PER_STEP", 10)
     disk = WatchedDisk()
     log = new_log(disk, LogConfig())
     for timestamp in (9_000, *[10] * 100):

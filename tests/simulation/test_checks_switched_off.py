@@ -160,7 +160,7 @@ def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
     def nobody(*args: object) -> Producers:
         return Producers()
 
-    patch.setattr(log_recovery, "replayed", nobody)
+    patch.setattr(log_recovery, "replay_producers", nobody)
     patch.setattr(log_recovery, "ScanRebuild", forgetful)
 
 

@@ -238,7 +238,7 @@ class Appender:
             state.segments.replace_active(segment)
             state.disk.remove(closed.file.path)
         else:
-            closed.note_time()
+            closed.index_time()
             state.segments.add(segment)
             state.index_files_due.append(closed)
             state.snapshots.take(base, state.producers)

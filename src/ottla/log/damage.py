@@ -51,18 +51,18 @@ def damage_from(damaged: Sequence[Damage], position: int) -> list[Damage]:
     return [one for one in damaged if one.position >= position or one.covers(position)]
 
 
-def check_sound(damaged: Sequence[Damage], position: int) -> None:
+def check_undamaged(damaged: Sequence[Damage], position: int) -> None:
     """Refuse to serve a batch that is damaged."""
     if one := damage_at(damaged, position):
         raise CorruptRecords(f"offsets {one.first_offset} to {one.end_offset - 1} are damaged")
 
 
-def sound_end(damaged: Sequence[Damage], start: int, end: int) -> int:
+def undamaged_end(damaged: Sequence[Damage], start: int, end: int) -> int:
     """Where the batches between two positions end that can be served: the others stay readable."""
     return next((one.position for one in damaged if start < one.position < end), end)
 
 
-def lacks_records(damaged: Sequence[Damage]) -> bool:
+def records_missing(damaged: Sequence[Damage]) -> bool:
     """Whether a segment is known to have had more than its file has: nothing else tells of it."""
     return bool(damaged) and not damaged[-1].size
 

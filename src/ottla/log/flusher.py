@@ -125,7 +125,7 @@ class Flusher:
             state.epochs_dirty |= plan.epochs is not None
             raise
         for segment in closed:
-            segment.written_size = segment.size
+            segment.indexed_size = segment.size
             state.index_files_due.remove(segment)
         for segment, indexes in zip(closed, opened, strict=not final):
             segment.use_indexes(indexes)

@@ -55,7 +55,7 @@ class HostedLog:
     log: PartitionLog
     directory: DataDirectory
     high_watermark: Offset = _BEGINNING  # as the checkpoint had it
-    cleaned_until: Offset | None = None  # compaction has seen what lies below
+    first_dirty_offset: Offset | None = None  # compaction has seen what lies below
     flushed_ms: int = 0  # when it was last flushed by the clock
     commit: GroupCommit = field(init=False)
 
@@ -71,7 +71,9 @@ CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {
         if hosted.log.log_start_offset > hosted.log.segments.first.base_offset
         else None
     ),
-    CLEANED_OFFSETS: lambda hosted: hosted.cleaned_until if hosted.log.config.compact else None,
+    CLEANED_OFFSETS: lambda hosted: (
+        hosted.first_dirty_offset if hosted.log.config.compact else None
+    ),
     HIGH_WATERMARKS: lambda hosted: hosted.high_watermark,
 }
 """What each checkpoint of a directory holds of a log; None where it holds nothing."""

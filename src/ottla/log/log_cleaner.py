@@ -115,7 +115,7 @@ class LogCleaner:
             if name not in self._busy and name not in self._aside:
                 try:
                     found[name] = await hosted.log.find_cleanable(
-                        hosted.cleaned_until,
+                        hosted.first_dirty_offset,
                         high_watermark=self._high_watermark(name),
                         now_ms=self._logs.clock.now_ms(),
                     )
@@ -132,7 +132,7 @@ class LogCleaner:
         try:
             done = await hosted.log.compact(
                 self._cleaner,
-                hosted.cleaned_until,
+                hosted.first_dirty_offset,
                 high_watermark=self._high_watermark(hosted.partition),
                 secret=self._secret,
                 clock_ms=self._logs.clock.now_ms,
@@ -140,7 +140,7 @@ class LogCleaner:
             )
             if done is not None:
                 end = hosted.log.log_end_offset  # which may have been cut at the last moment
-                hosted.cleaned_until = Offset(min(done.first_dirty_offset, end))
+                hosted.first_dirty_offset = Offset(min(done.first_dirty_offset, end))
                 await self._logs.store(CLEANED_OFFSETS, hosted.directory)
                 _tell(hosted, done)
         except DiskFull as full:

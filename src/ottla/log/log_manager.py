@@ -293,8 +293,8 @@ class LogManager:
         await self._after_cut(hosted)
 
     async def _after_cut(self, hosted: HostedLog) -> None:
-        if hosted.cleaned_until is not None:
-            hosted.cleaned_until = min(hosted.cleaned_until, hosted.log.log_end_offset)
+        if hosted.first_dirty_offset is not None:
+            hosted.first_dirty_offset = min(hosted.first_dirty_offset, hosted.log.log_end_offset)
         hosted.high_watermark = min(hosted.high_watermark, hosted.log.log_end_offset)
         await self.store_checkpoints(hosted.directory)
 

@@ -12,10 +12,10 @@ from ottla.log.scrubber import Scrubber
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.log.segment.timestamps import (
     FoundOffset,
+    SearchPending,
     TimeSearch,
-    Unfinished,
-    first_from_time,
-    latest_time,
+    find_first_record,
+    find_latest_record,
 )
 from ottla.records.errors import CorruptRecords
 
@@ -69,7 +69,7 @@ class LogReader:
         """Return the first record with this timestamp or a later one."""
         state = self._state
         return await self._search(
-            lambda read, search: first_from_time(
+            lambda read, search: find_first_record(
                 state.segments, timestamp, state.log_start_offset, read, search
             )
         )
@@ -78,7 +78,9 @@ class LogReader:
         """Return the first record with the largest timestamp."""
         state = self._state
         return await self._search(
-            lambda read, search: latest_time(state.segments, state.log_start_offset, read, search)
+            lambda read, search: find_latest_record(
+                state.segments, state.log_start_offset, read, search
+            )
         )
 
     async def _search(
@@ -99,5 +101,5 @@ class LogReader:
         while True:
             try:
                 return await self._scrubber.look_up(attempt)
-            except Unfinished as unfinished:
+            except SearchPending as unfinished:
                 await state.disk.working(unfinished.work)

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError
 from ottla.ids import Offset
-from ottla.log.damage import Damage, format_damage, lacks_records
+from ottla.log.damage import Damage, format_damage, records_missing
 from ottla.log.log_state import LogState
 from ottla.log.producers import Producers
 from ottla.log.reading import Read, read_waiting, settled
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds
-from ottla.log.recovery.replay import replayed
+from ottla.log.recovery.replay import replay_producers
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.log.segment.index import OffsetIndex
 from ottla.log.segment.segment import Segment
@@ -93,7 +93,7 @@ class Scrubber:
         while True:
             try:
                 return await state.disk.blocking(
-                    lambda: replayed(state.segments, state.snapshots, end)
+                    lambda: replay_producers(state.segments, state.snapshots, end)
                 )
             except BrokenSegment as broken:
                 if not await self._scan(broken.base_offset):
@@ -119,13 +119,13 @@ class Scrubber:
         hints = await state.disk.blocking(lambda: _offset_index(segment))
         scan = BatchScan(segment, self._bounds(segment), hints, _IgnoreAll())
         while not scan.done:
-            before = scan.sound.size
+            before = scan.result.size
             await state.disk.blocking(scan.step)
             if pause is not None:
-                await pause(scan.sound.size - before)
+                await pause(scan.result.size - before)
         if truncations != state.truncations or segment not in state.segments:
             return True  # the segment was truncated or replaced during the scan
-        damaged = tuple(scan.sound.damaged)
+        damaged = tuple(scan.result.damaged)
         if damaged == segment.damaged:
             return False
         segment.damaged = damaged
@@ -135,14 +135,14 @@ class Scrubber:
         """Rebuild the indexes of a segment; the next flush writes the files of a closed one."""
         state = self._state
         segment, truncations = state.segments.from_offset(base_offset)[0], state.truncations
-        if segment.offsets.is_proven and segment.times.is_proven:
+        if segment.offsets.is_trusted and segment.times.is_trusted:
             return
         interval_bytes = state.config.index_interval_bytes
-        rebuilt = await state.disk.blocking(lambda: segment.indexed_anew(interval_bytes))
+        rebuilt = await state.disk.blocking(lambda: segment.reindexed(interval_bytes))
         if truncations == state.truncations and segment in state.segments:
             _LOG.warning("indexes rebuilt: they did not match", {"file": segment.file.path})
             # What was appended meanwhile is in the page cache, so this read does not block.
-            segment.take_indexes(rebuilt, interval_bytes, read_waiting)
+            segment.adopt_indexes(rebuilt, interval_bytes, read_waiting)
             if segment is not state.segments.active and segment not in state.index_files_due:
                 state.index_files_due.append(segment)
 
@@ -151,7 +151,7 @@ class Scrubber:
         state = self._state
         following = state.segments.from_offset(segment.base_offset)[1:2]
         end = following[0].base_offset if following else state.log_end_offset
-        return ScanBounds(end, None, end, reaches=lacks_records(segment.damaged))
+        return ScanBounds(end, None, end, reaches=records_missing(segment.damaged))
 
 
 def _offset_index(segment: Segment) -> OffsetIndex:

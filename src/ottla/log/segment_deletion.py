@@ -22,7 +22,7 @@ from ottla.log.segment.segment_files import (
     mark_segments_deleted,
     remove_all,
 )
-from ottla.log.segment.timestamps import check_latest
+from ottla.log.segment.timestamps import verify_latest
 from ottla.log.shield import uninterrupted
 
 
@@ -94,7 +94,7 @@ class SegmentDeletion:
             now_ms=now_ms,
         )
         for segment in islice(state.segments, count):
-            check_latest(segment, read)
+            verify_latest(segment, read)
         return count
 
     async def _covered_by_snapshot(self, count: int) -> int:

@@ -93,9 +93,9 @@ class Truncation:
         state.truncations += 1
         dropped = state.segments.remove_after(segment)
         segment.use_indexes(point.indexes)
-        segment.cut_indexes(point.position, point.end_offset)
+        segment.truncate_indexes(point.position, point.end_offset)
         segment.first_timestamp = point.first_timestamp
-        segment.note_tail(point.tail, state.config.index_interval_bytes)
+        segment.index_tail(point.tail, state.config.index_interval_bytes)
         state.forget_index_files_due([*dropped, segment])
         state.log_end_offset = point.end_offset
         state.recovery_point = min(state.recovery_point, point.end_offset)
@@ -186,6 +186,6 @@ def _truncation_point(segment: Segment, offset: int, read: Read) -> TruncationPo
     if position is None:
         position = segment.size
     first = segment.read_first_timestamp(read) if position else None
-    tail = list(segment.heads_for(offset - 1, position, read)) if position else []
+    tail = list(segment.headers_for(offset - 1, position, read)) if position else []
     end_offset = tail[-1].last_offset + 1 if tail else segment.base_offset
     return TruncationPoint(position, Offset(end_offset), tail, first, segment.loaded_indexes(read))

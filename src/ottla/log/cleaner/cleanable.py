@@ -1,9 +1,9 @@
-"""Which part of a log is dirty, whether it is worth a cleaning, and which log comes next.
+"""Decides which part of a log is dirty, whether it should be cleaned, and which log is next.
 
-Invariant: the decision changes nothing. What may be cleaned lies below the last stable offset, the
+Invariant: the decision changes nothing. The cleanable part lies below the last stable offset, the
 high watermark, the active segment, the first segment that is younger than min.compaction.lag.ms,
-and the first segment with a damaged batch: behind it nothing may go that still hides one of its
-records (rules C4 and C8). It ends where a segment begins, as Kafka has it.
+and the first segment with damage: records after it may be needed to hide records in it (rules C4
+and C8). As in Kafka, it ends at a segment boundary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,40 +14,40 @@ from ottla.log.log_config import LogConfig
 
 T = TypeVar("T")
 
-RELATIVE_MAX = 2**31 - 1  # how far the offsets of a segment reach, counted from its first
+RELATIVE_MAX = 2**31 - 1  # the largest relative offset in a segment
 
 
 class CleanableSegment(NamedTuple):
     """What the decision needs of a segment."""
 
     base_offset: int
-    end_offset: int  # the next one's base offset; of the active one the log's end
+    end_offset: int  # the next base offset; the log end offset for the active segment
     size: int
-    latest_ms: int  # its largest timestamp, or when the file was changed if there is none
-    first_ms: int | None = None  # of its first batch; needed under max.compaction.lag.ms alone
+    latest_ms: int  # its largest timestamp, or the file's modification time
+    first_ms: int | None = None  # of its first batch; only needed for max.compaction.lag.ms
     damaged: bool = False
 
 
 class Cleanable(NamedTuple):
-    """What a cleaning would find in a log."""
+    """The clean, dirty and cleanable parts of a log."""
 
     first_dirty_offset: Offset
-    end_offset: Offset  # the first that may not be cleaned
+    end_offset: Offset  # exclusive
     clean_bytes: int
-    dirty_bytes: int  # that may be cleaned
-    overdue_ms: int  # how much longer than max.compaction.lag.ms a record has waited
+    dirty_bytes: int  # cleanable bytes
+    overdue_ms: int  # how long max.compaction.lag.ms is exceeded
     ratio_min: float
-    reset: bool = False  # the offset in the checkpoint was wrong, so all of the log is dirty
+    reset: bool = False  # the checkpoint was out of range, so the whole log is dirty
 
     @property
     def ratio(self) -> float:
-        """The share of the log that is dirty and may be cleaned."""
+        """The cleanable share of the log: Kafka's dirty ratio."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether the log is worth a cleaning, or has to have one."""
+        """Whether the dirty ratio or max.compaction.lag.ms requires a cleaning."""
         if self.end_offset <= self.first_dirty_offset or not self.dirty_bytes:
             return False
         return self.overdue_ms > 0 or self.ratio > self.ratio_min
@@ -73,7 +73,7 @@ def find_cleanable(
     high_watermark: int,
     now_ms: int,
 ) -> Cleanable:
-    """What there is to clean, given how far the log was cleaned before; None is not at all."""
+    """The cleanable part of a log; `first_dirty_offset` is None if it was never cleaned."""
     active = segments[-1]
     first = log_start if first_dirty_offset is None else first_dirty_offset
     reset = not log_start <= first <= active.end_offset
@@ -108,7 +108,7 @@ def _overdue_ms(dirty: Sequence[CleanableSegment], config: LogConfig, now_ms: in
 
 
 def next_to_clean(candidates: Mapping[T, Cleanable]) -> T | None:
-    """The log with the largest share of dirt, of those that are due."""
+    """The log with the highest dirty ratio, of those that are due."""
     due = {name: dirt for name, dirt in candidates.items() if dirt.is_due}
     return max(due, key=lambda name: due[name].ratio, default=None)
 
@@ -116,9 +116,9 @@ def next_to_clean(candidates: Mapping[T, Cleanable]) -> T | None:
 def grouped(
     segments: Sequence[SourceSegment], *, segment_bytes: int, index_bytes_max: int
 ) -> list[list[SourceSegment]]:
-    """Which neighbours become one segment, so that cleaning does not leave ever smaller ones.
+    """Group neighbouring segments that become one, so that cleanings do not leave tiny segments.
 
-    The limits hold for what goes in, and cleaning takes away: Kafka's rule.
+    As in Kafka, the limits apply to the sizes before the cleaning, which only makes them smaller.
     """
     groups: list[list[SourceSegment]] = []
     for segment in segments:

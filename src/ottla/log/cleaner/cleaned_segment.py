@@ -1,8 +1,8 @@
-"""A segment that a cleaning writes: `.cleaned` files that count for nothing yet.
+"""Segments that a cleaning writes as `.cleaned` files, and the swap that makes them live.
 
-Invariant: it holds whole batches in rising offsets, is never larger than its limits once it has a
-batch, and is on the device with its indexes when it is finished; its folder is synced by the
-caller.
+Invariant: a cleaned segment has whole batches with increasing offsets, does not exceed its limits
+after the first batch, and is on the device with its indexes when it is finished. The caller syncs
+the directory.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,10 @@ from ottla.protocol.primitives import Buffer
 
 
 class Throttle:
-    """Lets its caller sleep; clock and sleep are in seconds."""
+    """Limits the bytes per second that a cleaning reads and writes; clock and sleep are in seconds.
+
+    Unused bytes are not saved up: after a pause the rate is the same as before.
+    """
 
     __slots__ = ("_bytes_per_second", "_clock", "_free_at", "_sleep")
 
@@ -34,7 +37,7 @@ class Throttle:
         self._free_at = clock()
 
     def passed(self, size: int) -> None:
-        """Wait until so many bytes more are within the limit."""
+        """Sleep until this number of bytes is within the rate."""
         if self._bytes_per_second is None:
             return
         now = self._clock()
@@ -44,12 +47,12 @@ class Throttle:
 
 
 def cleaned_path(directory: str, base_offset: int, kind: Kind) -> str:
-    """Where a file of such a segment is."""
+    """The path of a `.cleaned` file."""
     return f"{directory}/{offset_file(base_offset, kind, FileState.CLEANED)}"
 
 
 def remove_cleaned(disk: Disk, directory: str) -> None:
-    """Remove what a cleaning has written that was not swapped."""
+    """Remove the `.cleaned` files in a partition's directory."""
     for name in disk.names(directory):
         found = parse_offset_file(name)
         if found is not None and found.state is FileState.CLEANED:
@@ -57,7 +60,7 @@ def remove_cleaned(disk: Disk, directory: str) -> None:
 
 
 class CleanedSegment:
-    """Takes batches, and writes them in pieces of a given size."""
+    """Collects batches and writes them in chunks."""
 
     __slots__ = (
         "_disk",
@@ -85,12 +88,12 @@ class CleanedSegment:
         file = disk.open(cleaned_path(directory, base_offset, Kind.RECORDS), create=True)
         self.segment = Segment(directory, base_offset, file, size=0, created_ms=0)
         self._disk = disk
-        self._size_max = min(size_max, RELATIVE_MAX)  # positions have 31 bits too
+        self._size_max = min(size_max, RELATIVE_MAX)  # positions have 31 bits, too
         self._index_bytes_max = index_bytes_max
         self._index_interval_bytes = index_interval_bytes
         self._io_bytes = io_bytes
         self._throttle = throttle
-        self._pending = bytearray()  # a copy: a batch that stays would hold all that was read
+        self._pending = bytearray()  # a copy: a slice would keep the whole read buffer
 
     def has_room(self, data: Buffer, last_offset: int) -> bool:
         """Whether a batch fits; the first one always does."""
@@ -104,10 +107,12 @@ class CleanedSegment:
         )
 
     def add(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> None:
-        """Put a batch behind the others."""
+        """Add a batch."""
         segment = self.segment
         position = segment.size + len(self._pending)
-        segment.note(position, last_offset, len(data), max_timestamp, self._index_interval_bytes)
+        segment.index_batch(
+            position, last_offset, len(data), max_timestamp, self._index_interval_bytes
+        )
         self._pending += data
         if len(self._pending) >= self._io_bytes:
             self._write()
@@ -119,16 +124,16 @@ class CleanedSegment:
             self._pending = bytearray()
 
     def finish(self, modified_ms: int) -> None:
-        """Put all of it on the device, as old as what it was made of.
+        """Put the segment on the device with the modification time of its sources.
 
-        By that age a segment without timestamps is deleted, be it that it has no records any more.
+        Retention uses that time for a segment without timestamps, for example one without records.
         """
         self._write()
         segment = self.segment
         self._disk.set_modified_ms(segment.file.path, modified_ms)
         segment.file.sync()
         segment.file.close()
-        segment.note_time()
+        segment.index_time()
         self._write_index(Kind.OFFSET_INDEX, segment.offsets.to_bytes())
         self._write_index(Kind.TIME_INDEX, segment.times.to_bytes())
         if segment.aborted.entries:
@@ -145,10 +150,10 @@ class CleanedSegment:
 
 
 def swap(disk: Disk, directory: str, bases: list[Offset], replaced: list[str]) -> tuple[str, ...]:
-    """Let cleaned segments take the place of files; returns what those are called now.
+    """Replace files by cleaned segments; return the new paths of the replaced files.
 
-    Rule C7. A crash before the last of the new ones is `.swap` leaves the old ones, and after it
-    the new ones: `leftovers.py` removes or finishes what it finds.
+    Rule C7. A crash before the last segment is `.swap` keeps the old segments; a crash after it
+    keeps the new ones: `recovery/crash_cleanup.py` completes or reverts the swap.
     """
     for base in sorted(bases, reverse=True):
         for path in _paths(disk, directory, base, FileState.CLEANED):
@@ -157,7 +162,7 @@ def swap(disk: Disk, directory: str, bases: list[Offset], replaced: list[str]) -
     marked = mark_deleted(disk, replaced)
     disk.sync_directory(directory)
     for base in sorted(bases):
-        # The records last: as long as they are to be swapped, this is done again after a crash.
+        # The records file last: while it is `.swap`, the next start repeats this after a crash.
         for path in reversed(_paths(disk, directory, base, FileState.SWAP)):
             disk.rename(path, path.removesuffix(FileState.SWAP))
     disk.sync_directory(directory)
@@ -165,15 +170,15 @@ def swap(disk: Disk, directory: str, bases: list[Offset], replaced: list[str]) -
 
 
 def _paths(disk: Disk, directory: str, base: Offset, state: FileState) -> list[str]:
-    """The files of a segment in one state, the records first."""
+    """The files of a segment in one state, the records file first."""
     paths = (f"{directory}/{offset_file(base, kind, state)}" for kind in SEGMENT_FILES)
     return [path for path in paths if disk.exists(path)]
 
 
 def open_cleaned(disk: Disk, directory: str, base_offset: Offset, created_ms: int) -> Segment:
-    """A segment that is about to be swapped in, with the indexes that were written with it.
+    """Open a cleaned segment with its indexes before it is swapped in.
 
-    A process that has too many files open finds out before anything is renamed.
+    So a process without free file descriptors fails before anything is renamed.
     """
 
     def path(kind: Kind) -> str:
@@ -189,13 +194,13 @@ def open_cleaned(disk: Disk, directory: str, base_offset: Offset, created_ms: in
     )
     if disk.exists(aborted := path(Kind.ABORTED_INDEX)):
         segment.aborted = TransactionIndex(base_offset, read_whole(disk, aborted))
-    segment.trust_times()
-    segment.written_size = segment.size
+    segment.load_latest_timestamp()
+    segment.indexed_size = segment.size
     return segment
 
 
-def note_swapped(segment: Segment) -> None:
-    """The files of a cleaned segment have their last names now."""
+def mark_swapped(segment: Segment) -> None:
+    """Record the final paths of a segment's files after the swap."""
     segment.file.renamed(segment.path(Kind.RECORDS))
     segment.offsets.renamed(segment.path(Kind.OFFSET_INDEX))
     segment.times.renamed(segment.path(Kind.TIME_INDEX))

@@ -1,11 +1,11 @@
-"""The transactions that a cleaning comes past, each of which has been decided.
+"""The transactions that a cleaning meets; all of them are complete.
 
-Invariant: the records of an aborted transaction go; its marker, and its entry in the index of
-aborted transactions, stay as long as a batch of it was seen, be it an empty one. The marker of a
-committed transaction stays as long as well. So a marker goes in a later cleaning than the last
-batch before it, and no transaction looks open to who reads the log anew.
+Invariant: records of an aborted transaction are removed. Its marker and its entry in the
+transaction index stay while a batch of it exists, even an empty one; so does the marker of a
+committed transaction. So a marker is removed by a later cleaning than the last batch before it, and
+no transaction looks open to a reader.
 
-Batches are to be shown in the order of the log.
+Batches are passed in log order.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,7 @@ from ottla.records.control import read_control, read_end_txn_marker
 
 
 class CleanedTransactions:
-    """Which batches were aborted, and which markers nothing needs any more."""
+    """Tells which batches are aborted and which markers are no longer needed."""
 
     __slots__ = ("_aborted", "_committed", "_first_offsets", "_observed")
 
@@ -32,7 +32,7 @@ class CleanedTransactions:
         self._committed: set[int] = set()  # producers with batches since their last marker
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Note a batch of records; whether they were taken back."""
+        """Record a batch; return whether its transaction was aborted."""
         if not header.is_transactional:
             return False
         found = self._around(header.producer_id, header.last_offset)
@@ -43,7 +43,7 @@ class CleanedTransactions:
         return True
 
     def marker(self, batch: Batch) -> tuple[bool, AbortedTransaction | None]:
-        """Note a control batch; whether nothing needs it, and what the aborted index must say."""
+        """Record a control batch; return whether it can go, and its transaction index entry."""
         header = batch.header
         record = read_control(batch)
         if record is None:

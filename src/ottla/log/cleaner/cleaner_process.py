@@ -1,10 +1,9 @@
-"""The process that cleans one log: a job on its standard input, news on its standard output.
+"""The child process that cleans one log: job on standard input, events on standard output.
 
-Invariant: it lives as long as its standard input is open and no longer, gives way to everything
-else on the machine, and writes nothing but `.cleaned` files. What goes wrong is on its standard
-error, and it then ends with another code than 0.
+Invariant: the process ends when its standard input is closed. It runs at low priority and writes
+`.cleaned` files only. Failures are printed to standard error, with an exit code other than 0.
 
-Run as `python -m ottla.log.cleaner.cleaner_process`; both sides speak JSON, a line each.
+Run as `python -m ottla.log.cleaner.cleaner_process`; both sides send one JSON value per line.
 """
 
 import os
@@ -20,12 +19,12 @@ from ottla.log.cleaner.cleaning import CleaningJob, clean
 from ottla.log.files import OsDisk
 from ottla.records.errors import CorruptRecords
 
-NICENESS: Final = 10  # half as important as what was never told how important it is
+NICENESS: Final = 10  # lower priority than the broker
 ABANDONED: Final = 3
 
 
 def main() -> int:
-    """Do one job; returns the exit code."""
+    """Run one job; return the exit code."""
     os.nice(NICENESS)
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=CleaningJob)
     threading.Thread(target=_end_with_input, daemon=True).start()
@@ -40,7 +39,7 @@ def main() -> int:
 
 
 def _end_with_input() -> None:
-    """Wait for the broker to close its end, which it does even when it is killed."""
+    """Wait until the broker closes its end, which also happens when it is killed."""
     descriptor = sys.stdin.fileno()
     while os.read(descriptor, 4096):
         pass
@@ -48,7 +47,7 @@ def _end_with_input() -> None:
 
 
 if __name__ == "__main__":
-    # Not sys.exit: the thread still reads, and an interpreter that ends waits for nobody.
+    # Not sys.exit: the interpreter would abort while the daemon thread holds stdin.
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,12 +1,13 @@
-"""One cleaning of one log: the keys of its dirty part, then its segments without what is outdated.
+"""One cleaning of one log: maps the keys of the dirty part, then copies the records that stay.
 
-Invariant: no file of the log is changed. The new segments are `.cleaned` files, on the device with
-their indexes when they are told of; whoever cleans a log a second time begins with removing them.
-Every batch that counts has been checked by its CRC, so nothing damaged is copied as good (rule
-C4). Groups are told of in the order of their offsets and can be swapped one by one: a tombstone is
-never gone before what it deletes, for that lies before it (rules C7 and C8).
+Invariant: no file of the log is changed. New segments are `.cleaned` files; they are on the device
+with their indexes before they are reported. The next cleaning of the log removes `.cleaned` files
+that it finds. Every batch is checked by its CRC, so damaged batches are not copied (rule C4).
+Groups are reported in offset order and can be swapped one by one: a tombstone never goes before the
+records that it deletes, which lie before it (rules C7 and C8).
 
-Runs for long and waits for the device, so in a process of its own; job and news are plain values.
+A cleaning takes long and waits for the device, so it runs in a child process; job and events are
+plain values.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,38 +43,38 @@ from ottla.records.kernel import KeyMap
 from ottla.settings import broker
 from ottla.settings.config import Config
 
-_ENTRY_BYTES: Final = 24  # of the map of keys
+_ENTRY_BYTES: Final = 24  # of the key map
 _SLOTS_MIN: Final = 8
-_RATE_UNLIMITED: Final = 1e300  # the default of Kafka is the largest number there is
+_RATE_UNLIMITED: Final = 1e300  # Kafka's default is the largest double
 
 
 class ActiveProducer(NamedTuple):
-    """A producer whose state the log has to keep."""
+    """A producer whose state the log must keep."""
 
     producer_id: int
     epoch: int
-    last_offset: int | None  # of its last record in this epoch; None when there is but a marker
+    last_offset: int | None  # of its last record in the epoch; None: only a marker
 
 
 class CleaningLimits(msgspec.Struct, frozen=True):
-    """What a cleaning may use; the settings `log.cleaner.*`, each divided by the cleaners."""
+    """The resources of one cleaning: the settings `log.cleaner.*` divided by the threads."""
 
     map_bytes: int = 134_217_728
     load_factor: float = 0.9
     io_bytes: int = 524_288
-    bytes_per_second: float | None = None  # None: as fast as it goes
+    bytes_per_second: float | None = None  # None: unlimited
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """What each cleaner of a broker gets."""
+        """The limits of each cleaner of a broker."""
         assert config.table is broker.BROKER
         cleaners = max(config[broker.LOG_CLEANER_THREADS], 1)
         rate = config[broker.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND]
         return cls(
             config[broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // cleaners,
             config[broker.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
-            # One half for what is read, one for what is written.
+            # One half is for reads, one for writes.
             max(config[broker.LOG_CLEANER_IO_BUFFER_SIZE] // cleaners // 2, 1),
             rate / cleaners if rate < _RATE_UNLIMITED else None,
             readable_bytes_max(config),
@@ -81,43 +82,43 @@ class CleaningLimits(msgspec.Struct, frozen=True):
 
 
 class CleaningJob(msgspec.Struct, frozen=True):
-    """All that a cleaning needs to know."""
+    """Everything that a cleaning needs to know."""
 
     directory: str
-    segments: tuple[SourceSegment, ...]  # from the log's first on
+    segments: tuple[SourceSegment, ...]  # from the first segment on
     first_dirty_offset: int
-    end_offset: int  # where a segment begins that may not be cleaned
+    end_offset: int  # the base offset of the first segment that may not be cleaned
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
     index_bytes_max: int
     index_interval_bytes: int
-    secret: bytes  # 16 bytes that no producer knows, for the hashes of keys
+    secret: bytes  # 16 bytes that no producer knows, to hash keys
     producers: tuple[ActiveProducer, ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
     limits: CleaningLimits = CleaningLimits()
 
 
 class NewSegment(NamedTuple):
-    """A segment that has been written as `.cleaned` files."""
+    """A segment that was written as `.cleaned` files."""
 
     base_offset: int
     size: int
 
 
 class CleanedGroup(msgspec.Struct, frozen=True, tag="group"):
-    """Segments that can be replaced, and by which."""
+    """Segments that can be replaced, and the segments that replace them."""
 
     sources: tuple[int, ...]  # base offsets
     outputs: tuple[NewSegment, ...]
 
 
 class CleaningDone(msgspec.Struct, frozen=True, tag="done"):
-    """Everything is cleaned below an offset, and what that took."""
+    """The log is clean below an offset; the figures of the cleaning."""
 
     first_dirty_offset: int
     keys: int
-    map_full: bool  # there is more to clean: the map of keys had no room for it
+    map_full: bool  # the key map was full, so the log is not completely clean
     map_bytes_read: int
     bytes_read: int
     bytes_written: int
@@ -128,7 +129,7 @@ class CleaningDone(msgspec.Struct, frozen=True, tag="done"):
     took_ms: int
 
 
-CleaningNews: TypeAlias = CleanedGroup | CleaningDone
+CleaningEvent: TypeAlias = CleanedGroup | CleaningDone
 
 
 def clean(
@@ -137,8 +138,8 @@ def clean(
     *,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
-) -> Iterator[CleaningNews]:
-    """Clean group by group; CorruptRecords when a batch is damaged. Clock and sleep in seconds."""
+) -> Iterator[CleaningEvent]:
+    """Clean group by group; CorruptRecords if a batch is damaged. Times are in seconds."""
     return _Cleaning(disk, job, clock, sleep).run()
 
 
@@ -161,25 +162,25 @@ class _Cleaning:
         self.map_bytes_read = self.bytes_read = self.bytes_written = 0
         self.records_read = self.records_kept = self.keyless = 0
 
-    def run(self) -> Iterator[CleaningNews]:
+    def run(self) -> Iterator[CleaningEvent]:
         job, began = self.job, self.clock()
         remove_cleaned(self.disk, job.directory)
         mapped_until = self.map_keys()
         mapped = self.clock()
-        this = Pass(
+        cleaner_pass = Pass(
             self.keys,
             mapped_until,
             job.now_ms,
             job.delete_retention_ms,
             job.limits.decompressed_bytes_max,
         )
-        decided = CleanedTransactions(job.aborted)
+        transactions = CleanedTransactions(job.aborted)
         for group in grouped(
             [one for one in job.segments if one.base_offset < mapped_until],
             segment_bytes=job.segment_bytes,
             index_bytes_max=job.index_bytes_max,
         ):
-            yield self.clean_group(group, this, decided)
+            yield self.clean_group(group, cleaner_pass, transactions)
         yield CleaningDone(
             mapped_until,
             self.keys.count,
@@ -194,12 +195,12 @@ class _Cleaning:
             round((self.clock() - began) * 1000),
         )
 
-    # The keys.
+    # Keys.
 
     def map_keys(self) -> int:
-        """Note the last offset of each key in the dirty part; up to where it came."""
+        """Map each key of the dirty part to its last offset; return how far the map had space."""
         job = self.job
-        decided = CleanedTransactions(job.aborted)
+        transactions = CleanedTransactions(job.aborted)
         until = job.first_dirty_offset
         for segment in job.segments:
             if segment.end_offset <= job.first_dirty_offset:
@@ -207,7 +208,7 @@ class _Cleaning:
             for batch in self.batches(segment, from_offset=job.first_dirty_offset):
                 header = batch.header
                 self.map_bytes_read += header.size
-                if not header.is_control and not decided.is_aborted(header):
+                if not header.is_control and not transactions.is_aborted(header):
                     reached = self.keys.add(
                         batch.section(job.limits.decompressed_bytes_max),
                         header.record_count,
@@ -218,15 +219,15 @@ class _Cleaning:
                     if reached <= header.last_offset:
                         return reached
                 until = header.next_offset
-            until = segment.end_offset  # behind a gap that an earlier cleaning left
+            until = segment.end_offset  # after a gap that an earlier cleaning left
         return until
 
-    # The segments.
+    # Segments.
 
     def clean_group(
-        self, group: list[SourceSegment], this: Pass, decided: CleanedTransactions
+        self, group: list[SourceSegment], cleaner_pass: Pass, transactions: CleanedTransactions
     ) -> CleanedGroup:
-        """Write what stays of neighbouring segments, as one segment unless it does not fit."""
+        """Copy what stays of neighbouring segments to one segment, or more if it does not fit."""
         job = self.job
         size_max = max(job.segment_bytes, sum(one.size for one in group))
         modified_ms = self.disk.modified_ms(self.path(group[-1]))
@@ -237,14 +238,14 @@ class _Cleaning:
                 header = batch.header
                 deletable, aborted = False, None
                 if header.is_control:
-                    deletable, aborted = decided.marker(batch)
+                    deletable, aborted = transactions.marker(batch)
                     compacted = compact_marker(
-                        batch, this, self.emptied(header), deletable=deletable
+                        batch, cleaner_pass, self.emptied(header), deletable=deletable
                     )
-                elif decided.is_aborted(header):
+                elif transactions.is_aborted(header):
                     compacted = discard_records(batch, self.emptied(header))
                 else:
-                    compacted = compact_records(batch, this, self.emptied(header))
+                    compacted = compact_records(batch, cleaner_pass, self.emptied(header))
                 self.count(header, compacted)
                 if not compacted.data:
                     continue
@@ -272,11 +273,11 @@ class _Cleaning:
         )
 
     def emptied(self, header: BatchHeader) -> Emptied:
-        """Whether the batch is kept without records.
+        """Whether a batch is kept without records.
 
-        It is when it has a producer's last sequence or, of one that wrote but a marker in its
-        epoch, that epoch; and when it is the last of this cleaning, so that the segment does not
-        seem to end earlier.
+        It is kept if it has the last sequence of a producer, or the epoch of a producer that only
+        has a marker in that epoch. The last batch of the cleaning is kept too, so that the segment
+        does not end earlier.
         """
         if header.next_offset == self.job.end_offset:
             return Emptied.STAYS
@@ -296,20 +297,22 @@ class _Cleaning:
         self.records_kept += compacted.records
         self.keyless += compacted.keyless
 
-    # Reading.
+    # Reads.
 
     def path(self, source: SourceSegment) -> str:
         return f"{self.job.directory}/{offset_file(source.base_offset, Kind.RECORDS)}"
 
     def batches(self, source: SourceSegment, from_offset: int = 0) -> Iterator[Batch]:
-        """The batches of a segment that end at or behind an offset, each found to be sound."""
+        """The batches of a segment that end at or after an offset, each checked by its CRC."""
         path = self.path(source)
         file = self.disk.open(path)
         try:
             for batch in self._read(file, source.size):
                 if batch.header.last_offset >= from_offset:
                     if not batch.crc_ok:
-                        raise CorruptRecords(f"the batch of {batch.header.base_offset} is damaged")
+                        raise CorruptRecords(
+                            f"the batch at offset {batch.header.base_offset} is damaged"
+                        )
                     yield batch
         except CorruptRecords as error:
             raise CorruptRecords(f"{path}: {error}") from error
@@ -333,7 +336,7 @@ class _Cleaning:
             chunk, chunk_at = memoryview(file.read(position, wanted)), position
             self.throttle.passed(len(chunk))
             if len(chunk) < needed:
-                raise CorruptRecords(f"a batch is cut off at {position}")
+                raise CorruptRecords(f"incomplete batch at position {position}")
 
 
 def _finished(output: CleanedSegment, modified_ms: int) -> NewSegment:
@@ -342,7 +345,7 @@ def _finished(output: CleanedSegment, modified_ms: int) -> NewSegment:
 
 
 def _map_bytes(job: CleaningJob) -> int:
-    """As much as the limit allows, or as all offsets of the dirty part need."""
+    """The size of the key map: enough for every offset of the dirty part, up to the limit."""
     offsets = max(job.end_offset - job.first_dirty_offset, 0)
     slots = max(int(offsets / job.limits.load_factor) + 2, _SLOTS_MIN)
     return min(job.limits.map_bytes, slots * _ENTRY_BYTES)

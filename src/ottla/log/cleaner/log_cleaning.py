@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.cleaner.cleanable import Cleanable, CleanableSegment, SourceSegment, find_cleanable
-from ottla.log.cleaner.cleaned_segment import note_swapped, open_cleaned, remove_cleaned, swap
+from ottla.log.cleaner.cleaned_segment import mark_swapped, open_cleaned, remove_cleaned, swap
 from ottla.log.cleaner.cleaning import (
     ActiveProducer,
     CleanedGroup,
@@ -209,7 +209,7 @@ class LogCleaning:
         state = self._state
         async with state.lock:
             state.check_usable()
-            replaced = state.segments.of_bases(group.sources)
+            replaced = state.segments.at_bases(group.sources)
             self._check_not_truncated(truncations)
             if len(replaced) < len(group.sources):
                 raise self._segments_deleted()
@@ -232,7 +232,7 @@ class LogCleaning:
                 # Also after a cancellation: the disk completes a call that has started.
                 for marked in swapped:
                     for segment in new:
-                        note_swapped(segment)
+                        mark_swapped(segment)
                     state.segments.replace(replaced, new)
                     state.forget_index_files_due(replaced)
                     due_ms = now_ms + state.config.file_delete_delay_ms

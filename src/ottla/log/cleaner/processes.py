@@ -1,7 +1,7 @@
-"""Child processes, behind an interface: what keeps Python busy for long must not stop the loop.
+"""Child processes behind an interface, for work that would keep the event loop busy.
 
-Invariant: a child ends when its standard input is closed, so none outlives the broker, whatever
-that dies of; and when the `async with` that started it is left, it has ended and been waited for.
+Invariant: a child ends when its standard input is closed, so no child survives the broker. When the
+`async with` that started a child is left, the child has ended and was waited for.
 """
 
 import asyncio
@@ -15,32 +15,32 @@ _ERROR_BYTES_KEPT: Final = 16 * 1024
 
 
 class Child(Protocol):
-    """A process that answers in lines."""
+    """A process that writes lines to its standard output."""
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         ...
 
     def lines(self) -> AsyncIterator[bytes]:
-        """What it writes to its standard output, until it closes it."""
+        """The lines of its standard output, until it closes it."""
         ...
 
     async def ended(self) -> tuple[int, str]:
-        """Wait until it is over: its exit code, and the end of its standard error."""
+        """Wait for its end; return the exit code and the end of its standard error."""
         ...
 
 
 class Processes(Protocol):
-    """Who starts them."""
+    """Starts child processes."""
 
     def start(self, module: str, line: bytes) -> AbstractAsyncContextManager[Child]:
-        """Run a module of Python with a line on its standard input, which stays open."""
+        """Run a Python module with one line on its standard input, which stays open."""
         ...
 
 
 class OsChild:
-    """A process of the system."""
+    """A process of the operating system."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -48,22 +48,22 @@ class OsChild:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self._process.pid
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """What it writes to its standard output, until it closes it."""
+        """The lines of its standard output, until it closes it."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             yield line
 
     async def ended(self) -> tuple[int, str]:
-        """Wait until it is over."""
+        """Wait for the end of the process."""
         text = await self._errors
         return await self._process.wait(), text
 
     async def _read_errors(self) -> str:
-        """The end of what it writes, read all the time so that it never waits for that."""
+        """Read standard error all the time, so that the child never blocks on it; keep the end."""
         assert self._process.stderr is not None
         kept = b""
         while piece := await self._process.stderr.read(_ERROR_BYTES_KEPT):
@@ -71,7 +71,7 @@ class OsChild:
         return kept.decode("utf-8", "replace").strip()
 
     async def stop(self) -> None:
-        """End it if it has not ended, and let go of everything."""
+        """Kill the process if it runs, and release everything."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
@@ -82,13 +82,13 @@ class OsChild:
 
 
 class OsProcesses:
-    """Starts them with the interpreter of this process."""
+    """Starts child processes with the interpreter of this process."""
 
     @asynccontextmanager
     async def start(self, module: str, line: bytes) -> AsyncGenerator[OsChild, None]:
-        """Run a module of Python."""
+        """Run a Python module."""
         pipe = asyncio.subprocess.PIPE
-        # -P: nothing is imported from where the broker happens to have been started.
+        # -P: import nothing from the current directory.
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", module),
             stdin=pipe,
@@ -99,7 +99,9 @@ class OsProcesses:
         child = OsChild(process)
         try:
             assert process.stdin is not None
-            with suppress(BrokenPipeError, ConnectionResetError):  # its errors tell why it ended
+            with suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # its standard error has the reason
                 process.stdin.write(line.rstrip(b"\n") + b"\n")
                 await process.stdin.drain()
             yield child

@@ -1,8 +1,8 @@
-"""Who cleans logs: a child process, or this one.
+"""Runs cleanings: in a child process, or in a thread of this process.
 
-Invariant: what comes out is the news of one cleaning, in its order, the last of it CleaningDone;
-anything else that happens is CleaningFailed, with a reason that a person understands. Closing the
-iterator ends the cleaning; the files it has written are left to whoever asked for it.
+Invariant: a runner yields the events of one cleaning in order, the last one is CleaningDone; every
+failure is CleaningFailed with a reason. Closing the iterator ends the cleaning; the caller removes
+the files that it has written.
 """
 
 import time
@@ -12,34 +12,34 @@ from typing import Final, Protocol
 import msgspec
 
 from ottla.errors import OttlaError, StorageFailure
-from ottla.log.cleaner.cleaning import CleaningDone, CleaningJob, CleaningNews, clean
+from ottla.log.cleaner.cleaning import CleaningDone, CleaningEvent, CleaningJob, clean
 from ottla.log.cleaner.processes import Processes
 from ottla.log.disk import Disk
 from ottla.records.errors import CorruptRecords
 
 CHILD_MODULE: Final = "ottla.log.cleaner.cleaner_process"
 
-_NEWS: Final = msgspec.json.Decoder(CleaningNews)
+_NEWS: Final = msgspec.json.Decoder(CleaningEvent)
 
 
 class CleaningFailed(OttlaError):
-    """The log is as it was or in part cleaned, and usable; another attempt may fail as well."""
+    """The log is unchanged or partly cleaned, and usable; another attempt may fail as well."""
 
 
 class CleaningAborted(OttlaError):
-    """The log was cut or lost segments while it was cleaned: to be tried again later."""
+    """The log was truncated or lost segments during the cleaning; try again later."""
 
 
 class Cleaner(Protocol):
-    """Does the work of a cleaning, without touching the log."""
+    """Cleans the files of a log without changing the log."""
 
-    def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
-        """Clean, and tell of every group of segments that is ready to be swapped."""
+    def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
+        """Clean, and yield every group of segments that is ready to be swapped."""
         ...
 
 
 class LocalCleaner:
-    """Cleans in a thread of this process: for tests, and for tools that have no loop to spare."""
+    """Cleans in a thread of this process, for tests and tools."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class LocalCleaner:
         self._clock = clock
         self._sleep = sleep
 
-    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
         """Clean one group after the other."""
-        news: Iterator[CleaningNews] = iter(())
+        news: Iterator[CleaningEvent] = iter(())
 
-        def step() -> CleaningNews | None:
+        def step() -> CleaningEvent | None:
             return next(news, None)
 
         try:
@@ -65,13 +65,13 @@ class LocalCleaner:
 
 
 class ChildCleaner:
-    """Cleans in a child process, on the disk of the machine."""
+    """Cleans in a child process, on the real file system."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
 
-    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningNews, None]:
-        """Hand the job over and pass on what the child tells."""
+    async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
+        """Send the job to the child and yield its events."""
         done = False
         async with self._processes.start(CHILD_MODULE, msgspec.json.encode(job)) as child:
             async for line in child.lines():
@@ -80,14 +80,16 @@ class ChildCleaner:
                 yield one
             code, errors = await child.ended()
         if code or not done:
-            reason = errors or "it said nothing"
-            raise CleaningFailed(f"{job.directory}: the cleaner ended with {code}: {reason}")
+            reason = errors or "no error message"
+            raise CleaningFailed(
+                f"{job.directory}: the cleaner process exited with {code}: {reason}"
+            )
 
 
-def _decoded(job: CleaningJob, line: bytes) -> CleaningNews:
+def _decoded(job: CleaningJob, line: bytes) -> CleaningEvent:
     try:
         return _NEWS.decode(line)
     except msgspec.MsgspecError as error:
         raise CleaningFailed(
-            f"{job.directory}: the cleaner said {line[:100]!r}: {error}"
+            f"{job.directory}: invalid event {line[:100]!r} of the cleaner process: {error}"
         ) from error

@@ -1,10 +1,9 @@
-"""Whether the batches of a records file are what was once written (rules C3 and C4).
+"""Scans the batches of a segment and checks them (rules C3 and C4).
 
-Invariant: everything that was passed has the right size, magic and CRC, and offsets that rise from
-the segment's base offset and end below the next segment's; what of it has not is named as damaged.
-Below `flushed_until` everything was right once, so damage there is passed over and never ends the
-check (rule C4); above it the first wrong batch does (rule C3). Records are not decoded: the CRC
-covers them.
+Invariant: every batch that was passed has a valid size, magic and CRC. Its offsets follow those
+before it and stay below the next segment; everything else is reported as damage. Below
+`flushed_until` everything was valid once, so damage there is skipped (rule C4). Above it, the first
+invalid batch ends the scan (rule C3). Records are not decoded: the CRC covers them.
 """
 
 from collections.abc import Sequence
@@ -31,207 +30,209 @@ from ottla.records.kernel import HEADER_SIZE, right_batches
 
 
 class ScanObserver(Protocol):
-    """Who is told what the check meets, in its order."""
+    """Receives the results of a scan, in file order."""
 
     def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
-        """Batches that are right, one behind the other from a position on."""
+        """Receive valid batches that follow each other from a position on."""
         ...
 
     def damage(self, damage: Damage) -> None:
-        """What was passed over."""
+        """Receive a damaged range."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScanBounds:
-    """What is known of a segment before it is checked."""
+    """What is known about a segment before the scan."""
 
-    flushed_until: int  # everything below was right once
-    # Compaction leaves gaps between batches. Elsewhere, one above the recovery point is damage to
-    # a base offset, which no CRC covers; so they are allowed up to here, None being everywhere.
+    flushed_until: int  # everything below was valid once
+    # Compaction leaves gaps between batches. Otherwise a gap above the recovery point is a damaged
+    # base offset, which no CRC covers. Gaps are allowed below this offset; None: everywhere.
     gaps_until: int | None
-    end_offset: int  # no record is at or above it: there begins the next segment
-    reaches: bool  # the segment has records up to `flushed_until`, whatever its file says
+    end_offset: int  # the base offset of the next segment
+    reaches: bool  # the segment must have records up to `flushed_until`
 
 
 @dataclass(slots=True)
 class ScanResult:
-    """What a check has come to."""
+    """The result of a scan so far."""
 
     next_offset: Offset
-    size: int = 0  # of what was passed
+    size: int = 0  # of the passed bytes
     damaged: list[Damage] = field(default_factory=list[Damage])
-    problem: str | None = None  # why the file must be cut here (rule C3)
+    problem: str | None = None  # why the file must be truncated here (rule C3)
 
 
 class BatchScan:
-    """The check of one segment, a chunk at a time, so that whoever runs it may pause."""
+    """The scan of one segment, a chunk at a time, so that the caller can pause."""
 
-    __slots__ = ("_bounds", "_file", "_hints", "_limit", "_size", "_witness", "done", "sound")
+    __slots__ = ("_bounds", "_file", "_hints", "_limit", "_observer", "_size", "done", "result")
 
     def __init__(
-        self, segment: Segment, bounds: ScanBounds, hints: OffsetIndex, witness: ScanObserver
+        self, segment: Segment, bounds: ScanBounds, hints: OffsetIndex, observer: ScanObserver
     ) -> None:
-        """`hints` is what is left of the offset index; any of its entries may be wrong."""
-        self.sound = ScanResult(segment.base_offset)
+        """`hints` is the readable part of the offset index; any of its entries may be wrong."""
+        self.result = ScanResult(segment.base_offset)
         self.done = False
         self._file = segment.file
         self._size = segment.size
         self._bounds = bounds
         self._hints = hints
-        self._witness = witness
+        self._observer = observer
         self._limit = min(segment.offset_max + 1, bounds.end_offset)
 
     def step(self) -> None:
         """Check the batches of one chunk; waits for the device."""
-        sound = self.sound
-        if sound.size < self._size:
+        result = self.result
+        if result.size < self._size:
             try:
-                self._pass_batches()
+                self._scan_batches()
             except CorruptRecords as error:
-                self._pass_damage(str(error))
-        self.done = sound.problem is not None
-        if not self.done and sound.size >= self._size:
+                self._skip_damage(str(error))
+        self.done = result.problem is not None
+        if not self.done and result.size >= self._size:
             self._end()
             self.done = True
 
-    def _pass_batches(self) -> None:
-        """Go past the right batches of one chunk; CorruptRecords at one that is wrong."""
-        sound, start, size = self.sound, self.sound.size, self._size
+    def _scan_batches(self) -> None:
+        """Pass the valid batches of one chunk; CorruptRecords at an invalid one."""
+        result, start, size = self.result, self.result.size, self._size
         chunk = self._file.read(start, min(CHUNK_BYTES, size - start))
-        at, behind = 0, start + len(chunk) < size
+        at, has_more = 0, start + len(chunk) < size
         if not chunk:
-            raise CorruptRecords("the file has become shorter")
+            raise CorruptRecords("the file was truncated")
         while True:
             headers, end = right_batches(
-                chunk, at, sound.next_offset, self._limit, BatchHeader, crc32c
+                chunk, at, result.next_offset, self._limit, BatchHeader, crc32c
             )
             if headers:
-                self._witness.batches(start + at, headers)
-                sound.size, sound.next_offset = start + end, headers[-1].next_offset
+                self._observer.batches(start + at, headers)
+                result.size, result.next_offset = start + end, headers[-1].next_offset
                 at = end
-            if at >= len(chunk) or (at and behind and _is_cut(chunk, at)):
-                return  # the next chunk begins with what is left
-            at = self._pass_one(chunk, at)
+            if at >= len(chunk) or (at and has_more and _is_cut(chunk, at)):
+                return  # the next chunk starts with the rest
+            at = self._scan_one(chunk, at)
 
-    def _pass_one(self, chunk: bytes, at: int) -> int:
-        """Go past a batch behind a gap, or one that is larger than a chunk; where it ends."""
-        sound, position = self.sound, self.sound.size
+    def _scan_one(self, chunk: bytes, at: int) -> int:
+        """Pass a batch after a gap, or one that is larger than a chunk; return its end."""
+        result, position = self.result, self.result.size
         header = unpack_header(chunk, at)
         end = position + header.size
         if end > self._size:
-            raise CorruptRecords("a batch is cut off")
-        self._check_order(header, sound.next_offset, end)
+            raise CorruptRecords("incomplete batch")
+        self._check_order(header, result.next_offset, end)
         if header.next_offset > self._limit:
-            raise CorruptRecords(f"offset {header.last_offset} does not fit the segment")
+            raise CorruptRecords(f"offset {header.last_offset} is outside of the segment")
         if at + header.size <= len(chunk):
             crc: int | None = crc32c(memoryview(chunk)[at + CRC_END : at + header.size])
         else:
             crc = crc_of(self._file, position + CRC_END, end)
         if crc != header.crc:
-            raise CorruptRecords("the CRC is wrong")
-        self._witness.batches(position, [header])
-        sound.size, sound.next_offset = end, header.next_offset
+            raise CorruptRecords("wrong CRC")
+        self._observer.batches(position, [header])
+        result.size, result.next_offset = end, header.next_offset
         return at + header.size
 
     def _check_order(self, header: BatchHeader, expected: int, end: int) -> None:
-        """Refuse a batch that does not begin where the one before it ends, unless it may."""
+        """Reject a batch that does not start at the expected offset, unless a gap is allowed."""
         base_offset, delta = header.base_offset, header.last_offset_delta
         gaps_until = self._bounds.gaps_until
         if (
             delta < 0
             or base_offset < expected
             or (gaps_until is not None and base_offset > max(expected, gaps_until))
-            or base_offset < self._bounds.flushed_until < header.next_offset  # a flush ends a batch
-            or self._is_overtaking(header, expected, end)
+            or base_offset
+            < self._bounds.flushed_until
+            < header.next_offset  # a flush ends with a batch
+            or self._contradicts_next(header, expected, end)
         ):
             raise CorruptRecords(
-                f"a batch from {base_offset} with {delta} more, expected was {expected}"
+                f"base offset {base_offset} with last offset delta {delta}, expected {expected}"
             )
 
-    def _is_overtaking(self, header: BatchHeader, expected: int, end: int) -> bool:
-        """Whether the batch behind a gap is right and shows that there is none.
+    def _contradicts_next(self, header: BatchHeader, expected: int, end: int) -> bool:
+        """Whether the next batch is valid and shows that there is no gap.
 
-        No CRC covers a base offset. Of two batches that contradict each other, the one that goes
-        on where the log was is right.
+        No CRC covers a base offset. Of two contradicting batches, the one that continues the log is
+        right.
         """
         if header.base_offset == expected:
             return False
-        following = self._file.read(end, 8)
-        if int.from_bytes(following, "big") >= header.next_offset:
-            return False  # as it should be, and without reading more of it
-        behind = valid_batch_at(self._file, end, self._size)
-        return behind is not None and expected <= behind.base_offset < header.next_offset
+        next_base = self._file.read(end, 8)
+        if int.from_bytes(next_base, "big") >= header.next_offset:
+            return False  # in order; no need to read more of it
+        following = valid_batch_at(self._file, end, self._size)
+        return following is not None and expected <= following.base_offset < header.next_offset
 
-    def _pass_damage(self, problem: str) -> None:
-        """Rule C4 below the recovery point, rule C3 above it."""
-        sound, flushed = self.sound, self._bounds.flushed_until
-        if sound.next_offset >= flushed:
-            sound.problem = problem
+    def _skip_damage(self, problem: str) -> None:
+        """Apply rule C4 below the recovery point, rule C3 above it."""
+        result, flushed = self.result, self._bounds.flushed_until
+        if result.next_offset >= flushed:
+            result.problem = problem
             return
-        position, behind = self._next_right(sound.next_offset)
-        if behind is not None and behind.base_offset > flushed:
-            # Between the damage and this batch one is missing that may never have been written.
-            sound.problem, behind = problem, None
-        end = self._flushed_end if behind is None else behind.base_offset
-        self._note(Damage(sound.next_offset, Offset(end), sound.size, position - sound.size))
+        position, following = self._next_valid(result.next_offset)
+        if following is not None and following.base_offset > flushed:
+            # A batch between the damage and this one is missing: it may never have been written.
+            result.problem, following = problem, None
+        end = self._flushed_end if following is None else following.base_offset
+        self._note(Damage(result.next_offset, Offset(end), result.size, position - result.size))
 
-    def _next_right(self, expected: int) -> tuple[int, BatchHeader | None]:
-        """Where the file goes on, and with which batch; its end, and none."""
-        file, start, stop = self._file, self.sound.size, self._size
+    def _next_valid(self, expected: int) -> tuple[int, BatchHeader | None]:
+        """The position and header of the next valid batch; the end of the file and None."""
+        file, start, stop = self._file, self.result.size, self._size
         offsets = Offsets(expected, self._limit)
-        # Where a header agrees with what lies before and behind the batch, all between is one.
+        # If the header agrees with the offsets before and after it, the damage is one batch.
         try:
             header = unpack_header(file.read(start, HEADER_SIZE))
             end = start + header.size
-            behind = valid_batch_at(file, end, stop)
+            following = valid_batch_at(file, end, stop)
             if (
-                behind is not None
+                following is not None
                 and header.base_offset == expected
-                and header.next_offset == behind.base_offset
-                and offsets.have(behind)
+                and header.next_offset == following.base_offset
+                and offsets.have(following)
             ):
-                return end, behind
+                return end, following
         except CorruptRecords:
             pass
-        foothold = find_resync_point(file, start + 1, stop, offsets, self._hints.behind(start))
-        while foothold is not None:
-            position, header = foothold
-            if not self._is_overtaking(header, expected, position + header.size):
+        resync_point = find_resync_point(file, start + 1, stop, offsets, self._hints.after(start))
+        while resync_point is not None:
+            position, header = resync_point
+            if not self._contradicts_next(header, expected, position + header.size):
                 return position, header
-            foothold = find_resync_point(file, position + 1, stop, offsets, ())
+            resync_point = find_resync_point(file, position + 1, stop, offsets, ())
         return stop, None
 
     @property
     def _flushed_end(self) -> int:
-        """The offset up to which this segment's records were on the device."""
-        return max(min(self._limit, self._bounds.flushed_until), self.sound.next_offset)
+        """The offset up to which the records of this segment were on the device."""
+        return max(min(self._limit, self._bounds.flushed_until), self.result.next_offset)
 
     def _end(self) -> None:
-        """Whether the file had more: up to the recovery point, or what its index tells of."""
-        sound = self.sound
-        if (self._bounds.reaches or self._has_index_of_more()) and (
-            sound.next_offset < self._flushed_end
+        """Report records that are missing at the end, by recovery point or offset index."""
+        result = self.result
+        if (self._bounds.reaches or self._index_has_more()) and (
+            result.next_offset < self._flushed_end
         ):
-            self._note(Damage(sound.next_offset, Offset(self._flushed_end), sound.size, 0))
+            self._note(Damage(result.next_offset, Offset(self._flushed_end), result.size, 0))
 
-    def _has_index_of_more(self) -> bool:
+    def _index_has_more(self) -> bool:
         try:
             self._hints.check(every_entry=True)
         except CorruptIndex:
             return False
         known = self._hints.last.offset
-        return bool(self._hints.entries) and self.sound.next_offset <= known < self._limit
+        return bool(self._hints.entries) and self.result.next_offset <= known < self._limit
 
     def _note(self, damage: Damage) -> None:
-        sound = self.sound
-        sound.damaged.append(damage)
-        sound.size, sound.next_offset = damage.end, damage.end_offset
-        self._witness.damage(damage)
+        result = self.result
+        result.damaged.append(damage)
+        result.size, result.next_offset = damage.end, damage.end_offset
+        self._observer.damage(damage)
 
 
 def _is_cut(chunk: bytes, at: int) -> bool:
-    """Whether a batch goes on behind a chunk, as far as it can be told."""
+    """Whether a batch extends beyond a chunk, as far as its header tells."""
     if len(chunk) - at < HEADER_SIZE:
         return True
     return LENGTH_END + int.from_bytes(chunk[at + 8 : at + LENGTH_END], "big") > len(chunk) - at

@@ -18,7 +18,7 @@ from typing import Final
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.ids import Offset
-from ottla.log.damage import Damage, DamageFile, format_damage, lacks_records
+from ottla.log.damage import Damage, DamageFile, format_damage, records_missing
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochHistory, EpochStart
 from ottla.log.errors import CorruptFile, CorruptText
@@ -29,7 +29,7 @@ from ottla.log.producers import Producers
 from ottla.log.reading import read_waiting
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds, ScanResult
 from ottla.log.recovery.crash_cleanup import clean_up_after_crash
-from ottla.log.recovery.replay import epoch_starts, replayed
+from ottla.log.recovery.replay import find_epoch_starts, replay_producers
 from ottla.log.recovery.resync import valid_batch_at
 from ottla.log.recovery.scan_rebuild import ScanRebuild
 from ottla.log.segment.batch_headers import BrokenSegment
@@ -37,7 +37,7 @@ from ottla.log.segment.index import OffsetIndex
 from ottla.log.segment.segment import RELATIVE_MAX, Segment
 from ottla.log.segment.segment_files import remove_all, remove_segments
 from ottla.log.segment.segments import Segments
-from ottla.log.segment.timestamps import check_latest
+from ottla.log.segment.timestamps import verify_latest
 from ottla.log.segment.txn_index import TransactionIndex
 from ottla.log.snapshots import Snapshots
 
@@ -77,19 +77,19 @@ def recover_log(
     suspects: dict[Offset, str] = {}
     while True:
         try:
-            opening = _Opening(
+            recovery = _Recovery(
                 disk, directory, config, recovery_point, log_start_offset, clean, now_ms, suspects
             )
-            return opening.run(progress)
+            return recovery.run(progress)
         except BrokenSegment as broken:
-            # Met on the way, perhaps below the recovery point: looked at as a whole this time.
+            # Possibly below the recovery point: the next attempt scans the whole segment.
             if broken.base_offset in suspects:
-                raise StorageFailure(str(broken)) from broken  # what was examined can be walked
+                raise StorageFailure(str(broken)) from broken  # the scan did not help
             suspects[broken.base_offset] = str(broken)
 
 
-class _Opening:
-    """The steps of opening one log, with what they find."""
+class _Recovery:
+    """The steps that recover one log, and their results."""
 
     def __init__(
         self,
@@ -111,16 +111,16 @@ class _Opening:
         self.now_ms = now_ms
         inventory = clean_up_after_crash(disk, directory)
         self.notes = inventory.notes
-        self.notes += [f"{problem}: looked at as a whole" for problem in suspects.values()]
+        self.notes += [f"{problem}: the whole segment is scanned" for problem in suspects.values()]
         self.snapshots = Snapshots(disk, directory, inventory.snapshots)
         self.segments = [self._open_segment(base) for base in inventory.bases]
         self.suspects = suspects
         self.damage_file = DamageFile(disk, directory)
         self._load_damage()
-        self.epoch_starts: list[EpochStart] = []  # in the batches that were checked
-        self.rebuilt: list[Segment] = []  # those whose indexes were made anew
+        self.epoch_starts: list[EpochStart] = []  # of the batches that were checked
+        self.rebuilt: list[Segment] = []  # segments with rebuilt indexes
         self.epochs = EpochHistory()
-        self.epochs_due = False  # what the file does not say yet, for want of room
+        self.epochs_dirty = False  # the disk had no space for the checkpoint
 
     def run(self, progress: Progress) -> Recovered:
         tail = [] if self.clean or not self.segments else self._unflushed()
@@ -132,21 +132,27 @@ class _Opening:
         producers: Producers | None = None
         if unchecked:
             if at_the_end:
-                # They are replayed while the batches are checked, so that these are read once.
+                # Producers are replayed during the check, so that batches are read once.
                 until = unchecked[0].base_offset
-                producers = replayed(Segments(self.segments), self.snapshots, until, self.rebuilt)
+                producers = replay_producers(
+                    Segments(self.segments), self.snapshots, until, self.rebuilt
+                )
             total = sum(segment.size for segment in unchecked)
             self._check(unchecked, producers, lambda done: progress(done, total))
             progress(total, total)
         end = self._end()
         if end < self.recovery_point:
             self.notes.append(
-                f"{self.directory}: it ends at {end}, and was on the device up to "
-                f"{self.recovery_point}: it was cut before that was told, or records are missing"
+                f"{self.directory}: the log end offset {end} is below the recovery point "
+                f"{self.recovery_point}: records are missing, or the log was truncated before the "
+                f"checkpoint was written"
             )
-        anew = self.log_start > end
-        if anew:
-            self.notes.append(f"the log ends at {end} and starts at {self.log_start}: begun anew")
+        restart = self.log_start > end
+        if restart:
+            self.notes.append(
+                f"{self.directory}: the log end offset {end} is below the log start offset "
+                f"{self.log_start}: every record is deleted"
+            )
             remove_segments(self.disk, self.directory, self.segments)
             remove_all(self.disk, self.snapshots.forget(above=-1))
             self.rebuilt.clear()
@@ -154,10 +160,10 @@ class _Opening:
             producers, end = Producers(), self.log_start
         self.log_start = max(self.log_start, self.segments[0].base_offset)
         segments = Segments(self.segments)
-        self._load_epochs(segments, Offset(0) if anew else end)
+        self._load_epochs(segments, Offset(0) if restart else end)
         remove_all(self.disk, self.snapshots.forget(above=end))
         if producers is None:
-            producers = replayed(segments, self.snapshots, end, self.rebuilt)
+            producers = replay_producers(segments, self.snapshots, end, self.rebuilt)
         remove_all(self.disk, self.snapshots.forget_stray(one.base_offset for one in segments))
         state = LogState(
             self.disk,
@@ -170,9 +176,9 @@ class _Opening:
             damage_file=self.damage_file,
             log_start_offset=self.log_start,
             log_end_offset=end,
-            # What was found in order may be in memory alone: the next flush moves this.
+            # Valid records may be in the page cache only: the next flush advances it.
             recovery_point=Offset(min(self.recovery_point, end)),
-            epochs_dirty=self.epochs_due,
+            epochs_dirty=self.epochs_dirty,
         )
         state.index_files_due += self._store(segments)
         return Recovered(state, self.notes)
@@ -189,26 +195,30 @@ class _Opening:
         self.segments = [Segment.create(self.disk, self.directory, offset, self.now_ms)]
 
     def _end(self) -> Offset:
-        """Make the last segment the active one, and say where the log ends."""
+        """Make the last segment active and return the log end offset."""
         if not self.segments:
             self._begin_at(self.log_start)
             return self.log_start
         active = self.segments[-1]
-        check_latest(active, read_waiting)
-        last = active.grow(self.config.index_interval_bytes, read_waiting)
+        verify_latest(active, read_waiting)
+        last = active.reactivate(self.config.index_interval_bytes, read_waiting)
         end = active.base_offset if last is None else Offset(last.last_offset + 1)
-        told = active.base_offset < self.recovery_point and self.clean  # where the log ended
-        if told and end != self.recovery_point and active.base_offset not in self.suspects:
-            raise BrokenSegment(active.base_offset, f"{active.file.path}: it ends at {end}")
+        ended_here = active.base_offset < self.recovery_point and self.clean
+        if ended_here and end != self.recovery_point and active.base_offset not in self.suspects:
+            raise BrokenSegment(
+                active.base_offset,
+                f"{active.file.path}: the log end offset is {end}, expected {self.recovery_point}",
+            )
         if active.damaged and active.damaged[-1].end == active.size:
-            # Nothing is put behind what is damaged: where that ends nobody can tell for sure.
+            # Never append after a damaged range: its end offset is not certain.
             self.segments.append(Segment.create(self.disk, self.directory, end, self.now_ms))
         return end
 
     def _unflushed(self) -> list[Segment]:
-        """The segments with records from the recovery point on.
+        """The segments that reach the recovery point.
 
-        And the one that ends there: its index files are written after that point was reached.
+        This includes the segment that ends there: its index files are written after the recovery
+        point was reached.
         """
         ends = [*(segment.base_offset for segment in self.segments[1:]), Offset(2**63 - 1)]
         return [
@@ -218,7 +228,7 @@ class _Opening:
         ]
 
     def _load_indexes(self, segment: Segment) -> None:
-        """Take the indexes from their files, or make them anew."""
+        """Open the index files, or rebuild the indexes."""
         base, disk = segment.base_offset, self.disk
         try:
             segment.use_indexes(segment.open_indexes(disk))
@@ -228,21 +238,23 @@ class _Opening:
             for index in (segment.offsets, segment.times, segment.aborted):
                 index.check()
             if segment.offsets.entries and segment.offsets.last.position >= segment.size:
-                raise BrokenSegment(base, f"{segment.file.path}: its index knows of more")
+                raise BrokenSegment(
+                    base, f"{segment.file.path}: the offset index has entries beyond the last batch"
+                )
         except (CorruptFile, FileNotFoundError) as error:
             if segment.size:
-                self.notes.append(f"{segment.file.path}: indexes made anew: {error}")
+                self.notes.append(f"{segment.file.path}: indexes rebuilt: {error}")
             self._rebuild(segment)
         else:
-            segment.trust_times()
-            segment.written_size = segment.size
+            segment.load_latest_timestamp()
+            segment.indexed_size = segment.size
 
     def _rebuild(self, segment: Segment) -> None:
-        """Make the indexes anew from the batches; that of aborted transactions follows later."""
+        """Rebuild the indexes from the batches; the transaction index is rebuilt by the replay."""
         segment.clear_indexes()
         heads = segment.located_headers(0, segment.size, read_waiting)
-        segment.note_tail(heads, self.config.index_interval_bytes)
-        segment.note_time()
+        segment.index_tail(heads, self.config.index_interval_bytes)
+        segment.index_time()
         self.rebuilt.append(segment)
 
     def _check(
@@ -251,19 +263,19 @@ class _Opening:
         producers: Producers | None,
         progress: Callable[[int], None],
     ) -> None:
-        """Keep what is sound up to the first batch that must go, and drop the rest (rule C3)."""
+        """Keep the valid batches up to the first one that must go, and drop the rest (rule C3)."""
         done = 0
-        expected: Offset | None = None  # where the segment before ends, if it was checked
+        expected: Offset | None = None  # the end offset of the previous segment, if it was checked
         for number, segment in enumerate(self.segments):
             following = self.segments[number + 1 :]
             if segment not in unchecked:
                 expected = None
                 continue
             if expected is not None and self._has_lost_records(segment, expected):
-                self.notes.append(f"{segment.file.path}: records before it are missing, dropped")
+                self.notes.append(f"{segment.file.path}: dropped: records before it are missing")
                 self._drop([segment, *following])
                 return
-            sound = self._examine(
+            result = self._scan(
                 segment,
                 following[0].base_offset if following else None,
                 ScanRebuild(
@@ -271,21 +283,23 @@ class _Opening:
                 ),
                 lambda more, so_far=done: progress(so_far + more),
             )
-            done += sound.size
-            expected = sound.next_offset
-            if sound.problem is not None:
+            done += result.size
+            expected = result.next_offset
+            if result.problem is not None:
                 self._drop(following)
-                self.notes.append(f"{segment.file.path}: cut at {sound.size}: {sound.problem}")
-                segment.file.truncate(sound.size)
+                self.notes.append(
+                    f"{segment.file.path}: truncated to {result.size} bytes: {result.problem}"
+                )
+                segment.file.truncate(result.size)
                 segment.file.sync()
-                segment.size = sound.size
+                segment.size = result.size
                 return
 
-    def _examine(
+    def _scan(
         self,
         segment: Segment,
         next_base: Offset | None,
-        checking: ScanRebuild,
+        rebuild: ScanRebuild,
         progress: Callable[[int], None],
     ) -> ScanResult:
         hints = self._hints(segment)
@@ -294,36 +308,36 @@ class _Opening:
             flushed_until=self.recovery_point,
             gaps_until=None if self.config.compact else self.recovery_point,
             end_offset=_NO_END if next_base is None else next_base,
-            # An unclean stop may have come after the log was cut and before that was told.
-            reaches=(self.clean and next_base is None) or lacks_records(segment.damaged),
+            # After an unclean shutdown the log may be shorter than its checkpoint says.
+            reaches=(self.clean and next_base is None) or records_missing(segment.damaged),
         )
-        examination = BatchScan(segment, bounds, hints, checking)
-        while not examination.done:
-            examination.step()
-            progress(examination.sound.size)
-        sound = examination.sound
-        segment.damaged = tuple(sound.damaged)
-        for one in sound.damaged:
+        scan = BatchScan(segment, bounds, hints, rebuild)
+        while not scan.done:
+            scan.step()
+            progress(scan.result.size)
+        result = scan.result
+        segment.damaged = tuple(result.damaged)
+        for one in result.damaged:
             self.notes.append(
                 f"{segment.file.path}: offsets {one.first_offset} to {one.end_offset - 1} are "
-                "damaged, not served"
+                "damaged and not served"
             )
-        segment.note_time()
+        segment.index_time()
         self.rebuilt.append(segment)
-        return sound
+        return result
 
     def _hints(self, segment: Segment) -> OffsetIndex:
-        """What is left of the offset index, right or wrong."""
+        """The readable part of the offset index, right or wrong."""
         data = b""
         with suppress(FileNotFoundError):
             data = read_whole(self.disk, segment.path(Kind.OFFSET_INDEX))
         return OffsetIndex(segment.base_offset, data)
 
     def _has_lost_records(self, segment: Segment, expected: int) -> bool:
-        """Whether a segment does not begin where the one before it ends.
+        """Whether records are missing between a segment and the one before it.
 
-        Above the recovery point of a log that is never compacted, this means that the device took
-        the later writes alone, or that a gap did not fit into the offsets of a segment.
+        Above the recovery point of a log that is not compacted, a gap means that the device has the
+        later writes only. A gap that does not fit the relative offsets of a segment is allowed.
         """
         base_offset = segment.base_offset
         if base_offset == expected or base_offset <= self.recovery_point or self.config.compact:
@@ -341,12 +355,12 @@ class _Opening:
     # Damage.
 
     def _load_damage(self) -> None:
-        """What was found damaged before, as far as it is still there."""
+        """Load the damage file; ignore entries for bytes that no longer exist."""
         known: Mapping[Offset, tuple[Damage, ...]] = {}
         try:
             known = self.damage_file.load()
         except CorruptText as error:
-            self.notes.append(f"{self.damage_file.path}: not used: {error}")
+            self.notes.append(f"{self.damage_file.path}: ignored: {error}")
         for segment in self.segments:
             damaged = known.get(segment.base_offset, ())
             segment.damaged = tuple(one for one in damaged if one.is_within(segment.size))
@@ -362,27 +376,29 @@ class _Opening:
         except FileNotFoundError:
             pass
         except CorruptText as error:
-            self.notes.append(f"{path}: made anew: {error}")
+            self.notes.append(f"{path}: rebuilt: {error}")
         self.epochs.truncate_from_end(end)
         latest = self.epochs.latest
-        # Batches tell of later epochs. Below the recovery point the file knew them all.
+        # Batches may have later epochs. Below the recovery point the file has all of them.
         known_until = -1 if latest is None else latest.start_offset
-        for epoch, start in self.epoch_starts if latest is not None else epoch_starts(segments):
+        for epoch, start in (
+            self.epoch_starts if latest is not None else find_epoch_starts(segments)
+        ):
             if epoch >= 0 and known_until < start < end:
                 self.epochs.assign(epoch, start)
         self.epochs.truncate_from_start(self.log_start)
         text = self.epochs.format()
         if text != stored and (stored or list(self.epochs)):
             data = text.encode()
-            self.epochs_due = not self._has_room(lambda: write_atomically(self.disk, path, data))
+            self.epochs_dirty = not self._has_room(lambda: write_atomically(self.disk, path, data))
 
     # The end.
 
     def _store(self, segments: Segments) -> list[Segment]:
-        """Let the disk be what the log believes; the closed segments whose indexes have no room."""
+        """Write what was rebuilt; return closed segments whose index files had no space."""
         for segment in self.rebuilt:
             if self._has_room(lambda one=segment: one.write_indexes(self.disk)):
-                segment.written_size = segment.size
+                segment.indexed_size = segment.size
                 if segment is not segments.active:
                     segment.use_indexes(segment.open_indexes(self.disk))
         if self.rebuilt or not self.clean:
@@ -391,10 +407,10 @@ class _Opening:
         return [one for one in self.rebuilt if one.indexes_due and one is not segments.active]
 
     def _has_room(self, write: Callable[[], None]) -> bool:
-        """Write what can be made anew, unless the disk is full: then a flush to come does it."""
+        """Write a file that can be rebuilt; on a full disk a later flush writes it."""
         try:
             write()
         except DiskFull as full:
-            self.notes.append(f"{full}: written when there is room")
+            self.notes.append(f"{full}: written when there is space")
             return False
         return True

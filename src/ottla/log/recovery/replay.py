@@ -1,7 +1,7 @@
-"""The state of the producers, and the epochs, read from the log alone (rule D3).
+"""Rebuilds producer state and leader epochs from the batches of a log (rule D3).
 
-Invariant: what comes out is what a leader that wrote the same batches has, up to the batches that
-a snapshot does not keep. Records are not read, only headers and markers.
+Invariant: the result is the state of a leader that appended the same batches, except for the cached
+batches that a producer snapshot does not keep. Only headers and markers are read, not records.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,16 +19,16 @@ from ottla.records.batch import HEADER_SIZE, Batch, BatchHeader, read_header
 from ottla.records.errors import CorruptRecords
 
 
-def replayed(
+def replay_producers(
     segments: Segments,
     snapshots: Snapshots,
     end: int,
     without_aborted: Collection[Segment] = (),
 ) -> Producers:
-    """The producers of a log that ends at an offset; waits for the device.
+    """The producer state of a log that ends at an offset; waits for the device.
 
-    Segments without an index of aborted transactions get it on the way, so the replay begins at
-    a snapshot that was taken before them.
+    The transaction indexes of `without_aborted` segments are rebuilt on the way. So the replay
+    starts at a snapshot that was taken before these segments.
     """
     until = min([end, *(segment.base_offset for segment in without_aborted)])
     found = snapshots.latest(until)
@@ -42,14 +42,14 @@ def replayed(
         rebuilds = segment in without_aborted
         for position, header in _headers(segment, first):
             if header.base_offset >= end:
-                break  # the log is about to be cut here
+                break  # the log is about to be truncated here
             if header.producer_id >= 0:
-                replay(producers, segment, position, header, notes_aborted=rebuilds)
+                replay(producers, segment, position, header, index_aborted=rebuilds)
     return producers
 
 
-def epoch_starts(segments: Segments) -> Iterator[EpochStart]:
-    """Every change of epoch in a log; waits for the device."""
+def find_epoch_starts(segments: Segments) -> Iterator[EpochStart]:
+    """Every change of the leader epoch in a log; waits for the device."""
     known: int | None = None
     for segment in segments:
         for head in segment.located_headers(0, segment.size, read_waiting):
@@ -64,14 +64,14 @@ def replay(
     position: int,
     header: BatchHeader,
     *,
-    notes_aborted: bool,
+    index_aborted: bool,
 ) -> None:
-    """Note a producer's batch as it is in the log."""
+    """Apply a producer's batch to the producer state."""
     if not header.is_control:
         producers.append(header, header.base_offset, header.max_timestamp)
         return
     completed = _end_of_transaction(producers, segment, position, header)
-    if notes_aborted and completed is not None and completed.aborted:
+    if index_aborted and completed is not None and completed.aborted:
         segment.index_aborted(completed)
 
 
@@ -83,12 +83,12 @@ def _end_of_transaction(
         return producers.replay(Batch(data, header))
     except CorruptRecords as error:
         if len(data) == header.size and Batch(data, header).crc_ok:
-            return None  # nobody can read this marker, and nobody damaged it
+            return None  # an unknown marker that is not damaged
         raise BrokenSegment(segment.base_offset, f"{segment.file.path}: {error}") from error
 
 
 def _headers(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The headers from a position on: many in one read, or one each where batches are large."""
+    """The headers from a position on; many per read, or one per read if batches are large."""
     chunk, chunk_at, wanted = b"", position, WALK_BYTES
     expected = segment.base_offset
     while position < segment.size:
@@ -101,7 +101,7 @@ def _headers(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader
         try:
             header = read_header(chunk, at)
             if header.base_offset < expected or position + header.size > segment.size:
-                raise CorruptRecords(f"no batch at position {position}")
+                raise CorruptRecords(f"there is no batch at position {position}")
         except CorruptRecords as error:
             raise BrokenSegment(segment.base_offset, f"{segment.file.path}: {error}") from error
         yield position, header

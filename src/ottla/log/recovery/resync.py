@@ -1,8 +1,8 @@
-"""The first right batch behind damaged bytes, from which a log can be read on (rule C4).
+"""Finds the first valid batch after damaged bytes (rule C4).
 
-Invariant: a foothold has the right size, magic and CRC, and its offsets lie within the bounds that
-were given. Nothing before it has. A foothold is looked for byte by byte, but not farther than to
-the next place that an index names and that is right, so that damage costs no more than its size.
+Invariant: a resync point has a valid size, magic and CRC, and its offsets lie within the given
+bounds; no batch before it has. The search goes byte by byte, but not further than the next valid
+entry of the offset index. So its cost is bounded by the size of the damage.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from ottla.log.segment.index import OffsetPosition
 from ottla.records.batch import CRC_END, HEADER_SIZE, MAGIC, BatchHeader, read_header
 from ottla.records.errors import CorruptRecords
 
-# As much as is read at once: it stays in the processor's cache until its CRC is computed.
+# Bytes per read: they stay in the processor cache until the CRC is computed.
 CHUNK_BYTES: Final = 256 * 1024
 
 _MAGIC_BYTE: Final = bytes([MAGIC])
@@ -23,7 +23,7 @@ _MAGIC_AT: Final = 16
 
 
 class ResyncPoint(NamedTuple):
-    """A right batch."""
+    """A valid batch and its position."""
 
     position: int
     header: BatchHeader
@@ -33,7 +33,7 @@ class Offsets(NamedTuple):
     """The offsets that a batch may have."""
 
     first: int
-    end: int  # behind the last one
+    end: int  # exclusive
 
     def have(self, header: BatchHeader) -> bool:
         """Whether a batch lies within them."""
@@ -41,7 +41,7 @@ class Offsets(NamedTuple):
 
 
 def valid_batch_at(file: File, position: int, stop: int) -> BatchHeader | None:
-    """The header of a batch at a position, if it ends before another and its CRC is right."""
+    """The header of a batch at a position, if it ends before `stop` and its CRC is right."""
     try:
         header = read_header(file.read(position, HEADER_SIZE))
     except CorruptRecords:
@@ -53,7 +53,7 @@ def valid_batch_at(file: File, position: int, stop: int) -> BatchHeader | None:
 
 
 def crc_of(file: File, position: int, end: int) -> int | None:
-    """The CRC of the bytes between two positions, in pieces; None when there are none."""
+    """The CRC of the bytes between two positions, read in chunks; None if there are none."""
     crc: int | None = None
     while position < end:
         piece = file.read(position, min(CHUNK_BYTES, end - position))
@@ -65,32 +65,31 @@ def crc_of(file: File, position: int, end: int) -> int | None:
 
 
 def find_resync_point(
-    file: File, start: int, stop: int, offsets: Offsets, places: Iterable[OffsetPosition]
+    file: File, start: int, stop: int, offsets: Offsets, entries: Iterable[OffsetPosition]
 ) -> ResyncPoint | None:
-    """The first right batch from a position on, and before another.
+    """The first valid batch in a range of positions.
 
-    `places` are where an index says that batches are, with their last offsets; any of them may
-    be wrong.
+    `entries` are index entries with the last offsets of batches; any of them may be wrong.
     """
-    behind = _first_right_place(file, stop, offsets, places)
-    if behind is None:
+    following = _first_valid_entry(file, stop, offsets, entries)
+    if following is None:
         return _search(file, start, stop, offsets)
-    before = Offsets(offsets.first, behind.header.base_offset)
-    return _search(file, start, behind.position, before) or behind
+    before = Offsets(offsets.first, following.header.base_offset)
+    return _search(file, start, following.position, before) or following
 
 
-def _first_right_place(
-    file: File, stop: int, offsets: Offsets, places: Iterable[OffsetPosition]
+def _first_valid_entry(
+    file: File, stop: int, offsets: Offsets, entries: Iterable[OffsetPosition]
 ) -> ResyncPoint | None:
-    for place in places:
-        header = valid_batch_at(file, place.position, stop)
-        if header is not None and header.last_offset == place.offset and offsets.have(header):
-            return ResyncPoint(place.position, header)
+    for entry in entries:
+        header = valid_batch_at(file, entry.position, stop)
+        if header is not None and header.last_offset == entry.offset and offsets.have(header):
+            return ResyncPoint(entry.position, header)
     return None
 
 
 def _search(file: File, start: int, stop: int, offsets: Offsets) -> ResyncPoint | None:
-    """The first right batch, byte by byte."""
+    """The first valid batch, byte by byte."""
     while stop - start >= HEADER_SIZE:
         chunk = file.read(start, min(CHUNK_BYTES, stop - start))
         for at in _candidates(chunk, offsets):
@@ -104,7 +103,7 @@ def _search(file: File, start: int, stop: int, offsets: Offsets) -> ResyncPoint 
 
 
 def _candidates(chunk: bytes, offsets: Offsets) -> Iterator[int]:
-    """Where the magic and the base offset are right: few places, found without a look at each."""
+    """The positions where magic and base offset may be valid, found without a loop over bytes."""
     first, end = offsets.first.to_bytes(8, "big"), offsets.end.to_bytes(8, "big")
     magic_at = chunk.find(_MAGIC_BYTE, _MAGIC_AT)
     while 0 <= magic_at <= len(chunk) - HEADER_SIZE + _MAGIC_AT:

@@ -1,7 +1,7 @@
-"""What a log learns from its batches while they are checked, so that they are read once.
+"""Rebuilds indexes, leader epochs and producer state while a segment is scanned.
 
-Invariant: the indexes of the segment, the epochs and the producers are those that whoever appended
-the same batches has (rule D3); what is damaged adds nothing to them.
+Invariant: the result equals the state after appending the same batches (rule D3). Damaged ranges
+add nothing.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ottla.records.batch import CONTROL, LENGTH_END, BatchHeader
 
 
 class ScanRebuild:
-    """The witness of one segment's examination."""
+    """The observer of the scan of one segment."""
 
     __slots__ = ("_epoch", "_interval", "_producers", "_segment", "_starts")
 
@@ -27,7 +27,7 @@ class ScanRebuild:
         epoch_starts: list[EpochStart],
         producers: Producers | None,
     ) -> None:
-        """Without producers none are replayed: the segments before this one are not done yet."""
+        """Without producers none are replayed: earlier segments are not complete yet."""
         self._segment = segment
         self._interval = index_interval_bytes
         self._starts = epoch_starts
@@ -35,24 +35,24 @@ class ScanRebuild:
         self._producers = producers
 
     def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
-        """Index batches, and note their epochs and their producers."""
+        """Index batches, and record their leader epochs and producers."""
         segment, producers, interval = self._segment, self._producers, self._interval
-        note = segment.note
+        index_batch = segment.index_batch
         for header in headers:
             base_offset, timestamp = header.base_offset, header.max_timestamp
             size = LENGTH_END + header.length
             last_offset = Offset(base_offset + header.last_offset_delta)
-            note(position, last_offset, size, timestamp, interval)
+            index_batch(position, last_offset, size, timestamp, interval)
             if header.leader_epoch != self._epoch:
                 self._epoch = header.leader_epoch
                 self._starts.append(EpochStart(header.leader_epoch, base_offset))
             if header.producer_id >= 0 and producers is not None:
                 if header.attributes & CONTROL:
-                    replay(producers, segment, position, header, notes_aborted=True)
+                    replay(producers, segment, position, header, index_aborted=True)
                 else:
                     producers.append(header, base_offset, timestamp)
             position += size
 
     def damage(self, damage: Damage) -> None:
-        """Let readers meet it."""
-        self._segment.note_damage(damage)
+        """Let readers find the damaged range."""
+        self._segment.index_damage(damage)

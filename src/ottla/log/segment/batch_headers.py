@@ -1,8 +1,8 @@
-"""A walk over the batches of a records file, of which it sees the headers.
+"""A walk over the batch headers of a records file.
 
-Invariant: what it yields lies in the order of the file without a byte between, and the offsets
-rise. Damage that is known is passed over as one batch; the first place that cannot be a batch ends
-the walk with BrokenSegment, and nobody takes what lies there for one (rule C4). No CRC is computed.
+Invariant: headers come in file order without a gap between batches, and offsets increase. A known
+damaged range is returned as one batch. At the first position that cannot be a batch the walk raises
+BrokenSegment (rule C4). No CRC is computed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,15 @@ from ottla.log.reading import Read
 from ottla.records.batch import HEADER_SIZE, LENGTH_END, MAGIC, NO_TIMESTAMP
 from ottla.records.errors import CorruptRecords
 
-# As much as is read at once to walk over headers: more than lies between two index entries.
+# Bytes per read while walking headers: more than the distance between two index entries.
 WALK_BYTES: Final = 16 * 1024
 
-# Base offset, length, leader epoch, magic, last offset delta and largest timestamp of a batch.
+# Base offset, length, leader epoch, magic, last offset delta and max timestamp of a batch.
 _HEAD: Final = Struct(">qiib6xi8xq")
 
 
 class BrokenSegment(CorruptRecords):
-    """The batches of a segment cannot be walked: it has to be examined."""
+    """The batches of a segment cannot be walked: the segment must be scanned."""
 
     def __init__(self, base_offset: Offset, problem: str) -> None:
         super().__init__(problem)
@@ -32,7 +32,7 @@ class BrokenSegment(CorruptRecords):
 
 
 class LocatedHeader(NamedTuple):
-    """What the log needs of a batch without reading its records."""
+    """The fields of a batch header that the log needs, with the position of the batch."""
 
     position: Position
     base_offset: Offset
@@ -52,47 +52,49 @@ def located_headers(
     offset_max: int,
     damaged: Sequence[Damage],
 ) -> Iterator[LocatedHeader]:
-    """The batches of a segment between two positions, by few reads."""
+    """The batch headers of a segment between two positions, with few reads."""
     damages = damage_from(damaged, position) if damaged else []
     if damages:
         position = min(position, damages[0].position)
     chunk, chunk_at, expected = b"", position, base_offset
     while True:
         if damages and damages[0].position == position and (position < end or not damages[0].size):
-            head = _damaged_head(damages.pop(0))
+            header = _damaged_header(damages.pop(0))
         elif position < end:
             at = position - chunk_at
             if at + HEADER_SIZE > len(chunk):
                 chunk, chunk_at, at = read(file, position, WALK_BYTES), position, 0
-            head = _head(chunk, at, position)
+            header = _parse_header(chunk, at, position)
             if (
-                head is None
-                or position + head.size > end
-                or not expected <= head.base_offset <= head.last_offset <= offset_max
+                header is None
+                or position + header.size > end
+                or not expected <= header.base_offset <= header.last_offset <= offset_max
             ):
                 raise BrokenSegment(base_offset, f"{file.path}: no batch at position {position}")
         else:
             return
-        yield head
-        position += head.size
-        expected = Offset(head.last_offset + 1)
+        yield header
+        position += header.size
+        expected = Offset(header.last_offset + 1)
 
 
-def vouched(
+def verified_start(
     found: Iterator[LocatedHeader], offset: int, base_offset: Offset, path: str
 ) -> Iterator[LocatedHeader]:
-    """Batches from a place on that an index named for an offset, if nothing before it is missed.
+    """Headers from the position of an index entry on, if no batch before it is skipped.
 
-    One bit that fell over in an index would skip records, or leave some behind a cut.
+    A flipped bit in an index would otherwise skip records, or keep some after a truncation.
     """
     first = next(found, None)
     if first is None or first.base_offset > offset:
-        raise BrokenSegment(base_offset, f"{path}: its index is wrong about offset {offset}")
+        raise BrokenSegment(
+            base_offset, f"{path}: the offset index has a wrong position for offset {offset}"
+        )
     yield first
     yield from found
 
 
-def _head(chunk: bytes, at: int, position: int) -> LocatedHeader | None:
+def _parse_header(chunk: bytes, at: int, position: int) -> LocatedHeader | None:
     if len(chunk) - at < HEADER_SIZE:
         return None
     base_offset, length, epoch, magic, last_delta, timestamp = _HEAD.unpack_from(chunk, at)
@@ -103,8 +105,8 @@ def _head(chunk: bytes, at: int, position: int) -> LocatedHeader | None:
     return LocatedHeader(Position(position), base_offset, last_offset, size, epoch, timestamp)
 
 
-def _damaged_head(damage: Damage) -> LocatedHeader:
-    """Without time and epoch, so that it answers no question but where an offset is."""
+def _damaged_header(damage: Damage) -> LocatedHeader:
+    """A header without timestamp and epoch: it only tells where the damaged offsets are."""
     first, last = damage.first_offset, Offset(damage.end_offset - 1)
     position = Position(damage.position)
     return LocatedHeader(position, first, last, damage.size, NO_LEADER_EPOCH, NO_TIMESTAMP)

@@ -1,13 +1,13 @@
-"""The two sparse indexes of a segment: where an offset is, and which offset a time has.
+"""The offset index and the time index of a segment, both sparse.
 
-Invariant: offsets lie in [base offset, base offset + 2**31) and never fall; positions and
-timestamps rise with every entry. A look-up gives the last entry at or below what is asked for,
-or the segment's beginning, and makes no object per entry. An index is never repaired: one that
-breaks these rules is thrown away and made anew from the records.
+Invariant: offsets lie in [base offset, base offset + 2**31) and do not decrease; positions and
+timestamps increase with every entry. A lookup returns the last entry at or below the key, or the
+start of the segment, and creates no object per entry. An index that breaks these rules is not
+repaired but rebuilt from the records.
 
-The index of the active segment grows in memory; that of a closed one stays in its file, of which a
-look-up reads a few blocks. They are not mapped: a page that is not in memory would stop the event
-loop, and one that somebody cut off the file would end the process.
+The index of the active segment is in memory. The index of a closed segment stays in its file, of
+which a lookup reads a few blocks. Index files are not memory-mapped: a page fault would block the
+event loop, and a truncated file would end the process with SIGBUS.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import NO_TIMESTAMP
 
-BLOCK_ENTRIES: Final = 512  # read at once: a page of memory has so many offsets
-GUESSES_MAX: Final = 3  # entries lie evenly, as a rule; where they do not, the rest is halved
+BLOCK_ENTRIES: Final = 512  # entries per read: a page of 4096 bytes has 512 offset entries
+GUESSES_MAX: Final = 3  # interpolations before a lookup falls back to binary search
 
 _RELATIVE_MAX: Final = 0x7FFFFFFF
 _POSITION_MAX: Final = 0x7FFFFFFF
@@ -32,36 +32,36 @@ _INT64: Final = Struct(">q")
 
 
 class OffsetPosition(NamedTuple):
-    """An offset and where its batch begins in the records file."""
+    """An offset and the position of its batch in the records file."""
 
     offset: Offset
     position: Position
 
 
 class TimestampOffset(NamedTuple):
-    """The largest timestamp so far in a segment, and the offset that brought it."""
+    """The largest timestamp so far in a segment, and the offset of its batch."""
 
     timestamp: int
     offset: Offset
 
 
 class Index:
-    """Entries of one size, in memory or in a file: what the indexes of a segment share."""
+    """Entries of one size, in memory or in a file: the base of a segment's indexes."""
 
-    __slots__ = ("_data", "_entries", "_file", "_growing", "_size", "base_offset", "is_proven")
+    __slots__ = ("_appendable", "_data", "_entries", "_file", "_size", "base_offset", "is_trusted")
 
     ENTRY: ClassVar[Struct]
 
     def __init__(self, base_offset: Offset, data: Buffer | None = None) -> None:
-        """Begin an index that grows, or take over the bytes of one that does not."""
+        """Create an index that can be appended to, or one over existing bytes."""
         self.base_offset = base_offset
-        self.is_proven = data is None  # whether every entry was made of a batch, none read
+        self.is_trusted = data is None  # no entry was read from a file
         self._file: File | None = None
-        self._growing: bytearray | None = None
+        self._appendable: bytearray | None = None
         if data is None:
-            data = self._growing = bytearray()
-        self._data: Buffer = data  # of an index in a file, the first and the last entry
-        self._size = len(data)  # of the file; an index that grows counts its entries
+            data = self._appendable = bytearray()
+        self._data: Buffer = data  # all entries; of an index in a file the first and the last one
+        self._size = len(data)  # of the file; not updated while an index in memory grows
         self._entries = self._size // self.ENTRY.size
         self._entries_changed()
 
@@ -76,30 +76,30 @@ class Index:
         return index
 
     def renamed(self, path: str) -> None:
-        """Its file goes by another name from now on."""
+        """Record the new path of the index file."""
         if self._file is not None:
             self._file.renamed(path)
 
     @property
     def is_in_file(self) -> bool:
-        """Whether a look-up reads from a file."""
+        """Whether a lookup reads from a file."""
         return self._file is not None
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return self._entries
 
     @property
     def size(self) -> int:
-        """Bytes of the entries: what a file cut to its entries has."""
+        """The size of the entries in bytes; a file may have padding after them."""
         return self._entries * self.ENTRY.size
 
     def to_bytes(self, read: Read = read_waiting) -> bytes:
-        """All entries, as they are in the file.
+        """All entries as they are in the file.
 
-        Those in memory are copied by one slice: threads ask for them while the index grows, and
-        what is being looked at through a memoryview cannot.
+        Entries in memory are copied with one slice: threads call this while the index grows, and a
+        bytearray with an exported memoryview cannot grow.
         """
         if self._file is None:
             return bytes(self._data[: self.size])
@@ -110,37 +110,37 @@ class Index:
         return self if self._file is None else type(self)(self.base_offset, self.to_bytes(read))
 
     def reopen(self) -> None:
-        """Grow again, over a copy: a segment that was cut becomes the active one."""
-        self._data = self._growing = bytearray(self.to_bytes())
+        """Copy the index to memory, so that a segment that becomes active can append to it."""
+        self._data = self._appendable = bytearray(self.to_bytes())
         self._file = None
 
     def close(self) -> None:
-        """Let go of the file, if it is in one."""
+        """Close the index file, if there is one."""
         if self._file is not None:
             self._file.close()
 
     def clear(self) -> None:
-        """Forget every entry."""
-        self._cut(0)
+        """Remove every entry."""
+        self._truncate(0)
 
     def _entries_changed(self) -> None:
-        """Read the last entry again, in the indexes that remember it."""
+        """Reload the last entry, in subclasses that keep it."""
 
     def _add(self, entry: bytes) -> None:
-        assert self._growing is not None, "the index of a closed segment takes no entries"
-        self._growing += entry
+        assert self._appendable is not None, "the index of a closed segment is read-only"
+        self._appendable += entry
         self._entries += 1
 
-    def _cut(self, entries: int) -> None:
-        assert self._file is None, "the index of a closed segment is not cut"
+    def _truncate(self, entries: int) -> None:
+        assert self._file is None, "the index of a closed segment is not truncated"
         assert entries <= self._entries
         self._entries = entries
-        if self._growing is not None:
-            del self._growing[self.size :]
+        if self._appendable is not None:
+            del self._appendable[self.size :]
         self._entries_changed()
 
     def _entries_below(self, field: Struct, field_at: int, key: int) -> int:
-        """How many entries have a smaller value in a field that never falls."""
+        """The number of entries with a smaller value in a field that does not decrease."""
         unpack_from, data, size = field.unpack_from, self._data, self.ENTRY.size
         low, high = 0, self._entries
         while low < high:
@@ -152,17 +152,17 @@ class Index:
         return low
 
     def _bytes(self, file: File, start: int, end: int, read: Read) -> bytes:
-        """The entries of the file between two numbers."""
+        """The bytes of the entries [start, end) of the file."""
         size = self.ENTRY.size
         data = read(file, start * size, (end - start) * size)
         if len(data) < (end - start) * size:
-            raise BrokenSegment(self.base_offset, f"{file.path}: it has become shorter")
+            raise BrokenSegment(self.base_offset, f"{file.path}: the file was truncated")
         return data
 
     def _block(self, file: File, field: Struct, field_at: int, key: int, read: Read) -> Self:
-        """The part of the file that has the last entry with a smaller value in a field.
+        """The block of the file that has the last entry with a smaller value in a field.
 
-        It is the last block that begins with such a value, or the first of all.
+        It is the last block whose first value is smaller, or the first block.
         """
         block: Buffer = b""
         if not self._entries:
@@ -187,14 +187,14 @@ class Index:
         return type(self)(self.base_offset, block)
 
     def _value(self, data: Buffer, field: Struct, field_at: int, entry: int) -> int:
-        """A field of the first entry, or of the last one, which is -1."""
+        """A field of the first entry, or of the last one (-1)."""
         return field.unpack_from(data, field_at - entry * (len(data) - self.ENTRY.size))[0]
 
     def _checked(self, every_entry: bool) -> Iterator[tuple[int, ...]]:
-        """All entries or those at the ends, once the size is found to be right."""
-        size = self._size if self._growing is None else len(self._growing)
+        """All entries, or the first and the last one, after the size was checked."""
+        size = self._size if self._appendable is None else len(self._appendable)
         if size % self.ENTRY.size:
-            raise CorruptIndex(f"{size} bytes are not entries of {self.ENTRY.size}")
+            raise CorruptIndex(f"{size} bytes: not a multiple of the entry size {self.ENTRY.size}")
         if every_entry:
             return self.ENTRY.iter_unpack(self.to_bytes())
         at = sorted({0, len(self._data) - self.ENTRY.size}) if self._entries else ()
@@ -202,40 +202,42 @@ class Index:
 
 
 class OffsetIndex(Index):
-    """From offsets to positions; its file is `.index`, 8 bytes an entry."""
+    """Maps offsets to positions; the file is `.index`, 8 bytes per entry."""
 
     __slots__ = ("last",)
 
     ENTRY = Struct(">ii")  # offset from the base offset, position
     last: OffsetPosition
-    """The last entry, or where the segment begins."""
+    """The last entry, or the start of the segment."""
 
     def append(self, offset: Offset, position: Position) -> None:
-        """Point to a batch by its last offset; both must be above those of the last entry."""
+        """Add a batch by its last offset; offset and position are above those of the last entry."""
         relative, last = offset - self.base_offset, self.last
-        assert 0 <= relative <= _RELATIVE_MAX, "the segment should have been rolled"
+        assert 0 <= relative <= _RELATIVE_MAX, "the segment must be rolled before this offset"
         assert 0 < position <= _POSITION_MAX, "the first batch of a segment needs no entry"
         assert not self._entries or (offset > last.offset and position > last.position)
         self._add(self.ENTRY.pack(relative, position))
         self.last = OffsetPosition(offset, position)
 
     def lookup(self, offset: int, read: Read) -> OffsetPosition:
-        """The last entry at or below an offset; the segment's beginning when there is none."""
-        if offset >= self.last.offset:  # readers at the tail end here
+        """The last entry at or below an offset; the start of the segment if there is none."""
+        if offset >= self.last.offset:  # the common case: a reader at the tail
             return self.last
         key = offset - self.base_offset + 1
         if self._file is not None:
             return self._block(self._file, _INT32, 0, key, read).lookup(offset, read)
         return self._entry(self._entries_below(_INT32, 0, key) - 1)
 
-    def last_until(self, position: int, read: Read) -> OffsetPosition:
-        """The last entry at or before a position; the segment's beginning when there is none."""
+    def last_at_or_before(self, position: int, read: Read) -> OffsetPosition:
+        """The last entry at or before a position; the start of the segment if there is none."""
         if self._file is not None:
-            return self._block(self._file, _INT32, 4, position + 1, read).last_until(position, read)
+            return self._block(self._file, _INT32, 4, position + 1, read).last_at_or_before(
+                position, read
+            )
         return self._entry(self._entries_below(_INT32, 4, position + 1) - 1)
 
-    def behind(self, position: int) -> Iterator[OffsetPosition]:
-        """The entries behind a position; also of an index that is wrong, but in memory."""
+    def after(self, position: int) -> Iterator[OffsetPosition]:
+        """The entries after a position; works for a wrong index in memory, too."""
         for number in range(self._entries_below(_INT32, 4, position + 1), self._entries):
             entry = self._entry(number)
             if entry.position > position:
@@ -243,17 +245,17 @@ class OffsetIndex(Index):
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from an offset on."""
-        self._cut(self._entries_below(_INT32, 0, offset - self.base_offset))
+        self._truncate(self._entries_below(_INT32, 0, offset - self.base_offset))
 
     def is_full(self, bytes_max: int) -> bool:
-        """Whether one more entry would pass the limit."""
+        """Whether one more entry would exceed the limit."""
         return self._entries >= bytes_max // self.ENTRY.size
 
     def check(self, *, every_entry: bool = False) -> None:
-        """Raise CorruptIndex unless the ends are right, or every entry is.
+        """Raise CorruptIndex unless the first and the last entry, or all entries, are valid.
 
-        A broker that died leaves zeros behind the entries, for Kafka allots the file in advance:
-        they make the last entry smaller than the first. No entry points to position 0.
+        Kafka preallocates index files. A broker that died leaves zeros after the entries, which
+        make the last entry smaller than the first. No entry points to position 0.
         """
         last_offset = -1
         last_position = 0
@@ -275,21 +277,21 @@ class OffsetIndex(Index):
 
 
 class TimeIndex(Index):
-    """From timestamps to offsets; its file is `.timeindex`, 12 bytes an entry."""
+    """Maps timestamps to offsets; the file is `.timeindex`, 12 bytes per entry."""
 
     __slots__ = ("last",)
 
     ENTRY = Struct(">qi")  # timestamp, offset from the base offset
     last: TimestampOffset
-    """The last entry; without one, no timestamp and the base offset."""
+    """The last entry; without entries -1 and the base offset."""
 
     def append(self, timestamp: int, offset: Offset) -> bool:
-        """Note that no record up to the offset is later; False when the time is noted already.
+        """Record that no record up to the offset is later; False if the timestamp is not larger.
 
-        Segments that are rolled or closed note their last timestamp once more, hence no error.
+        A segment that is rolled or closed adds its last timestamp again, which is not an error.
         """
         relative, last = offset - self.base_offset, self.last
-        assert 0 <= relative <= _RELATIVE_MAX, "the segment should have been rolled"
+        assert 0 <= relative <= _RELATIVE_MAX, "the segment must be rolled before this offset"
         assert not self._entries or (timestamp >= last.timestamp and offset >= last.offset)
         if timestamp <= last.timestamp:
             return False
@@ -298,7 +300,7 @@ class TimeIndex(Index):
         return True
 
     def lookup(self, timestamp: int, read: Read) -> TimestampOffset:
-        """The last entry at or below a time: records up to its offset are not later than it."""
+        """The last entry at or below a timestamp: records up to its offset are not later."""
         if timestamp >= self.last.timestamp:
             return self.last
         if self._file is not None:
@@ -307,16 +309,17 @@ class TimeIndex(Index):
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from an offset on."""
-        self._cut(self._entries_below(_INT32, 8, offset - self.base_offset))
+        self._truncate(self._entries_below(_INT32, 8, offset - self.base_offset))
 
     def is_full(self, bytes_max: int) -> bool:
-        """Whether only the place is left that is kept for the entry made when a segment rolls."""
+        """Whether only the entry is left that is reserved for the roll of the segment."""
         return self._entries >= bytes_max // self.ENTRY.size - 1
 
     def check(self, *, every_entry: bool = False) -> None:
-        """Raise CorruptIndex unless the ends are right, or every entry is.
+        """Raise CorruptIndex unless the first and the last entry, or all entries, are valid.
 
-        The zeros that a broker leaves when it dies repeat a timestamp or fall below the first.
+        Zeros that a broker leaves when it dies repeat a timestamp or are smaller than the first
+        one.
         """
         last_timestamp = NO_TIMESTAMP
         last_offset = 0

@@ -1,8 +1,8 @@
-"""Files that have been deleted by name and wait to be removed.
+"""The files of segments: their paths, and their deletion in two steps.
 
-Invariant: a file that waits ends in `.deleted`, which no log opens; whoever still reads it has it
-open. Files of one segment are renamed records first: without its records a segment is not there,
-and what is left of it is tidied up when the log is opened.
+Invariant: a deleted file is renamed to `.deleted`, which no log opens, and removed later; readers
+keep it open. The records file of a segment is renamed first: without it the segment does not exist,
+and the next start removes its other files.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,22 +17,22 @@ SEGMENT_FILES = (Kind.RECORDS, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_
 
 
 class PendingDelete(NamedTuple):
-    """Files to be removed, and when."""
+    """Deleted files, and when they are removed."""
 
     due_ms: int
     paths: tuple[str, ...]
 
 
 def live_paths(disk: Disk, segment: Segment) -> list[str]:
-    """The files that a segment has, the records first."""
+    """The existing files of a segment, the records file first."""
     paths = (segment.path(kind) for kind in SEGMENT_FILES)
     return [path for path in paths if disk.exists(path)]
 
 
 def mark_deleted(disk: Disk, paths: Iterable[str]) -> tuple[str, ...]:
-    """Rename files so that they do not count any more; returns their new names.
+    """Rename files to `.deleted`; return the new paths.
 
-    Where the folder has no room for a longer name, the file goes at once: that makes room.
+    If a full disk has no space for the longer name, the file is removed at once.
     """
     marked: list[str] = []
     for path in paths:
@@ -45,16 +45,16 @@ def mark_deleted(disk: Disk, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def remove_all(disk: Disk, paths: Iterable[str]) -> None:
-    """Remove files, those that are missing excepted."""
+    """Remove files that exist."""
     for path in paths:
         if disk.exists(path):
             disk.remove(path)
 
 
 def remove_segments(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
-    """Remove segments, the last one first: what is left at any time is the beginning of a log.
+    """Remove segments, the last one first, so that a crash leaves a prefix of the log.
 
-    A file system owes no order to those who do not wait for each.
+    The directory is synced after each segment: file systems may reorder removals.
     """
     for segment in reversed(segments):
         remove_all(disk, live_paths(disk, segment))
@@ -64,7 +64,7 @@ def remove_segments(disk: Disk, directory: str, segments: Sequence[Segment]) -> 
 def mark_segments_deleted(
     disk: Disk, directory: str, segments: Iterable[Segment]
 ) -> tuple[str, ...]:
-    """Rename segments, the first one first: what is left at any time is the end of a log."""
+    """Rename segments, the first one first, so that a crash leaves a suffix of the log."""
     marked: list[str] = []
     for segment in segments:
         marked += mark_deleted(disk, live_paths(disk, segment))

@@ -1,7 +1,7 @@
-"""The segments of one log, in the order of their offsets.
+"""The segments of one log, in offset order.
 
-Invariant: there is always one, the active one, which is the last; base offsets rise. A segment
-holds no offset at or above the base offset of the next one.
+Invariant: there is at least one segment; the last one is active. Base offsets increase. A segment
+has no offset at or above the base offset of the next one.
 """
 
 from bisect import bisect_right
@@ -15,11 +15,11 @@ from ottla.log.segment.txn_index import AbortedTransaction
 
 
 class Found(NamedTuple):
-    """Batches, and the segment that has them."""
+    """An extent and the segment that has it."""
 
     segment: Segment
     extent: Extent
-    upper: int  # an offset above all of theirs, and not far above
+    upper: int  # an upper bound for their offsets, as low as is cheap to find
 
 
 class Segments:
@@ -41,23 +41,23 @@ class Segments:
 
     @property
     def first(self) -> Segment:
-        """The one with the earliest records."""
+        """The segment with the lowest offsets."""
         return self._list[0]
 
     @property
     def size(self) -> int:
-        """Bytes of all records files."""
+        """The total size of the records files."""
         return sum(segment.size for segment in self._list)
 
     def add(self, segment: Segment) -> None:
-        """Go on with another active segment."""
+        """Add a segment and make it active."""
         assert segment.base_offset > self.active.base_offset
         self._list.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
 
     def with_end_offsets(self, log_end_offset: Offset) -> Iterable[tuple[Segment, Offset]]:
-        """Each segment with the base offset of the next one; the active one with the log's end."""
+        """Each segment with the base offset of the next one; the last with the log end offset."""
         return zip(self._list, [*self._bases[1:], log_end_offset], strict=True)
 
     def from_offset(self, offset: int) -> list[Segment]:
@@ -65,27 +65,27 @@ class Segments:
         return self._list[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def remove_first(self, count: int) -> list[Segment]:
-        """Let go of the earliest ones; never of the active one."""
+        """Remove the first segments; never the active one."""
         assert count < len(self._list)
         removed = self._list[:count]
         del self._list[:count], self._bases[:count]
         return removed
 
     def remove_after(self, segment: Segment) -> list[Segment]:
-        """Let go of all behind one, which becomes the active one."""
+        """Remove all segments after one, which becomes active."""
         at = bisect_right(self._bases, segment.base_offset)
         removed = self._list[at:]
         del self._list[at:], self._bases[at:]
         self.active = segment
         return removed
 
-    def of_bases(self, bases: Iterable[int]) -> list[Segment]:
-        """The segments that begin at offsets, as far as they are there; never the active one."""
+    def at_bases(self, bases: Iterable[int]) -> list[Segment]:
+        """The segments with these base offsets, as far as they exist; never the active one."""
         wanted = set(bases)
         return [segment for segment in self._list[:-1] if segment.base_offset in wanted]
 
     def replace(self, replaced: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put segments in the place of neighbours that begin at the same offset."""
+        """Replace neighbouring segments by others that start at the same offset."""
         at = self._list.index(replaced[0])
         assert self._list[at : at + len(replaced)] == list(replaced)
         assert new[0].base_offset == replaced[0].base_offset
@@ -93,7 +93,7 @@ class Segments:
         self._bases[at : at + len(replaced)] = [segment.base_offset for segment in new]
 
     def replace_active(self, segment: Segment) -> None:
-        """Let an empty active segment begin later."""
+        """Replace an empty active segment by one that starts later."""
         assert not self.active.size
         self._list[-1] = self.active = segment
         self._bases[-1] = segment.base_offset
@@ -101,15 +101,14 @@ class Segments:
     def extent(self, offset: int, upper: int, bytes_max: int, read: Read) -> Found | None:
         """The batches of one segment that answer a fetch.
 
-        A segment may hold nothing from an offset on, when compaction has removed it: then the
-        next one answers.
+        If compaction removed everything from the offset on in a segment, the next segment answers.
         """
         for number in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._list)):
             segment = self._list[number]
             if segment.base_offset >= upper:
                 return None
             last = number + 1 == len(self._list)
-            # Where the next segment begins below the upper bound, the bound cuts nothing off here.
+            # If the next segment starts below the upper bound, the bound does not apply here.
             bound = None if not last and self._bases[number + 1] <= upper else upper
             extent = segment.extent(offset, bound, bytes_max, read)
             if extent is not None:

@@ -1,9 +1,9 @@
-"""Finding offsets by the time of their records.
+"""Searches for offsets by timestamp.
 
-Invariant: of the records that a log holds from its start on, the first one answers that is as late
-as asked for; only the batch that has it is decoded, in a thread unless it is small, and a long way
-to it is gone in a thread too. An entry of a time index is believed where the batch that it names
-agrees, and no batch on the way there is later.
+Invariant: a search returns the first record at or above the log start offset with this timestamp or
+a later one. Only the batch that has the record is decoded. Decoding a large batch and walking many
+headers run in a thread. An entry of the time index is used only if its batch agrees and no earlier
+batch is later.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,30 +21,30 @@ from ottla.log.segment.segments import Segments
 from ottla.records.batch import HEADER_SIZE, NO_TIMESTAMP, Batch
 from ottla.records.compression import Compression
 
-AT_ONCE_BYTES: Final = 4096  # so small a batch has a few hundred records at most
-AT_ONCE_BATCHES: Final = 100  # so many are passed in a millisecond
-STRETCH_BATCHES: Final = 20_000  # are passed in a thread, then others have their turn
+INLINE_BYTES_MAX: Final = 4096  # such a batch has a few hundred records at most
+INLINE_BATCHES_MAX: Final = 100  # headers that are walked in about a millisecond
+BATCHES_PER_STEP: Final = 20_000  # headers per call in a thread
 
 
 class FoundOffset(NamedTuple):
-    """An offset with its record's timestamp and the epoch of the leader that wrote it."""
+    """An offset, the timestamp of its record, and the leader epoch of its batch."""
 
     offset: Offset
     timestamp: int
     leader_epoch: LeaderEpoch
 
 
-class _Question(NamedTuple):
-    """Which batch of which segment, from which time on (None: the latest) and which offset on."""
+class _RecordLookup(NamedTuple):
+    """A search in one batch from a timestamp (None: the latest record) and an offset on."""
 
     segment: Segment
-    head: LocatedHeader
+    header: LocatedHeader
     timestamp: int | None
     log_start: int
 
 
-class _Way(NamedTuple):
-    """From where on in a segment to go to the next batch of a time, or (None) along all of them."""
+class _BatchWalk(NamedTuple):
+    """A walk over headers from a position to the next batch of a timestamp; None: over all."""
 
     segment: Segment
     position: int
@@ -52,100 +52,100 @@ class _Way(NamedTuple):
     log_start: int = 0
 
 
-class _Stretch(NamedTuple):
-    """What lies on a part of a way, which ends behind a batch that is as late as asked for."""
+class _WalkStep(NamedTuple):
+    """The result of a part of a walk: the batch that was found, the largest timestamp, the end."""
 
     late: LocatedHeader | None
     largest: int
     end: int
 
 
-class Unfinished(Exception):
-    """A search goes on when something was done that takes long; who may wait then asks again."""
+class SearchPending(Exception):
+    """A search needs work that takes long; the caller runs the work and repeats the search."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(work)
         self.work = work
 
 
-_Answer = FoundOffset | _Stretch | None
+_Result = FoundOffset | _WalkStep | None
 
 
 class TimeSearch:
-    """What one search has found out so far, so that it goes on where it was when it is repeated.
+    """The intermediate results of one search, which let a repeated search continue.
 
-    It is worth nothing any more after the log was cut.
+    They are not valid after a truncation of the log.
     """
 
-    __slots__ = ("_answers", "_bytes_max", "_ends")
+    __slots__ = ("_bytes_max", "_ends", "_results")
 
     def __init__(self, decompressed_bytes_max: int) -> None:
         self._bytes_max = decompressed_bytes_max
-        self._answers: dict[_Question | _Way, _Answer | OttlaError] = {}
+        self._results: dict[_RecordLookup | _BatchWalk, _Result | OttlaError] = {}
         self._ends: dict[Segment, int] = {}
 
     def first_record(
         self,
         segment: Segment,
-        head: LocatedHeader,
+        header: LocatedHeader,
         timestamp: int | None,
         log_start: int,
         read: Read,
     ) -> FoundOffset | None:
-        """The first record from the log's start on that is as late, or (None) the latest.
+        """The first record at or above the log start with this timestamp; None: the latest record.
 
-        Unfinished when that may take long and was not done.
+        Raises SearchPending if the batch must be decoded in a thread first.
         """
-        question = _Question(segment, head, timestamp, log_start)
-        if question not in self._answers:
-            batch = Batch(read(segment.file, head.position, head.size))
-            work = partial(self._note, question, partial(self._decoded, question, batch))
-            if head.size > AT_ONCE_BYTES or batch.header.compression is not Compression.NONE:
-                raise Unfinished(work)
+        lookup = _RecordLookup(segment, header, timestamp, log_start)
+        if lookup not in self._results:
+            batch = Batch(read(segment.file, header.position, header.size))
+            work = partial(self._run, lookup, partial(self._decoded, lookup, batch))
+            if header.size > INLINE_BYTES_MAX or batch.header.compression is not Compression.NONE:
+                raise SearchPending(work)
             work()
-        return cast("FoundOffset | None", self._answer(question))
+        return cast("FoundOffset | None", self._result(lookup))
 
     def first_batch(self, segment: Segment, position: int, timestamp: int) -> LocatedHeader | None:
-        """The first batch from a position on that is as late and has records."""
-        for stretch in self._stretches(_Way(segment, position, timestamp)):
-            if stretch.late is not None:
-                return stretch.late
+        """The first batch with records from a position on that reaches the timestamp."""
+        for step in self._walk_steps(_BatchWalk(segment, position, timestamp)):
+            if step.late is not None:
+                return step.late
         return None
 
     def latest_batch(self, segment: Segment, position: int, log_start: int) -> int:
-        """The largest timestamp of the batches from a position on that begin in the log."""
-        way = _Way(segment, position, None, log_start)
-        return max((one.largest for one in self._stretches(way)), default=NO_TIMESTAMP)
+        """The largest timestamp of the batches from a position on that start inside the log."""
+        walk = _BatchWalk(segment, position, None, log_start)
+        return max((one.largest for one in self._walk_steps(walk)), default=NO_TIMESTAMP)
 
-    def _stretches(self, way: _Way) -> Iterator[_Stretch]:
-        """All of a way, as far as the segment went when it was first looked at."""
-        segment = way.segment
+    def _walk_steps(self, walk: _BatchWalk) -> Iterator[_WalkStep]:
+        """All steps of a walk, up to the size that the segment had at the first step."""
+        segment = walk.segment
         end = self._ends.setdefault(segment, segment.size)
-        while way.position < end:
-            if way not in self._answers:
-                heads = segment.located_headers(way.position, end, read_waiting)
-                raise Unfinished(partial(self._note, way, partial(_gone, way, heads)))
-            stretch = cast("_Stretch", self._answer(way))
-            yield stretch
-            way = way._replace(position=stretch.end)
+        while walk.position < end:
+            if walk not in self._results:
+                headers = segment.located_headers(walk.position, end, read_waiting)
+                raise SearchPending(partial(self._run, walk, partial(_walk_step, walk, headers)))
+            step = cast("_WalkStep", self._result(walk))
+            yield step
+            walk = walk._replace(position=step.end)
 
-    def _note(self, question: _Question | _Way, find: Callable[[], _Answer]) -> None:
+    def _run(self, lookup: _RecordLookup | _BatchWalk, find: Callable[[], _Result]) -> None:
         try:
-            self._answers[question] = find()
+            self._results[lookup] = find()
         except OttlaError as error:
-            self._answers[question] = error
+            self._results[lookup] = error
 
-    def _answer(self, question: _Question | _Way) -> _Answer:
-        answer = self._answers[question]
-        if isinstance(answer, OttlaError):
-            del self._answers[question]  # it may be mended when this is asked again
-            raise answer
-        return answer
+    def _result(self, lookup: _RecordLookup | _BatchWalk) -> _Result:
+        result = self._results[lookup]
+        if isinstance(result, OttlaError):
+            del self._results[lookup]  # a repeated search may succeed after a repair
+            raise result
+        return result
 
-    def _decoded(self, question: _Question, batch: Batch) -> FoundOffset | None:
-        segment, head, timestamp, log_start = question
+    def _decoded(self, lookup: _RecordLookup, batch: Batch) -> FoundOffset | None:
+        segment, header, timestamp, log_start = lookup
         if not batch.crc_ok:
-            raise BrokenSegment(segment.base_offset, f"{segment.file.path}: a CRC is wrong")
+            raise BrokenSegment(segment.base_offset, f"{segment.file.path}: wrong CRC")
         records = batch.records(from_offset=log_start, decompressed_bytes_max=self._bytes_max)
         if timestamp is None:
             found = max(records, key=lambda record: record.timestamp, default=None)
@@ -153,78 +153,79 @@ class TimeSearch:
             found = next((record for record in records if record.timestamp >= timestamp), None)
         if found is None:
             return None
-        return FoundOffset(Offset(found.offset), found.timestamp, head.leader_epoch)
+        return FoundOffset(Offset(found.offset), found.timestamp, header.leader_epoch)
 
 
-def _gone(way: _Way, heads: Iterator[LocatedHeader]) -> _Stretch:
-    """The next part of a way."""
-    _, end, timestamp, log_start = way
+def _walk_step(walk: _BatchWalk, headers: Iterator[LocatedHeader]) -> _WalkStep:
+    """Walk up to BATCHES_PER_STEP headers."""
+    _, end, timestamp, log_start = walk
     largest = NO_TIMESTAMP
-    for head in islice(heads, STRETCH_BATCHES):
-        end = head.position + head.size
-        if _has_records(head):
-            if timestamp is not None and head.max_timestamp >= timestamp:
-                return _Stretch(head, largest, end)
-            if head.base_offset >= log_start:
-                largest = max(largest, head.max_timestamp)
-    return _Stretch(None, largest, end)
+    for header in islice(headers, BATCHES_PER_STEP):
+        end = header.position + header.size
+        if _has_records(header):
+            if timestamp is not None and header.max_timestamp >= timestamp:
+                return _WalkStep(header, largest, end)
+            if header.base_offset >= log_start:
+                largest = max(largest, header.max_timestamp)
+    return _WalkStep(None, largest, end)
 
 
-def _has_records(head: LocatedHeader) -> bool:
-    """Compaction leaves some batches without any, with the times that they had."""
-    return head.size > HEADER_SIZE
+def _has_records(header: LocatedHeader) -> bool:
+    """Whether a batch has records; compaction keeps some empty batches with their timestamps."""
+    return header.size > HEADER_SIZE
 
 
-def first_from_time(
+def find_first_record(
     segments: Segments, timestamp: int, log_start: int, read: Read, search: TimeSearch
 ) -> FoundOffset | None:
-    """The first record of a time or later; None when all are earlier."""
+    """The first record with a timestamp or a later one; None if all are earlier."""
     for segment in segments.from_offset(log_start):
-        found = _first_of(segment, timestamp, log_start, read, search)
+        found = _first_in_segment(segment, timestamp, log_start, read, search)
         if found is not None:
             return found
     return None
 
 
-def _first_of(
+def _first_in_segment(
     segment: Segment, timestamp: int, log_start: int, read: Read, search: TimeSearch
 ) -> FoundOffset | None:
-    for head in from_time(segment, timestamp, log_start, read, search):
-        if head.last_offset >= log_start:
-            found = search.first_record(segment, head, timestamp, log_start, read)
+    for header in batches_from(segment, timestamp, log_start, read, search):
+        if header.last_offset >= log_start:
+            found = search.first_record(segment, header, timestamp, log_start, read)
             if found is not None:
                 return found
     return None
 
 
-def latest_time(
+def find_latest_record(
     segments: Segments, log_start: int, read: Read, search: TimeSearch
 ) -> FoundOffset | None:
     """The first record with the largest timestamp; None in a log without timestamps."""
     candidates = segments.from_offset(log_start)
     for segment in candidates:
-        check_latest(segment, read)
+        verify_latest(segment, read)
     largest = NO_TIMESTAMP
     for segment in sorted(candidates, key=lambda one: one.latest.timestamp, reverse=True):
         if segment.latest.timestamp <= largest:
             break
-        largest = max(largest, _latest_of(segment, log_start, read, search))
+        largest = max(largest, _latest_in_segment(segment, log_start, read, search))
     if largest == NO_TIMESTAMP:
         return None
-    return first_from_time(segments, largest, log_start, read, search)
+    return find_first_record(segments, largest, log_start, read, search)
 
 
-def _latest_of(segment: Segment, log_start: int, read: Read, search: TimeSearch) -> int:
-    """The largest timestamp of the records that a segment has in the log.
+def _latest_in_segment(segment: Segment, log_start: int, read: Read, search: TimeSearch) -> int:
+    """The largest timestamp of the records that a segment has at or above the log start.
 
-    What was its latest may be below the log's start by now, or compaction has emptied the batch
-    that had it and still says so: then every batch that is left is looked at.
+    The batch with the largest timestamp may lie below the log start offset, or compaction may have
+    emptied it. Then every remaining batch is examined.
     """
-    found = _first_of(segment, segment.latest.timestamp, log_start, read, search)
+    found = _first_in_segment(segment, segment.latest.timestamp, log_start, read, search)
     if found is not None:
         return found.timestamp
     first = next(
-        (one for one in _heads_from(segment, log_start, read) if one.last_offset >= log_start), None
+        (one for one in _headers_from(segment, log_start, read) if one.last_offset >= log_start),
+        None,
     )
     if first is None:
         return NO_TIMESTAMP
@@ -236,31 +237,32 @@ def _latest_of(segment: Segment, log_start: int, read: Read, search: TimeSearch)
     return largest
 
 
-def from_time(
+def batches_from(
     segment: Segment, timestamp: int, log_start: int, read: Read, search: TimeSearch
 ) -> Iterator[LocatedHeader]:
-    """The batches of a segment that have a record of a time or later, from the first one on.
+    """The batches of a segment that may have a record with a timestamp or a later one.
 
-    Those below the log's start are passed over, but for a few: there may be a segment full of them.
+    Batches below the log start offset are skipped with the offset index, because a segment may have
+    many of them.
     """
-    check_latest(segment, read)
+    verify_latest(segment, read)
     if timestamp > segment.latest.timestamp:
         return
-    # No record up to the offset of an earlier entry is as late as that.
+    # Every record up to the offset of this entry is earlier than the timestamp.
     entry = segment.times.lookup(timestamp - 1, read)
     if entry.offset < log_start:
-        found = _heads_from(segment, log_start, read)  # whatever the entry says of those before
+        found = _headers_from(segment, log_start, read)
     else:
-        found = _behind(segment, entry, read, log_start)
+        found = _headers_after(segment, entry, read, log_start)
     for passed, batch in enumerate(found):
         if batch.max_timestamp >= timestamp:
             yield batch
-        elif passed >= AT_ONCE_BATCHES:
-            yield from _behind_long_way(segment, batch, timestamp, search)
+        elif passed >= INLINE_BATCHES_MAX:
+            yield from _later_batches(segment, batch, timestamp, search)
             return
 
 
-def _behind_long_way(
+def _later_batches(
     segment: Segment, batch: LocatedHeader, timestamp: int, search: TimeSearch
 ) -> Iterator[LocatedHeader]:
     found: LocatedHeader | None = batch
@@ -268,40 +270,41 @@ def _behind_long_way(
         yield found
 
 
-def check_latest(segment: Segment, read: Read) -> None:
-    """Raise BrokenSegment unless the largest timestamp is that of the batches; looked at once.
+def verify_latest(segment: Segment, read: Read) -> None:
+    """Raise BrokenSegment unless the time index has the largest timestamp of the batches.
 
-    A time index in its file may also have lost its last entries, which the last batches tell.
+    A time index file may have lost its last entries; the last batches show that. The result is
+    kept.
     """
-    if segment.latest_is_sure or segment.times.is_proven:
+    if segment.latest_verified or segment.times.is_trusted:
         return
     latest = segment.times.last
-    next(_behind(segment, latest, read), None)
-    for batch in segment.heads_for(segment.offsets.last.offset, segment.size, read):
+    next(_headers_after(segment, latest, read), None)
+    for batch in segment.headers_for(segment.offsets.last.offset, segment.size, read):
         if batch.max_timestamp > latest.timestamp:
-            raise _wrong(segment, latest)
-    segment.latest_is_sure = True
+            raise _wrong_entry(segment, latest)
+    segment.latest_verified = True
 
 
-def _heads_from(segment: Segment, offset: int, read: Read) -> Iterator[LocatedHeader]:
-    """The batches of a segment from an offset on, and a few before it."""
-    return segment.heads_for(max(offset, segment.base_offset), segment.size, read)
+def _headers_from(segment: Segment, offset: int, read: Read) -> Iterator[LocatedHeader]:
+    """The batch headers of a segment from the index entry for an offset on."""
+    return segment.headers_for(max(offset, segment.base_offset), segment.size, read)
 
 
-def _behind(
+def _headers_after(
     segment: Segment, entry: TimestampOffset, read: Read, log_start: int = 0
 ) -> Iterator[LocatedHeader]:
-    """The batches behind an entry of the time index, if it is right about those before.
+    """The batches after an entry of the time index, if the batches before it agree with it.
 
-    Another batch may by chance have the same time as the right one: those from the entry before on,
-    or from the log's start, are looked at too, and none of them may be later.
+    A wrong entry may name a batch that has the same timestamp by chance. So the batches from the
+    entry before it, or from the log start, are compared too: none of them may be later.
     """
-    proven = entry.timestamp == NO_TIMESTAMP or segment.times.is_proven
+    proven = entry.timestamp == NO_TIMESTAMP or segment.times.is_trusted
     start = entry.offset
     if not proven:
         before = segment.times.lookup(entry.timestamp - 1, read)
         start = min(start, max(before.offset, log_start))
-    for batch in segment.heads_for(start, segment.size, read):
+    for batch in segment.headers_for(start, segment.size, read):
         if not proven:
             if batch.max_timestamp > entry.timestamp or batch.base_offset > entry.offset:
                 break
@@ -312,9 +315,9 @@ def _behind(
             proven = True
         yield batch
     if not proven:
-        raise _wrong(segment, entry)
+        raise _wrong_entry(segment, entry)
 
 
-def _wrong(segment: Segment, entry: TimestampOffset) -> BrokenSegment:
-    problem = f"its time index is wrong about {entry.timestamp}"
+def _wrong_entry(segment: Segment, entry: TimestampOffset) -> BrokenSegment:
+    problem = f"the time index has a wrong offset for timestamp {entry.timestamp}"
     return BrokenSegment(segment.base_offset, f"{segment.file.path}: {problem}")

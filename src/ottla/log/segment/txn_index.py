@@ -1,8 +1,8 @@
-"""The aborted transactions of a segment, which read_committed consumers leave out (`.txnindex`).
+"""The transaction index of a segment: its aborted transactions (`.txnindex`).
 
-Invariant: an entry is written for each abort marker in the segment, in the markers' order, so
-that last offsets rise; the transaction may have begun in an earlier segment. Last stable offsets
-do not fall, and no later entry's transaction begins below an entry's last stable offset.
+Invariant: there is one entry per abort marker in the segment, in the order of the markers, so that
+last offsets increase. The transaction may have started in an earlier segment. Last stable offsets
+do not decrease, and no later transaction starts below the last stable offset of an entry.
 """
 
 from collections.abc import Iterator
@@ -19,30 +19,30 @@ _LAST_OFFSET_AT: Final = 18
 
 
 class AbortedTransaction(NamedTuple):
-    """What one producer wrote between two offsets and took back."""
+    """The aborted records of one producer between two offsets."""
 
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset  # of the abort marker
-    last_stable_offset: Offset  # below which all was decided once this one was
+    last_stable_offset: Offset  # when the marker was appended
 
 
 class Overlap(NamedTuple):
-    """The transactions that touch a range, and whether later segments can hold no more."""
+    """The transactions in a range, and whether later segments cannot have more of them."""
 
     transactions: list[AbortedTransaction]
     complete: bool
 
 
 class TransactionIndex(Index):
-    """The entries of one segment, 34 bytes each. Most segments have none, and no file."""
+    """The entries of one segment, 34 bytes each; most segments have none, and no file."""
 
     __slots__ = ()
 
     ENTRY = Struct(">hqqqq")  # version, producer id, first, last and last stable offset
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add a transaction, when its abort marker is in the segment."""
+        """Add a transaction after its abort marker was appended to the segment."""
         assert transaction.last_offset >= self.base_offset
         assert transaction.first_offset <= transaction.last_offset
         assert not self._entries or transaction.last_offset > self._entry(-1).last_offset
@@ -54,11 +54,11 @@ class TransactionIndex(Index):
     def overlapping(self, fetch_offset: int, upper_bound: int) -> Overlap:
         """The transactions with records in [fetch_offset, upper_bound).
 
-        A transaction that touches the range may end in a later segment, so the search goes on
-        there until one entry was written when all below the upper bound was decided.
+        A transaction with records in the range may end in a later segment. The search continues
+        there until an entry has a last stable offset at or above the upper bound.
         """
         found: list[AbortedTransaction] = []
-        # Of those that ended before the range, the last one tells whether the search ends there.
+        # The last transaction that ended before the range may complete the search.
         ended_before = self._entries_below(_INT64, _LAST_OFFSET_AT, fetch_offset)
         for number in range(max(ended_before - 1, 0), self._entries):
             transaction = self._entry(number)
@@ -69,19 +69,19 @@ class TransactionIndex(Index):
         return Overlap(found, complete=False)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the transactions whose marker is at or behind an offset."""
-        self._cut(self._entries_below(_INT64, _LAST_OFFSET_AT, offset))
+        """Remove the transactions whose marker is at or above an offset."""
+        self._truncate(self._entries_below(_INT64, _LAST_OFFSET_AT, offset))
 
     def check(self) -> None:
-        """Raise CorruptIndex unless every entry is right."""
+        """Raise CorruptIndex unless every entry is valid."""
         last_end = self.base_offset - 1
         for version, producer_id, first, last, _ in self._checked(every_entry=True):
             if version != _VERSION:
-                raise CorruptIndex(f"an aborted transaction of version {version}")
+                raise CorruptIndex(f"unknown version {version} of an aborted transaction")
             if producer_id < 0 or not 0 <= first <= last:
-                raise CorruptIndex(f"producer {producer_id} aborted from {first} to {last}")
+                raise CorruptIndex(f"invalid: producer {producer_id}, offsets {first} to {last}")
             if last <= last_end:
-                raise CorruptIndex(f"an aborted transaction to {last} after {last_end}")
+                raise CorruptIndex(f"last offset {last} is not above the previous one, {last_end}")
             last_end = last
 
     def _entry(self, number: int) -> AbortedTransaction:
