@@ -361,6 +361,6 @@ def test_a_topic_that_goes_before_a_first_micro_batch_is_repeated_is_lost(
     query = ground.query(startingOffsets=start, subscribe=ground.topic)
     crash(query, "planned")
     ground.admin.delete_topics([ground.topic]).or_raise()
-    with pytest.raises((DataLost, RequestError), match="no such topic"):
+    with pytest.raises((DataLost, RequestError), match="UNKNOWN_TOPIC_OR_PARTITION"):
         query.run()
     assert query.run(failOnDataLoss="false") == []

@@ -11,26 +11,17 @@ A repeated micro-batch is known by what Spark asks: where the stream begins, and
 a look for an end in between.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.loss import is_gone
-from ottla.pipeline.offsets import LATEST, Offsets, Specific, Written, written
+from ottla.pipeline.offsets import LATEST, Offsets, Places, Specific, Written, written
 from ottla.pipeline.options import BadOption
 from ottla.pipeline.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from ottla.pipeline.offset_lookup import OffsetLookup
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Offsets that were found, and of which partitions they were the ends."""
-
-    offsets: dict[TopicPartition, int]
-    at_end: frozenset[TopicPartition] = frozenset()
 
 
 class InitialOffsets:

@@ -14,7 +14,6 @@ from ottla.client.admin import FoundOffset, OffsetAt
 from ottla.client.calls.results import Results
 from ottla.client.sync.administrator import Admin
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.pipeline.initial_offsets import Places
 from ottla.pipeline.loss import is_gone
 from ottla.pipeline.offsets import (
     EARLIEST,
@@ -24,6 +23,7 @@ from ottla.pipeline.offsets import (
     Everywhere,
     Limit,
     Offsets,
+    Places,
     Specific,
     names,
 )

@@ -125,6 +125,14 @@ Limit: TypeAlias = Everywhere | Specific | AtTime | AtTimes
 """Where reading begins, or ends, in words that are not resolved yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The offsets to which a limit was resolved, and the partitions of which they are the end."""
+
+    offsets: dict[TopicPartition, int]
+    at_end: frozenset[TopicPartition] = frozenset()
+
+
 def names(partitions: Iterable[TopicPartition]) -> str:
     """Partitions, for a message."""
     told = sorted(partitions)
