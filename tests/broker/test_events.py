@@ -157,7 +157,7 @@ def test_each_event_is_a_line_and_no_secret_is_in_any(
     assert [one for one in told if one in expected][: len(expected)] == expected
     by_event = {one["event"]: one for one in events}
     assert by_event["partitions added"]["to"] == "3"
-    assert by_event["connection closed"]["reason"] == "a request of 8 bytes has no header"
+    assert by_event["connection closed"]["reason"] == "request of 8 bytes is too short for a header"
     settings = [one["settings"] for one in events if one["event"] == "settings changed"]
     assert settings[:2] == ["segment.ms=5000", "log.cleaner.threads=2"]
     assert [one["event"] for one in events].count("connection closed") == 1, "once per peer"

@@ -382,7 +382,7 @@ def test_a_length_longer_than_it_must_be_is_refused(length: bytes) -> None:
     assert mark
     overlong = before + length + b"records" + behind
     assert_read_alike(ProduceRequest, 9, overlong)
-    with pytest.raises(ProtocolViolation, match="longer than its value needs"):
+    with pytest.raises(ProtocolViolation, match="longer than necessary"):
         ProduceRequest.decode(overlong, 9)
 
 

@@ -1,1 +1,1 @@
-"""Kafka's wire protocol without I/O: bytes in, messages out, and the reverse."""
+"""Kafka's wire protocol without I/O: bytes to messages and back."""

@@ -1,6 +1,6 @@
-"""The table of APIs: a row for each, with its key and its versions.
+"""The table of APIs: key, name and versions.
 
-Invariant: a key has one row, and a message takes its versions from its row.
+Invariant: each key has one row. Messages take their versions from their row.
 """
 
 from typing import Final
@@ -9,9 +9,9 @@ from ottla.protocol.message import Api, Use
 
 BASIC, COMMON, SPECIAL, RARE, BROKERS = Use
 
-# Advertised ranges differ from the versions for two APIs. Produce 0 to 2 are advertised because
-# librdkafka takes their absence for a broker without Produce (KAFKA-18659); they are refused.
-# InitProducerId 6 (two-phase commit, KIP-939) is not advertised by Kafka 4.3 either.
+# For two APIs the advertised versions differ from the supported ones. Produce 0 to 2 are
+# advertised, because librdkafka requires them (KAFKA-18659), but not supported. InitProducerId 6
+# (two-phase commit, KIP-939) is not advertised, as in Kafka 4.3.
 
 PRODUCE = Api(0, "Produce", BASIC, "3-13", flexible="9+", advertised="0-13", hot=True)
 FETCH = Api(1, "Fetch", BASIC, "4-18", flexible="12+", hot=True)

@@ -1,10 +1,10 @@
-"""Spare memory: that of frames which nobody refers to any more, for those that come.
+"""A pool of buffers of large frames, for reuse by later frames.
 
-Invariant: memory is given away once, and only when nobody has a view of it, so what was handed out
-never changes under whoever keeps it. At most COUNT_MAX pieces and `bytes_max` bytes are kept; of
-those that are too many the smallest go, so that before long all that is kept is of use.
+Invariant: a buffer is handed out only while no view of it exists, so the data of a frame never
+changes. The pool keeps at most COUNT_MAX buffers and `bytes_max` bytes; it drops the smallest
+first.
 
-Memory that was used before is real and warm: to fill new pages costs more than to read into them.
+Reused memory is mapped and cached; filling new pages costs more than reading into them.
 """
 
 from typing import Final
@@ -12,26 +12,26 @@ from typing import Final
 COUNT_MAX: Final = 8
 
 PIECE_BYTES_MIN: Final = 32 * 1024
-"""Less than this is new fast enough."""
+"""The minimum size of a buffer in the pool; smaller ones are allocated fast enough."""
 
 
 class BufferPool:
-    """Of all connections of a process that share them."""
+    """A pool that is shared by the connections of a process."""
 
     __slots__ = ("_bytes", "_bytes_max", "_pieces")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._pieces: list[bytearray] = []  # the smallest first
+        self._pieces: list[bytearray] = []  # sorted by size
 
     @property
     def kept_bytes(self) -> int:
-        """How much is kept, whether somebody refers to it or not."""
+        """The size of the pool, including buffers with views."""
         return self._bytes
 
     def take(self, length: int) -> bytearray | None:
-        """The smallest piece that has so many bytes, whatever is in them; None without any."""
+        """Remove and return the smallest free buffer of this size or more; None if none fits."""
         if length >= PIECE_BYTES_MIN:
             for at, piece in enumerate(self._pieces):
                 if len(piece) >= length and _is_free(piece):
@@ -41,7 +41,7 @@ class BufferPool:
         return None
 
     def keep(self, piece: bytearray) -> None:
-        """Take a piece to which others may still refer; they are asked when it is given away."""
+        """Add a buffer. It can still have views; `take` returns it only when they are released."""
         size = len(piece)
         if not PIECE_BYTES_MIN <= size <= self._bytes_max // 2:
             return
@@ -53,7 +53,7 @@ class BufferPool:
 
 
 def _is_free(piece: bytearray) -> bool:
-    """Whether nobody has a view of it: only then can its length change."""
+    """Whether the buffer has no views: Python allows resizing only then."""
     try:
         piece.append(piece.pop())
     except BufferError:

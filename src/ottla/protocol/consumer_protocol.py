@@ -1,7 +1,7 @@
-"""What consumers of classic groups tell each other inside JoinGroup and SyncGroup.
+"""The consumer protocol: subscription and assignment of classic groups in JoinGroup and SyncGroup.
 
-Invariant: the data stand behind their version, and a member reads the data of a newer member as
-the newest version it knows, leaving what follows: groups are upgraded member by member.
+The data follow their version. Data of a newer version are decoded as the newest known version and
+the rest is ignored, so that members can be upgraded one by one.
 """
 
 from collections.abc import Sequence
@@ -49,21 +49,21 @@ _VERSION: Final = Layout(">h")
 
 
 def encode_embedded(data: Message, version: int) -> bytes:
-    """A subscription or an assignment behind its version."""
+    """Encode a subscription or an assignment with its version."""
     return _VERSION.pack(version) + data.encode(version)
 
 
 def decode_embedded(cls: type[M], data: Buffer, version_max: int | None = None) -> M:
-    """A subscription or an assignment, of a newer member too.
+    """Decode a subscription or an assignment, also of a newer version.
 
-    Whoever needs only the first fields asks for an early version: some clients write a later one
-    without all of its fields.
+    Some clients write a version without all of its fields; pass a lower `version_max` if only the
+    first fields are needed.
     """
     if len(data) < _VERSION.size:
-        raise ProtocolViolation(f"{cls.__name__}: no version in {len(data)} bytes")
+        raise ProtocolViolation(f"{cls.__name__}: {len(data)} bytes are too few for a version")
     (version,) = _VERSION.unpack_from(data)
     if version < cls.VERSIONS.low:
-        raise ProtocolViolation(f"{cls.__name__} has no version {version}")
+        raise ProtocolViolation(f"{cls.__name__} does not have version {version}")
     known = cls.VERSIONS.high if version_max is None else version_max
     message, _ = cls.decode_prefix(data, min(version, known), _VERSION.size)
     return message

@@ -1,9 +1,9 @@
-"""Both ends of a connection without the connection: bytes in, messages out, and the reverse.
+"""The protocol state of both ends of a connection, without I/O.
 
-Invariants. On either end, answers are in the order of the requests: a server may finish requests
-in any order, but an answer leaves only when those before it have left, and a client takes an
-answer only for the oldest request that awaits one. A violation is final: what came before it is
-handed out, it is in `violation` and raised by the next call, and nothing behind it is read.
+Invariants. Responses are in the order of the requests. A server can complete requests in any order,
+but sends a response only after all earlier ones. A client accepts a response only for its oldest
+in-flight request. A violation is final: messages before it are returned, it is stored in
+`violation` and raised by the next call, and nothing after it is read.
 """
 
 from collections import deque
@@ -38,27 +38,27 @@ from ottla.protocol.schema import Versions
 T = TypeVar("T")
 
 RESPONSE_OBJECTS_MAX: Final = 4_000_000
-"""A client chose its broker, and the metadata of 200,000 partitions are some 2 million."""
+"""The limit of a client, which trusts its broker; metadata of 200,000 partitions has 2 million."""
 
 ALL_VERSIONS: Final[Mapping[int, Versions]] = {key: api.versions for key, api in API_OF_KEY.items()}
 
 Response: TypeAlias = Message | Sequence[Buffer]
-"""A response to be written, or its body as it was written before."""
+"""A response message, or its encoded body."""
 
 
 OBJECTS_AT_ONCE: Final = 1000
-"""Requests with more elements are wide; so many take some 10 milliseconds."""
+"""A request with more elements is a LargeRequest; this many take about 10 ms to process."""
 
 _COSTLY: Final = frozenset((DESCRIBE_CONFIGS, CREATE_TOPICS))
 
 
 def objects_at_once(api: Api) -> int:
-    """The same for an API; of some, each element is answered with all settings of a topic."""
+    """Return the limit of an API; it is lower if each element returns all settings of a topic."""
     return OBJECTS_AT_ONCE // 50 if api in _COSTLY else OBJECTS_AT_ONCE
 
 
 class _Conversation:
-    """What both ends share: frames come in, and the first violation ends it."""
+    """The part that both ends share: frames, and the first violation."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class _Conversation:
 
     @property
     def violation(self) -> ProtocolViolation | None:
-        """What the other end did wrong; the connection is to be closed when it is set."""
+        """The violation of the peer; if it is set, close the connection."""
         return self._violation or self.framer.violation
 
     def _read(self, frames: Iterable[memoryview], read: Callable[[memoryview], T]) -> list[T]:
-        """Read frames up to the first violation, or raise it when it is the first of them."""
+        """Read frames up to the first violation; raise it if no frame precedes it."""
         if self._violation is not None:
             raise self._violation
         taken: list[T] = []
@@ -93,9 +93,9 @@ class _Conversation:
 class Request:
     """A request that a server received.
 
-    `version` is the version to answer in: the header's, except for an ApiVersions that is too new.
-    `sequence` counts the requests of the connection. `refused` is UNSUPPORTED_VERSION when the
-    answer must say which versions of ApiVersions there are.
+    `version` is the version of the response: that of the header, except for an unsupported version
+    of ApiVersions, for which `refused` is UNSUPPORTED_VERSION. `sequence` counts the requests of
+    the connection.
     """
 
     __slots__ = ("api", "header", "message", "refused", "sequence", "version")
@@ -118,7 +118,7 @@ class Request:
 
 
 class LargeRequest(Request):
-    """A request with so many elements that reading it is left to whoever answers it."""
+    """A request with many elements, which is decoded later by `read`."""
 
     __slots__ = ("frame", "objects_max", "position")
 
@@ -140,13 +140,13 @@ class LargeRequest(Request):
         self.objects_max = objects_max
 
     def read(self) -> None:
-        """Let `message` be what was sent; ProtocolViolation when it is none."""
+        """Decode `message`. Raises ProtocolViolation."""
         read = _reader(self.api)
         self.message = read(self.frame, self.version, self.position, self.objects_max)
 
 
 class ServerConversation(_Conversation):
-    """A server's side: requests come out in order, and so do the answers."""
+    """The server side: decodes requests and orders the responses."""
 
     def __init__(
         self,
@@ -158,35 +158,35 @@ class ServerConversation(_Conversation):
         buffer_pool: BufferPool | None = None,
         objects_at_once: Callable[[Api], int] = lambda api: OBJECTS_MAX,
     ) -> None:
-        """Requests with more objects than are read at once come out as LargeRequest."""
+        """Requests with more objects than `objects_at_once` are returned as LargeRequest."""
         super().__init__(frame_bytes_max, huge_memory, buffer_pool)
         self._versions = versions
         self._objects_max = objects_max
         self._objects_at_once = objects_at_once
-        self._known: dict[tuple[int, int], _Known] = {}  # by API and version, once it was asked
+        self._known: dict[tuple[int, int], _Known] = {}  # by API key and version
         self._received = 0
-        self._answered = 0  # how many answers have left
-        self._held: dict[int, list[Buffer]] = {}  # answers that wait for an earlier one
+        self._answered = 0  # number of responses sent
+        self._held: dict[int, list[Buffer]] = {}  # responses that wait for earlier ones
 
     @property
     def unanswered(self) -> int:
-        """How many requests wait for their answer to leave."""
+        """The number of requests whose response was not sent."""
         return self._received - self._answered
 
     def receive(self, data: Buffer) -> list[Request]:
-        """The requests that these bytes complete, up to a violation."""
+        """Return the requests that these bytes complete, up to a violation."""
         return self.requests(self.framer.receive(data))
 
     def requests(self, frames: Iterable[memoryview]) -> list[Request]:
-        """The requests in frames; each of them now awaits an answer."""
+        """Decode the requests in frames; each now requires a response."""
         return self._read(frames, self._request)
 
     def send(self, request: Request, answer: Response | None) -> list[Buffer]:
-        """What may leave now that `request` is answered; None for one without an answer."""
-        assert request.sequence >= self._answered, "a request is answered once"
-        assert request.sequence not in self._held, "a request is answered once"
+        """Return the buffers to send after `request` is completed; None means no response."""
+        assert request.sequence >= self._answered, "a request gets one response"
+        assert request.sequence not in self._held, "a request gets one response"
         if isinstance(answer, Message):
-            assert isinstance(answer, request.api.response), "the answer of another API"
+            assert isinstance(answer, request.api.response), "the response belongs to another API"
         buffers = [] if answer is None else _response_frame(request, answer)
         if request.sequence != self._answered:
             self._held[request.sequence] = buffers
@@ -202,8 +202,8 @@ class ServerConversation(_Conversation):
         version, sequence = header.api_version, self._received
         known = self._known.get((header.api_key, version)) or self._look_up(header)
         if known is None:
-            # The body of a version from the future cannot be read; the answer in version 0
-            # tells the client which versions it may use.
+            # The body of an unsupported version cannot be decoded. The response in version 0 lists
+            # the supported versions.
             nothing = API_VERSIONS.request.decode(b"", 0)
             self._received += 1
             refused = ErrorCode.UNSUPPORTED_VERSION
@@ -231,7 +231,7 @@ class ServerConversation(_Conversation):
         return Request(api, header, message, version, sequence)
 
     def _look_up(self, header: RequestHeader) -> "_Known | None":
-        """How to read what has not come before; None for an ApiVersions that is too new."""
+        """Return how to read an API version; None for an unsupported version of ApiVersions."""
         key, version = header.api_key, header.api_version
         api, supported = API_OF_KEY.get(key), self._versions.get(key)
         if api is None or supported is None:
@@ -247,7 +247,7 @@ class ServerConversation(_Conversation):
 
 
 class _Known(NamedTuple):
-    """How requests of an API and version are read."""
+    """How to read the requests of an API version."""
 
     api: Api
     has_tags: bool
@@ -256,25 +256,25 @@ class _Known(NamedTuple):
 
 
 _Read: TypeAlias = Callable[[memoryview, int, int, int], Message]
-"""Of a frame, a version, a position in it, and how many objects it may be."""
+"""Takes a frame, a version, a position and the maximum number of objects."""
 
 
 class _Unread(Message):
-    """What stands for the message of a wide request until it is read."""
+    """The placeholder for the message of a LargeRequest before it is decoded."""
 
 
 _UNREAD: Final = _Unread()
 
 
 def _reader(api: Api) -> _Read:
-    return _leniently if api is METADATA else api.request.decode
+    return _decode_metadata if api is METADATA else api.request.decode
 
 
-def _leniently(frame: memoryview, version: int, position: int, objects_max: int) -> Message:
-    """A Metadata request with bytes behind it that mean nothing.
+def _decode_metadata(frame: memoryview, version: int, position: int, objects_max: int) -> Message:
+    """Decode a Metadata request and ignore bytes after it.
 
-    librdkafka 2.16 has three of them when it asks for all topics in a flexible version: it writes
-    the array's length as an old one. Kafka reads no further than we do.
+    librdkafka 2.16 sends three extra bytes when it requests all topics in a flexible version: it
+    encodes the array length in the old form. Kafka ignores them, too.
     """
     return METADATA.request.decode_prefix(frame, version, position, objects_max)[0]
 
@@ -293,7 +293,7 @@ def _frame(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
 
 
 class InFlightRequest(NamedTuple):
-    """A request on its way, and what is needed to read its answer."""
+    """A request without a response yet."""
 
     api: Api
     version: int
@@ -301,16 +301,16 @@ class InFlightRequest(NamedTuple):
 
 
 class ReceivedResponse(NamedTuple):
-    """An answer that a client received."""
+    """A response that a client received."""
 
     request: InFlightRequest
     message: Message
     version: int
-    """The version it was read in: the request's, except for a refused ApiVersions."""
+    """The version of the response: the request's, except for an unsupported ApiVersions."""
 
 
 class ClientConversation(_Conversation):
-    """A client's side: requests may follow each other without waiting for answers."""
+    """The client side: encodes requests, which can be pipelined, and matches responses."""
 
     def __init__(
         self,
@@ -321,23 +321,23 @@ class ClientConversation(_Conversation):
     ) -> None:
         super().__init__(frame_bytes_max, buffer_pool=buffer_pool)
         if client_id is not None and len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
-            raise ValueError(f"a client id has at most {CLIENT_ID_BYTES_MAX} bytes")
+            raise ValueError(f"client id is longer than {CLIENT_ID_BYTES_MAX} bytes")
         self._client_id = client_id
         self._correlation_id = 0
         self._awaited: deque[InFlightRequest] = deque()
 
     @property
     def awaited(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of in-flight requests."""
         return len(self._awaited)
 
     def send(
         self, message: Message, version: int, *, answered: bool = True
     ) -> tuple[InFlightRequest, list[Buffer]]:
-        """A request's bytes; `answered` is False for Produce with acks=0."""
+        """Encode a request; `answered` is False for Produce with acks=0."""
         api = message.API
-        assert api is not None, "a message of no API"
-        assert isinstance(message, api.request), "not a request"
+        assert api is not None, "the message has no API"
+        assert isinstance(message, api.request), "the message is not a request"
         body = message.buffers(version)
         sent = InFlightRequest(api, version, self._correlation_id)
         header = RequestHeader(api.key, version, sent.correlation_id, self._client_id)
@@ -348,22 +348,20 @@ class ClientConversation(_Conversation):
         return sent, _frame(raw, body)
 
     def receive(self, data: Buffer) -> list[ReceivedResponse]:
-        """The answers that these bytes complete, up to a violation."""
+        """Return the responses that these bytes complete, up to a violation."""
         return self.responses(self.framer.receive(data))
 
     def responses(self, frames: Iterable[memoryview]) -> list[ReceivedResponse]:
-        """The answers in frames, each to the oldest request that awaited one."""
+        """Decode the responses in frames, each for the oldest in-flight request."""
         return self._read(frames, self._response)
 
     def _response(self, frame: memoryview) -> ReceivedResponse:
         correlation_id = read_response_header(frame)
         if not self._awaited:
-            raise ProtocolViolation(f"answer {correlation_id} to no request")
+            raise ProtocolViolation(f"response {correlation_id} without a request")
         sent = self._awaited.popleft()
         if sent.correlation_id != correlation_id:
-            raise ProtocolViolation(
-                f"answer {correlation_id} where {sent.correlation_id} was awaited"
-            )
+            raise ProtocolViolation(f"response {correlation_id}, expected {sent.correlation_id}")
         version = sent.version
         position = response_body_position(frame, sent.api.response_header_version(version))
         if sent.api is API_VERSIONS and _refused(frame, position):
@@ -375,12 +373,12 @@ class ClientConversation(_Conversation):
 
 
 def _refused(frame: memoryview, position: int) -> bool:
-    """Whether an ApiVersions answer says that the version is unknown: it is in version 0 then."""
+    """Whether an ApiVersions response reports an unsupported version; it then has version 0."""
     code = int.from_bytes(frame[position : position + 2], "big")
     return code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def negotiate(ours: Versions, theirs: Versions) -> int | None:
-    """The newest version that both ends speak."""
+    """Return the highest version that both ends support; None if there is none."""
     newest = min(ours.high, theirs.high)
     return newest if newest >= max(ours.low, theirs.low) else None

@@ -1,18 +1,17 @@
-"""Frames: a length of four bytes, then that many bytes.
+"""Splits a stream into frames: a length of four bytes, then that many bytes.
 
-Invariant: a frame that was handed out is never written to again, so what refers to it may keep
-it. A length is judged before anything is allocated for it, and a frame that is only claimed costs
-no more than 32 KiB: beyond that, memory is at most four times what has arrived, and at most 4 MiB
-more. It grows when the next bytes are let in and not before, so whoever has no memory for them
-only has to stop reading. Frames that came before a violation are handed out, however the stream
-was cut; the violation is raised after them.
+Invariants. A frame that was returned is never written to again, so views of it stay valid. The
+length is checked before memory is allocated. A frame allocates at most 32 KiB before data arrives;
+after that at most four times the received bytes, and at most 4 MiB more than them. Memory grows
+only in `buffer()`, so a connection without memory just stops reading. Frames before a violation
+are returned, however the stream is split; the violation is raised by the next call.
 
-Bytes come in two ways. `receive(data)` takes what somebody else read. `buffer()` and `filled(n)`
-let the transport read into the framer's own memory: a frame larger than the scratch buffer gets
-memory of its own, which grows fourfold as it fills, so that at most a third of it is copied, and
-from some size on in steps, which the system does without a copy. A huge frame has memory that
-whoever made the framer gives it, of which nothing should be real before it is used. Where there is
-spare memory of earlier frames that is large enough, a frame has that from the start.
+There are two ways to pass data. `receive(data)` takes bytes that the caller has read. `buffer()`
+and `filled(n)` let the transport read into the framer's memory. A frame larger than the scratch
+buffer gets its own memory, which grows fourfold, so that at most a third is copied. Large memory
+grows in steps, which the operating system does without copying. The memory of huge frames comes
+from `huge_memory`, which should map pages lazily. A free buffer of the pool that is large enough is
+used from the start.
 """
 
 from collections.abc import Callable
@@ -27,12 +26,11 @@ from ottla.protocol.primitives import Buffer
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """The default of socket.request.max.bytes."""
 
-# A connection that says nothing costs little; larger frames get memory of their own.
+# Small, because every connection has one. Larger frames get their own memory.
 SCRATCH_BYTES: Final = 8 * 1024
 
-# Python writes zeros into a new bytearray, so its pages are real from the start. Memory that the
-# system maps at the first touch would do without growing, but is 8 times as slow to fill as one
-# that was used before. What is huge was not.
+# Python zeroes a new bytearray, so all its pages are mapped at once. Lazily mapped memory need not
+# grow, but is 8 times as slow to fill as memory that was used before.
 GROWTH: Final = 4
 STEP_BYTES: Final = 4 * 1024 * 1024
 HUGE_BYTES: Final = 16 * 1024 * 1024
@@ -41,7 +39,7 @@ _LENGTH: Final = Layout(">i")
 
 
 class Framer:
-    """Cuts a stream of bytes into frames."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(
         self,
@@ -51,55 +49,55 @@ class Framer:
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._buffer_pool = buffer_pool
-        self._huge_memory = huge_memory  # for so many bytes; None: huge frames are like large ones
+        self._huge_memory = huge_memory  # None: huge frames are treated as large ones
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_used = 0
-        self._frame: bytearray | memoryview | None = None  # more than the scratch holds
-        self._frame_room = 0  # of its memory, as far as it counts
+        self._frame: bytearray | memoryview | None = None  # a frame larger than the scratch buffer
+        self._frame_room = 0  # size of its memory
         self._frame_used = 0
         self._frame_length = 0
         self.violation: ProtocolViolation | None = None
 
     @property
     def partial(self) -> bool:
-        """Whether a frame has begun and not ended: the deadline of a frame runs meanwhile."""
+        """Whether a frame is incomplete; the frame deadline applies meanwhile."""
         return self._frame is not None or self._scratch_used > 0
 
     @property
     def is_large(self) -> bool:
-        """Whether a frame is coming that has memory of its own."""
+        """Whether the incomplete frame has its own memory."""
         return self._frame is not None
 
     @property
     def claimed(self) -> int:
-        """The length of the large frame that is coming, 0 when there is none."""
+        """The length of the incomplete large frame; 0 if there is none."""
         return self._frame_length if self._frame is not None else 0
 
     @property
     def arrived(self) -> int:
-        """How much there is of the frame that has begun."""
+        """The number of received bytes of the incomplete frame."""
         return self._scratch_used if self._frame is None else self._frame_used
 
     @property
     def memory(self) -> int:
-        """The memory of the large frame that is coming, 0 when there is none."""
+        """The memory of the incomplete large frame; 0 if there is none."""
         return 0 if self._frame is None else self._frame_room
 
     @property
     def growth(self) -> int:
-        """How much more of it the next call of buffer() takes."""
+        """How much memory the next call of buffer() adds."""
         room = self._frame_room
         if self._frame is None or self._frame_used < room:
             return 0
         return min((GROWTH - 1) * room, STEP_BYTES, self._frame_length - room)
 
     def drop(self) -> None:
-        """Forget the frame that is coming, with its memory: the stream is over."""
+        """Drop the incomplete frame and its memory."""
         self._frame = None
         self._scratch_used = 0
 
     def buffer(self) -> memoryview:
-        """Memory for the next bytes of the stream, never empty."""
+        """Return memory for the next bytes of the stream; it is never empty."""
         if self._frame is not None:
             if growth := self.growth:
                 self._frame = _larger(self._frame, growth)
@@ -108,9 +106,9 @@ class Framer:
         return memoryview(self._scratch)[self._scratch_used :]
 
     def filled(self, count: int) -> list[memoryview]:
-        """Take note that `count` bytes of buffer() were filled; returns the frames now whole.
+        """Accept `count` bytes that were read into buffer(); return the frames now complete.
 
-        A violation behind them is kept in `violation`, and raised by the next call.
+        A violation after them is stored in `violation` and raised by the next call.
         """
         frames = self._filled(count)
         if self.violation is not None and not frames:
@@ -132,7 +130,7 @@ class Framer:
         return [memoryview(frame)[: self._frame_length].toreadonly()]
 
     def receive(self, data: Buffer) -> list[memoryview]:
-        """Take the next bytes of the stream; returns the frames that they complete."""
+        """Accept the next bytes of the stream; return the frames now complete."""
         frames: list[memoryview] = []
         rest = memoryview(data)
         while len(rest) and self.violation is None:
@@ -146,14 +144,14 @@ class Framer:
         return frames
 
     def _cut(self) -> list[memoryview]:
-        """Take the whole frames out of the scratch, and keep what is left at its front."""
+        """Return the complete frames of the scratch buffer; move the rest to its front."""
         frames: list[memoryview] = []
         scratch, used, start = self._scratch, self._scratch_used, 0
         while used - start >= 4:
             (length,) = _LENGTH.unpack_from(scratch, start)
             if not 0 <= length <= self.frame_bytes_max:
                 self.violation = ProtocolViolation(
-                    f"a frame of {length} bytes; at most {self.frame_bytes_max} are allowed"
+                    f"frame of {length} bytes; at most {self.frame_bytes_max} are allowed"
                 )
                 return frames
             stop = start + 4 + length
@@ -169,7 +167,7 @@ class Framer:
         return frames
 
     def _begin(self, length: int, start: int) -> None:
-        """Give a large frame memory of its own, with what has arrived of it."""
+        """Allocate the memory of a large frame and copy the received bytes into it."""
         arrived = memoryview(self._scratch)[start : self._scratch_used]
         self._frame_used = len(arrived)
         self._frame_length = length
@@ -179,7 +177,7 @@ class Framer:
             spare[: len(arrived)] = arrived
             self._frame, self._frame_room = spare, length
             return
-        # A size that grows fourfold into exactly the length: so a third of it is copied at most.
+        # An initial size that grows fourfold to exactly the length, so at most a third is copied.
         size = length
         while size > GROWTH * SCRATCH_BYTES:
             size = -(-size // GROWTH)
@@ -190,11 +188,11 @@ class Framer:
 
 
 def _larger(frame: bytearray | memoryview, growth: int) -> bytearray | memoryview:
-    """More memory for a large frame, with what has arrived of it."""
+    """Return larger memory for a large frame, with the received bytes."""
     if isinstance(frame, memoryview):
-        return frame  # it has all of it
+        return frame  # already has its full size
     if len(frame) >= STEP_BYTES:
-        with suppress(BufferError):  # somebody still has a view of it
+        with suppress(BufferError):  # a view of it exists
             frame += bytes(growth)
             return frame
     larger = bytearray(len(frame) + growth)
@@ -203,5 +201,5 @@ def _larger(frame: bytearray | memoryview, growth: int) -> bytearray | memoryvie
 
 
 def frame_length(size: int) -> bytes:
-    """The four bytes in front of a frame."""
+    """Encode the length of a frame."""
     return _LENGTH.pack(size)

@@ -1,7 +1,7 @@
-"""Python source under construction: lines at an indentation, and the names they refer to.
+"""Builds the Python source of a generated function, with the names it refers to.
 
-Invariant: what is compiled comes from the tables alone. No byte that a peer sent and no text of
-a configuration ever becomes part of a line.
+Invariant: the source depends on the schema only. It never contains data of a peer or of a
+configuration.
 """
 
 from collections.abc import Generator
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class FunctionSource:
-    """The body of one function, written line by line."""
+    """The source of one function, built line by line."""
 
     def __init__(self, signature: str) -> None:
         self._lines = [f"def {signature}:"]
@@ -27,7 +27,7 @@ class FunctionSource:
 
     @contextmanager
     def block(self, opening: str) -> Generator[None]:
-        """Add a compound statement whose body is written inside the `with`."""
+        """Add a compound statement; the `with` block adds its body."""
         self.line(opening)
         self._depth += 1
         before = len(self._lines)
@@ -37,17 +37,17 @@ class FunctionSource:
         self._depth -= 1
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Return an unused name."""
         return f"{stem}{next(self._numbers)}"
 
     def constant(self, stem: str, value: object) -> str:
-        """A name for a value that the lines refer to."""
+        """Return a name for a constant."""
         name = self.fresh(f"{stem}_")
         self.names[name] = value
         return name
 
     def layout(self, formats: str, *, pack: bool) -> str:
-        """A name for packing or unpacking a run of values of fixed size."""
+        """Return the name of a function that packs or unpacks values of fixed size."""
         name = f"{'pack' if pack else 'unpack'}_{formats.replace('?', 'T')}"
         if name not in self.names:
             layout = Layout(">" + formats)
@@ -55,7 +55,7 @@ class FunctionSource:
         return name
 
     def compile(self) -> Any:  # Any: the caller knows the function's signature
-        """The function that the lines define."""
+        """Compile the source and return the function."""
         text = "\n".join([*self._lines, " return"])
         name = text[4 : text.index("(")]
         exec(compile(text, f"<{name}>", "exec"), self.names)
@@ -63,5 +63,5 @@ class FunctionSource:
 
 
 def size_of(formats: str) -> int:
-    """The bytes that a run of values takes."""
+    """Return the size of a format in bytes."""
     return calcsize(">" + formats)

@@ -1,7 +1,7 @@
-"""The headers of requests and responses, by hand: they stand before every message.
+"""Hand-written codecs of request and response headers.
 
-Invariant: a header is read without knowing whether the API is known; only the tagged fields at
-its end depend on that. The client id keeps its two-byte length in every version (KIP-511).
+A request header can be read without knowing the API; only the tagged fields at its end depend on
+the API. The client id has a two-byte length in every version (KIP-511).
 """
 
 from struct import Struct as Layout
@@ -18,7 +18,7 @@ _RESPONSE: Final = Layout(">i")
 
 
 class RequestHeader(NamedTuple):
-    """What a request says before its body."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -27,28 +27,28 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header without tagged fields, and the position behind it."""
+    """Return the header without tagged fields, and the position after it."""
     if len(frame) < _REQUEST.size:
-        raise ProtocolViolation(f"a request of {len(frame)} bytes has no header")
+        raise ProtocolViolation(f"request of {len(frame)} bytes is too short for a header")
     api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
     position = _REQUEST.size
     client_id = None
     if length >= 0:
         stop = position + length
         if stop > len(frame):
-            raise ProtocolViolation("the client id ends behind the request")
+            raise ProtocolViolation("client id ends after the end of the request")
         try:
             client_id = str(frame[position:stop], "utf-8")
         except UnicodeDecodeError as error:
-            raise ProtocolViolation(f"the client id: {error.reason}") from None
+            raise ProtocolViolation(f"client id: {error.reason}") from None
         position = stop
     elif length != -1:
-        raise ProtocolViolation(f"the client id has length {length}")
+        raise ProtocolViolation(f"client id has invalid length {length}")
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 
 def write_request_header(header: RequestHeader, header_version: int) -> bytes:
-    """The bytes of a request header of version 1 or 2."""
+    """Encode a request header of version 1 or 2."""
     raw = b"" if header.client_id is None else header.client_id.encode()
     assert len(raw) <= CLIENT_ID_BYTES_MAX
     length = -1 if header.client_id is None else len(raw)
@@ -57,28 +57,28 @@ def write_request_header(header: RequestHeader, header_version: int) -> bytes:
 
 
 def read_response_header(frame: Buffer) -> int:
-    """The correlation id, which tells which request is answered and so all else."""
+    """Return the correlation id, which identifies the request."""
     if len(frame) < _RESPONSE.size:
-        raise ProtocolViolation(f"a response of {len(frame)} bytes has no header")
+        raise ProtocolViolation(f"response of {len(frame)} bytes is too short for a header")
     return _RESPONSE.unpack_from(frame)[0]
 
 
 def response_body_position(frame: Buffer, header_version: int) -> int:
-    """Where the body of a response begins."""
+    """Return the position of the body of a response."""
     return header_tags_end(frame, _RESPONSE.size) if header_version >= 1 else _RESPONSE.size
 
 
 def write_response_header(correlation_id: int, header_version: int) -> bytes:
-    """The bytes of a response header of version 0 or 1."""
+    """Encode a response header of version 0 or 1."""
     return _RESPONSE.pack(correlation_id) + (b"\0" if header_version >= 1 else b"")
 
 
 def header_tags_end(frame: Buffer, position: int) -> int:
-    """The position behind the tagged fields of a header; none has a meaning yet."""
+    """Return the position after the tagged fields of a header, which are skipped."""
     try:
         count = frame[position]
         if count == 0:
             return position + 1
         return skip_tags(frame, position + 1, count, HEADER_TAGS_MAX)[0]
     except IndexError:
-        raise ProtocolViolation("the header is truncated") from None
+        raise ProtocolViolation("truncated header") from None

@@ -1,9 +1,9 @@
-"""Messages: structures that stand alone on the wire, with their range of versions.
+"""Message, the base class of requests and responses, and Api, the row of an API.
 
-Invariant: `decode(encode(m, v), v) == m` for every version that a message has and every value
-that the version can carry, and decode accepts nothing that encode could not have made, with three
-exceptions that Kafka makes too: tagged fields that the table does not know are skipped, a tagged
-field may be sent though it holds its default, and a boolean may be any byte.
+Invariant: `decode(encode(m, v), v) == m` for every version v and every value that it can carry.
+`decode` accepts only bytes that `encode` produces, with three exceptions that Kafka has, too:
+unknown tagged fields are skipped, a tagged field can hold its default, and a boolean can be any
+byte.
 """
 
 import struct
@@ -19,20 +19,19 @@ from ottla.protocol.reader import Reader, compile_reader, has_records
 from ottla.protocol.schema import NEVER, Struct, Versions
 from ottla.protocol.writer import EncodingError, Writer, compile_writer
 
-# How many elements of arrays and unknown tags one message may have. Requests of large clusters
-# stay far below; 100 MiB of elements would become gigabytes. Whoever trusts the other end allows
-# more.
+# The maximum number of array elements and unknown tagged fields of a message. Requests in large
+# clusters have far fewer; 100 MiB of elements would take gigabytes. Clients allow brokers more.
 OBJECTS_MAX: Final = 200_000
 
 _API_VERSIONS_KEY: Final = 18
 
 
 class UnknownVersion(EncodingError):
-    """A message was to be read or written in a version that it does not have."""
+    """The message does not have the requested version."""
 
 
 class Use(Enum):
-    """Who needs an API."""
+    """The group of an API in the reference."""
 
     BASIC = "Clients: produce, consume, groups and topics"
     COMMON = "Administration, transactions, authentication and KIP-848 groups"
@@ -42,7 +41,7 @@ class Use(Enum):
 
 
 class Api:
-    """One row: an API's key, its name, and the versions of its request and response."""
+    """One API: key, name, and versions of its request and response."""
 
     def __init__(
         self,
@@ -65,28 +64,28 @@ class Api:
 
     @property
     def module(self) -> str:
-        """The name of the module with this API's messages, and with its handler."""
+        """The name of the modules with the messages and the handler of the API."""
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name)[1:]
 
     @cached_property
     def request(self) -> "type[Message]":
-        """The class of the request."""
+        """The request class. Its module is imported on first use."""
         return self._message("Request")
 
     @cached_property
     def response(self) -> "type[Message]":
-        """The class of the response."""
+        """The response class. Its module is imported on first use."""
         return self._message("Response")
 
     def _message(self, kind: str) -> "type[Message]":
         return getattr(import_module(f"ottla.protocol.messages.{self.module}"), self.name + kind)
 
     def request_header_version(self, version: int) -> int:
-        """2 when the header ends with tagged fields, 1 when it does not."""
+        """Return 2 if the header has tagged fields, else 1."""
         return 2 if version in self.flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 when the header ends with tagged fields, 0 when it does not.
+        """Return 1 if the header has tagged fields, else 0.
 
         A client reads an ApiVersions response before it knows which versions the broker supports,
         so that response has header version 0 in every version.
@@ -112,7 +111,7 @@ class HotCodec(NamedTuple):
 
 
 class Message(Struct):
-    """A request, a response, or data that is embedded in one or in a topic."""
+    """A request, a response, or data embedded in one or stored in a record."""
 
     API: ClassVar[Api | None] = None
     VERSIONS: ClassVar[Versions] = NEVER
@@ -133,11 +132,11 @@ class Message(Struct):
         cls._has_records = has_records(cls)
 
     def encode(self, version: int) -> bytes:
-        """The bytes of this message in a version; EncodingError when the version lacks a field."""
+        """Encode the message. Raises EncodingError if the version cannot carry a value."""
         return b"".join(self.buffers(version))
 
     def buffers(self, version: int) -> list[Buffer]:
-        """The same bytes as buffers to be written one after the other, records not copied."""
+        """Encode the message to a list of buffers; records are not copied."""
         writer = self._writers.get(version) or self._writer(version)
         buffers: list[Buffer] = []
         try:
@@ -150,11 +149,11 @@ class Message(Struct):
     def decode(
         cls, data: Buffer, version: int, position: int = 0, objects_max: int = OBJECTS_MAX
     ) -> Self:
-        """The message that fills `data` from `position` to the end."""
+        """Decode the message from `position` to the end of `data`."""
         message, end = cls.decode_prefix(data, version, position, objects_max)
         if end != len(data):
             raise ProtocolViolation(
-                f"{cls.__name__} v{version}: {len(data) - end} bytes behind the message"
+                f"{cls.__name__} v{version}: {len(data) - end} bytes after the message"
             )
         return message
 
@@ -162,7 +161,7 @@ class Message(Struct):
     def decode_prefix(
         cls, data: Buffer, version: int, position: int = 0, objects_max: int = OBJECTS_MAX
     ) -> tuple[Self, int]:
-        """The message at a position, and the position behind it."""
+        """Decode the message at a position; return it and the position after it."""
         reader = cls._readers.get(version) or cls._reader(version)
         if cls._has_records:
             data = memoryview(data)

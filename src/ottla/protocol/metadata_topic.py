@@ -1,8 +1,8 @@
-"""The records of __cluster_metadata that tell of topics: where a Kafka with KRaft keeps them.
+"""The topic records of __cluster_metadata, the metadata log of KRaft.
 
-Invariant: as in Kafka, a record says in three numbers of variable length how it is framed, of
-which type it is and in which version. A type that is not in TYPES reads as None; a version or a
-frame that is not known, and bytes that do not fit, raise ProtocolViolation.
+Invariant: a record begins with three varints: frame version, type and version. A type that is not
+in TYPES decodes to None. An unknown frame version or version and malformed bytes raise
+ProtocolViolation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ from ottla.protocol.schema import (
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 _FRAME_VERSION: Final = 1
-_ARRAY_AT: Final = 20  # in a PartitionRecord, behind a number and an id
+_ARRAY_AT: Final = 20  # position of the array in a PartitionRecord
 
 
 class TopicRecord(Message, versions="0", flexible="0+"):
-    """There is a topic."""
+    """A topic was created."""
 
     name: str = string("0+")
     topic_id: Uuid = uuid("0+")
 
 
 class RemoveTopicRecord(Message, versions="0", flexible="0+"):
-    """There is one no longer, with all its partitions."""
+    """A topic and all its partitions were deleted."""
 
     topic_id: Uuid = uuid("0+")
 
 
 class PartitionRecord(Message, versions="0", flexible="0+"):
-    """Only its beginning, which all versions share: `decode` looks no further."""
+    """The first fields of a partition record, which all versions share."""
 
     partition_id: int = int32("0+")
     topic_id: Uuid = uuid("0+")
@@ -51,7 +51,7 @@ class PartitionRecord(Message, versions="0", flexible="0+"):
 
 
 class PartitionChangeRecord(Message, versions="0-2", flexible="0+"):
-    """A partition has other replicas now; what else changed is not looked at."""
+    """The replicas of a partition changed; other changes are ignored."""
 
     partition_id: int = int32("0+")
     topic_id: Uuid = uuid("0+")
@@ -59,7 +59,7 @@ class PartitionChangeRecord(Message, versions="0-2", flexible="0+"):
 
 
 class ConfigRecord(Message, versions="0", flexible="0+"):
-    """A setting has a value, or (null) no longer."""
+    """A setting was changed, or removed (null)."""
 
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
@@ -68,7 +68,7 @@ class ConfigRecord(Message, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Message, versions="0", flexible="0+"):
-    """Producer ids below this are given."""
+    """Producer ids below `next_producer_id` are allocated."""
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+")
@@ -86,15 +86,17 @@ TYPES: Final[Mapping[int, type[Message]]] = {
 
 
 def decode(data: Buffer) -> Message | None:
-    """The record of a value; None when it is of another type."""
+    """Decode the value of a record; None for another type."""
     try:
         frame, at = read_uvarint(data, 0)
         number, at = read_uvarint(data, at)
         version, at = read_uvarint(data, at)
     except IndexError:
-        raise ProtocolViolation("a metadata record is cut off") from None
+        raise ProtocolViolation("truncated metadata record") from None
     if frame != _FRAME_VERSION:
-        raise ProtocolViolation(f"a metadata record in frame {frame}, known is {_FRAME_VERSION}")
+        raise ProtocolViolation(
+            f"metadata record has frame version {frame}, expected {_FRAME_VERSION}"
+        )
     cls = TYPES.get(number)
     if cls is None:
         return None
@@ -106,7 +108,7 @@ def decode(data: Buffer) -> Message | None:
 
 
 def _partition(data: bytes, at: int) -> PartitionRecord:
-    """What a partition's record begins with, as a record of its own: no tags behind it."""
+    """Decode the first fields of a partition record, without tagged fields."""
     try:
         count, end = read_uvarint(data, at + _ARRAY_AT)
     except IndexError:

@@ -1,7 +1,6 @@
-"""The records of __consumer_offsets: what coordinators of groups remember.
+"""The records of __consumer_offsets: committed offsets and group metadata.
 
-Invariant: a key says by its first two bytes what it and its value are (TYPES); a value says by
-its first two bytes in which version it is written.
+The first two bytes of a key are the record type (TYPES), those of a value its version.
 """
 
 from collections.abc import Sequence
@@ -177,7 +176,7 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     topic_id: Uuid = uuid("4+", default=ZERO_UUID, tag=0, ignorable=True)
 
 
-# 0 is how releases before 0.8.2 numbered what is 1 since then.
+# Type 0 is an offset commit of releases before 0.8.2; since then it is type 1.
 TYPES: Final = CoordinatorRecordTypes(
     {
         0: CoordinatorRecordType(OffsetCommitKey, OffsetCommitValue),

@@ -1,7 +1,7 @@
-"""The smallest things on the wire: unsigned varints, and the errors that reading them gives.
+"""Unsigned varints and tagged fields.
 
-Invariant: a reader takes the bytes that a writer would have made and no others. A varint that is
-longer than it must be, or that holds more than 32 bits, is a violation like a truncated one.
+Invariant: only canonical encodings are accepted. A varint with redundant bytes or with more than 32
+bits raises ProtocolViolation.
 """
 
 from struct import Struct as Layout
@@ -12,14 +12,14 @@ from ottla.errors import ProtocolViolation
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-# Varints of one byte, and how those of two and three are packed: most are no longer.
+# Varints of one byte, and packers for two and three bytes, which cover most values.
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 _pack_two: Final = Layout("BB").pack
 _pack_three: Final = Layout("BBB").pack
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first."""
+    """Encode an unsigned varint: seven bits per byte, lowest first."""
     if value < 0x80:
         return ONE_BYTE[value]
     if value < 0x4000:
@@ -35,7 +35,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """The varint at a position, and the position behind it."""
+    """Return the varint at a position, and the position after it."""
     first = data[position]
     if first < 0x80:
         return first, position + 1
@@ -43,7 +43,7 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_rest(first: int, data: Buffer, position: int) -> tuple[int, int]:
-    """The varint whose first byte has been read and says that more follow."""
+    """Return the varint whose first byte was read and has the continuation bit."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[position]
@@ -51,35 +51,35 @@ def read_uvarint_rest(first: int, data: Buffer, position: int) -> tuple[int, int
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if byte == 0:
-                raise ProtocolViolation("a varint is longer than its value needs")
+                raise ProtocolViolation("varint is longer than necessary")
             if value > 0xFFFFFFFF:
                 break
             return value, position
-    raise ProtocolViolation("a varint holds more than 32 bits")
+    raise ProtocolViolation("varint has more than 32 bits")
 
 
 def skip_tags(data: Buffer, position: int, count: int, budget: int) -> tuple[int, int]:
-    """Go past tagged fields of which none is known.
+    """Skip unknown tagged fields.
 
-    `count` is the first byte of their number, and each costs one of `budget`; returns the
-    position behind them and what is left of it.
+    `count` is the first byte of their number. Each field costs one object of `budget`. Returns the
+    position after the fields and the remaining budget.
     """
     end = len(data)
     if count >= 0x80:
         count, position = read_uvarint_rest(count, data, position)
-    # A tag and its size take a byte each at least, so a count that lies ends here.
+    # Tag and size take at least one byte each, so a wrong count is detected here.
     if count * 2 > end - position:
-        raise ProtocolViolation(f"{count} tagged fields in {end - position} bytes")
+        raise ProtocolViolation(f"{count} tagged fields do not fit in {end - position} bytes")
     if count > budget:
-        raise ProtocolViolation(f"{count} tagged fields are more than a message may have")
+        raise ProtocolViolation(f"{count} tagged fields exceed the limit of objects of a message")
     last = -1
     for _ in range(count):
         tag, position = read_uvarint(data, position)
         if tag <= last:
-            raise ProtocolViolation(f"tag {tag} after tag {last}")
+            raise ProtocolViolation(f"tag {tag} is not in order after tag {last}")
         last = tag
         size, position = read_uvarint(data, position)
         position += size
         if position > end:
-            raise ProtocolViolation(f"tag {tag} ends {position - end} bytes behind the message")
+            raise ProtocolViolation(f"tag {tag} ends {position - end} bytes after the message")
     return position, budget - count

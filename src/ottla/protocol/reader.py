@@ -1,13 +1,12 @@
-"""Readers: for a message and a version, a function from bytes to a value.
+"""Generates readers: one function per message and version that decodes bytes.
 
-Invariant: a reader returns a value only when every length, count, null, varint and tag in the
-bytes is one that the table allows; it never allocates for a count that the bytes left cannot
-hold, and never makes more objects than its budget. Anything else raises ProtocolViolation,
-IndexError, struct.error or UnicodeDecodeError, which `decode` turns into ProtocolViolation.
+Invariant: a reader accepts only lengths, counts, nulls, varints and tags that the schema allows.
+It never allocates for a count that the remaining bytes cannot hold, and never creates more objects
+than its budget. For anything else it raises ProtocolViolation, IndexError, struct.error or
+UnicodeDecodeError, which `decode` converts to ProtocolViolation.
 
-A reader is one function with the structures inlined: calls and attribute look-ups per element
-are what reading costs in Python. Values of fixed size that follow each other, with the length
-behind them, are unpacked by one call.
+A reader is one function with all structures inlined, because calls and attribute lookups dominate
+the cost. Adjacent values of fixed size, and a length after them, are unpacked by one call.
 """
 
 from collections.abc import Callable
@@ -22,24 +21,24 @@ from ottla.protocol.primitives import read_uvarint, read_uvarint_rest, skip_tags
 from ottla.protocol.schema import Field, Kind, Struct, Versions, parameters
 
 Reader = Callable[[Any, int, int], tuple[Struct, int]]
-"""(data, position, budget of objects) to the value and the position behind it.
+"""Takes data, position and object budget; returns the value and the position after it.
 
-The data are bytes, or a memoryview where the message has records: those are left where they are.
+The data are a memoryview if the message has records, which are not copied; else bytes.
 """
 
 STRING_BYTES_MAX: Final = 0x7FFF
 
-# Arrays shorter than this are unpacked by a layout made beforehand.
+# Shorter arrays are unpacked with a precompiled layout.
 SHORT: Final = 17
 
 
 def compile_reader(cls: type[Struct], version: int, flexible: Versions) -> Reader:
-    """Make the reader of one version of a message."""
+    """Compile the reader of one version of a message."""
     return _ReaderSource(cls, version, version in flexible).compile()
 
 
 def has_records(cls: type[Struct]) -> bool:
-    """Whether a message carries record batches, which are not copied."""
+    """Whether a message contains record batches."""
     return any(
         field.kind is Kind.RECORDS or (field.struct is not None and has_records(field.struct))
         for field in cls.FIELDS
@@ -47,7 +46,7 @@ def has_records(cls: type[Struct]) -> bool:
 
 
 def size_min(cls: type[Struct], version: int, *, flexible: bool) -> int:
-    """The fewest bytes a structure can take: what a count is checked against."""
+    """Return the minimum size of a structure in bytes; counts are checked against it."""
     total = 1 if flexible else 0
     for field in cls.FIELDS:
         if version not in field.versions or version in field.tagged:
@@ -74,31 +73,31 @@ def _null(name: str) -> NoReturn:
 
 
 def _short(name: str, length: int, left: int) -> NoReturn:
-    raise ProtocolViolation(f"{name} says {length} but {left} bytes are left")
+    raise ProtocolViolation(f"{name} has length {length} but {left} bytes remain")
 
 
 def _long(name: str, length: int) -> NoReturn:
-    raise ProtocolViolation(f"{name} has {length} bytes, more than {STRING_BYTES_MAX}")
+    raise ProtocolViolation(f"{name} has {length} bytes; at most {STRING_BYTES_MAX} are allowed")
 
 
 class TooManyObjects(ProtocolViolation):
-    """A message has more elements than were to be read."""
+    """The message has more elements than the budget allows."""
 
 
 def _over_budget(name: str) -> NoReturn:
-    raise TooManyObjects(f"{name} exceeds the number of objects a message may have")
+    raise TooManyObjects(f"{name} exceeds the maximum number of objects of a message")
 
 
 def _tag_order(tag: int, last: int) -> NoReturn:
-    raise ProtocolViolation(f"tag {tag} after tag {last}")
+    raise ProtocolViolation(f"tag {tag} is not in order after tag {last}")
 
 
 def _tag_size(name: str) -> NoReturn:
-    raise ProtocolViolation(f"{name} does not end where its tag says")
+    raise ProtocolViolation(f"{name} does not have the size of its tag")
 
 
 def _marker(name: str, marker: int) -> NoReturn:
-    raise ProtocolViolation(f"{name} is neither null nor there: marker {marker}")
+    raise ProtocolViolation(f"{name} has invalid null marker {marker}")
 
 
 _NAMES: Final[dict[str, object]] = {
@@ -119,16 +118,16 @@ _NAMES: Final[dict[str, object]] = {
 
 
 class _ReaderSource:
-    """Writes the source of one reader."""
+    """Generates the source of one reader."""
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
         self._source = FunctionSource("read(data, pos, budget)")
         self._source.names.update(_NAMES)
-        self._run: list[tuple[str, str]] = []  # formats and variables not yet unpacked
+        self._run: list[tuple[str, str]] = []  # formats and variables to unpack
         self._cls = cls
-        self._view = has_records(cls)  # the data are a memoryview
+        self._view = has_records(cls)  # whether the data are a memoryview
 
     def compile(self) -> Reader:
         self._source.line("end = len(data)")
@@ -137,13 +136,13 @@ class _ReaderSource:
         return self._source.compile()
 
     def _unpack(self, format_: str) -> str:
-        """Let a value of fixed size be part of the next run; returns its variable."""
+        """Add a value of fixed size to the next run; return its variable."""
         variable = self._source.fresh("v")
         self._run.append((format_, variable))
         return variable
 
     def _flush(self) -> None:
-        """Unpack what has gathered."""
+        """Unpack the run."""
         run, self._run = self._run, []
         if not run:
             return
@@ -160,7 +159,7 @@ class _ReaderSource:
                 self._source.line(f"{variable} = new_uuid(Uuid, {variable})")
 
     def _length(self, *, wide: bool) -> str:
-        """Read a length or count; null is -1 in every encoding."""
+        """Read a length or count; null is -1."""
         source = self._source
         length = self._unpack("B" if self._flexible else "i" if wide else "h")
         self._flush()
@@ -171,7 +170,7 @@ class _ReaderSource:
         return length
 
     def _struct(self, cls: type[Struct]) -> str:
-        """Read the fields of a structure; returns the variable that holds it."""
+        """Read the fields of a structure; return its variable."""
         values: dict[str, str] = {}
         tagged: list[Field] = []
         for field in cls.FIELDS:
@@ -183,7 +182,7 @@ class _ReaderSource:
             values.update(self._tags(tagged))
         self._flush()
         constructor = self._source.constant(cls.__name__, cls)
-        # By position, so the rows that this version lacks are given their default as well.
+        # Arguments are positional, so fields that the version lacks get their default explicitly.
         arguments = ", ".join(
             values.get(field.name) or self._source.constant("default", field.default)
             for field in parameters(cls)
@@ -207,7 +206,7 @@ class _ReaderSource:
             return self._struct(field.struct)
         source = self._source
         value = source.fresh("v")
-        # A tagged structure has a varint as its marker, one in place a signed byte.
+        # The null marker of a tagged structure is a varint, of another one a signed byte.
         in_tag = self._version in field.tagged
         marker = self._unpack("B" if in_tag else "b")
         self._flush()
@@ -264,7 +263,7 @@ class _ReaderSource:
         return value
 
     def _charge(self, field: Field, count: str, element_size: int) -> None:
-        """Refuse a count that the bytes left or the budget cannot hold."""
+        """Check a count against the remaining bytes and the budget."""
         source = self._source
         if element_size:
             needed = count if element_size == 1 else f"{count} * {element_size}"
@@ -313,7 +312,7 @@ class _ReaderSource:
         source.line(f"{value} = tuple({items})")
 
     def _tags(self, fields: list[Field]) -> dict[str, str]:
-        """Read the tagged fields; returns the variables of those that the table knows."""
+        """Read the tagged fields; return the variables of the known ones."""
         source = self._source
         count = self._unpack("B")
         self._flush()

@@ -1,7 +1,7 @@
-"""How a message is declared: a class whose fields are rows with version ranges.
+"""The schema language of messages: a class whose fields are rows with version ranges.
 
-Invariant: one class serves every version of a message. A row is the only place that knows a
-field's type, versions, tag and default; readers, writers and the reference are made from rows.
+One class serves all versions of a message. The row of a field declares its type, versions, tag and
+default; readers and writers are generated from the rows.
 
     class HeartbeatRequest(Message, api=HEARTBEAT):
         group_id: str = string("0+")
@@ -9,9 +9,9 @@ field's type, versions, tag and default; readers, writers and the reference are 
         member_id: str = string("0+")
         group_instance_id: str | None = nullable_string("3+", default=None)
 
-A field that every version carries must be given to the constructor; one that some versions lack
-has a default, and that default is what a reader of such a version fills in. Arrays are tuples
-when they were read; a writer takes any sequence.
+A field that all versions have is a required argument of the constructor. A field that some versions
+lack has a default, which a reader of such a version returns. Readers return arrays as tuples;
+writers accept any sequence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ VERSION_MAX: Final = 0x7FFF
 
 
 class Versions(NamedTuple):
-    """A range of versions, both ends included; empty when high is below low."""
+    """A range of versions, both ends inclusive; empty if high is less than low."""
 
     low: int
     high: int
@@ -59,7 +59,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Versions":
-        """The ranges of the tables: "3", "0-4", "2+" and "none"."""
+        """Parse a range: "3", "0-4", "2+" or "none"."""
         if text == "none":
             return NEVER
         if text.endswith("+"):
@@ -72,7 +72,7 @@ NEVER: Final = Versions(0, -1)
 
 
 class Kind(Enum):
-    """The wire types; the value is the struct format of those that have a fixed size."""
+    """The wire types; the value is the struct format of types of fixed size."""
 
     BOOL = "?"
     INT8 = "b"
@@ -90,7 +90,7 @@ class Kind(Enum):
 
     @property
     def fixed_size(self) -> int | None:
-        """The bytes a value takes, or None when that depends on the value."""
+        """The size of a value in bytes; None if it is variable."""
         return _FIXED_SIZES.get(self)
 
 
@@ -107,7 +107,7 @@ _FIXED_SIZES: Final = {
 
 
 class Field:
-    """One row: a field with its type, its versions, its tag and its default."""
+    """One field: type, versions, tag and default."""
 
     __slots__ = (
         "default",
@@ -127,7 +127,7 @@ class Field:
         self,
         kind: Kind,
         versions: str,
-        row: Mapping[str, Any],  # Any: the typed dictionaries below say what is in it
+        row: Mapping[str, Any],  # Any: see the typed dictionaries below
         element: Kind | None = None,
         struct: "type[Struct] | None" = None,
     ) -> None:
@@ -138,7 +138,7 @@ class Field:
         self.versions = Versions.parse(versions)
         self.nullable = Versions.parse(row.get("nullable", "none"))
         self.tag: int | None = row.get("tag")
-        # A tagged field is tagged wherever it exists, unless the row says since when.
+        # A field with a tag is tagged in all its versions, unless `tagged` restricts them.
         self.tagged = NEVER if self.tag is None else Versions.parse(row.get("tagged", versions))
         self.ignorable: bool = row.get("ignorable", False)
         self.required = "default" not in row and "factory" not in row
@@ -146,7 +146,7 @@ class Field:
 
     @property
     def fresh(self) -> bool:
-        """Whether the default is a structure, made anew for each message that lacks the field."""
+        """Whether the default is a structure, which is created for each message."""
         return self.kind is Kind.STRUCT and self.default is not None
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ _ZEROS: Final[dict[Kind, object]] = {
 
 
 class Element(Generic[T]):
-    """The element of an array of plain values, with the type it has in Python."""
+    """The element type of an array of primitive values."""
 
     __slots__ = ("kind",)
 
@@ -185,7 +185,7 @@ STRINGS: Final = Element[str](Kind.STRING)
 
 
 class _Row(TypedDict, total=False):
-    """What may be said of a field besides its versions and its default."""
+    """Options of a field, without the default."""
 
     tag: int
     tagged: str
@@ -220,22 +220,22 @@ class _Array(_Row, total=False):
     default: tuple[()]
 
 
-# To the type checker a row has the type of its field's values, so that an annotation that does
-# not fit its row is an error. At run time it is a Field, which StructType takes from the class.
+# To the type checker a row has the type of the field, so that a wrong annotation is an error. At
+# run time it is a Field, which StructType removes from the class.
 
 
 def boolean(versions: str, **row: Unpack[_Bool]) -> bool:
-    """One byte; anything but 0 is true."""
+    """One byte; any value except 0 is true."""
     return _row(Kind.BOOL, versions, row)
 
 
 def int8(versions: str, **row: Unpack[_Int]) -> int:
-    """A signed byte."""
+    """One byte, signed."""
     return _row(Kind.INT8, versions, row)
 
 
 def int16(versions: str, **row: Unpack[_Int]) -> int:
-    """Two bytes, signed, big-endian like all that follow."""
+    """Two bytes, signed, big-endian."""
     return _row(Kind.INT16, versions, row)
 
 
@@ -265,7 +265,7 @@ def uuid(versions: str, **row: Unpack[_Uuid]) -> Uuid:
 
 
 def string(versions: str, **row: Unpack[_String]) -> str:
-    """UTF-8 of at most 32,767 bytes behind its length."""
+    """A length and UTF-8 text of at most 32,767 bytes."""
     return _row(Kind.STRING, versions, row)
 
 
@@ -276,12 +276,12 @@ def nullable_string(
 @overload
 def nullable_string(versions: str, *, nullable: str = "0+", **row: Unpack[_Row]) -> str | None: ...
 def nullable_string(versions: str, *, nullable: str = "0+", **row: Any) -> str | None:
-    """A string that may be null in the versions of `nullable`."""
+    """A string that can be null in the versions of `nullable`."""
     return _row(Kind.STRING, versions, row | {"nullable": nullable})
 
 
 def octets(versions: str, **row: Unpack[_Bytes]) -> bytes:
-    """Bytes behind their length."""
+    """A length and bytes."""
     return _row(Kind.BYTES, versions, row)
 
 
@@ -294,12 +294,12 @@ def nullable_octets(
     versions: str, *, nullable: str = "0+", **row: Unpack[_Row]
 ) -> bytes | None: ...
 def nullable_octets(versions: str, *, nullable: str = "0+", **row: Any) -> bytes | None:
-    """Bytes that may be null in the versions of `nullable`."""
+    """Bytes that can be null in the versions of `nullable`."""
     return _row(Kind.BYTES, versions, row | {"nullable": nullable})
 
 
 def nullable_records(versions: str, *, nullable: str = "0+") -> Buffer | None:
-    """A run of record batches, left as it is."""
+    """A length and record batches, which are not decoded or copied."""
     return _row(Kind.RECORDS, versions, {"nullable": nullable})
 
 
@@ -308,7 +308,7 @@ def array(element: type[S], versions: str, **row: Unpack[_Array]) -> Sequence[S]
 @overload
 def array(element: Element[T], versions: str, **row: Unpack[_Array]) -> Sequence[T]: ...
 def array(element: type[Any] | Element[Any], versions: str, **row: Any) -> Sequence[Any]:
-    """A count and that many structures or plain values."""
+    """A count and that many structures or primitive values."""
     return _array_row(element, versions, row)
 
 
@@ -341,19 +341,19 @@ def nullable_array(
 def nullable_array(
     element: type[Any] | Element[Any], versions: str, *, nullable: str = "0+", **row: Any
 ) -> Sequence[Any] | None:
-    """An array that may be null in the versions of `nullable`."""
+    """An array that can be null in the versions of `nullable`."""
     return _array_row(element, versions, row | {"nullable": nullable})
 
 
 def struct(cls: type[S], versions: str, **row: Unpack[_Row]) -> S:
-    """A structure in place."""
+    """A nested structure."""
     return _row(Kind.STRUCT, versions, row, struct=cls)
 
 
 def tagged_struct(
     cls: type[S], versions: str, *, tag: int, default: None, ignorable: bool = False
 ) -> S | None:
-    """A structure that is sent only when it says something; None is when it does not."""
+    """A tagged structure; None and a structure of defaults are not sent."""
     row = {"tag": tag, "default": default, "ignorable": ignorable}
     return _row(Kind.STRUCT, versions, row, struct=cls)
 
@@ -371,7 +371,7 @@ def nullable_struct(
     cls: type[S], versions: str, *, nullable: str = "0+", **row: Unpack[_Made]
 ) -> S | None: ...
 def nullable_struct(cls: type[S], versions: str, *, nullable: str = "0+", **row: Any) -> S | None:
-    """A structure behind a marker that says whether it is there."""
+    """A null marker and a nested structure."""
     return _row(Kind.STRUCT, versions, row | {"nullable": nullable}, struct=cls)
 
 
@@ -415,7 +415,7 @@ def _array_row(element: type[Any] | Element[Any], versions: str, row: Mapping[st
     ),
 )
 class StructType(type):
-    """Makes a class of rows: the rows become slots, in the order in which they are written."""
+    """Metaclass that turns the rows of a class into slots, in order of declaration."""
 
     def __new__(  # noqa: D102
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **header: Any
@@ -433,13 +433,12 @@ class StructType(type):
 
 
 class Struct(metaclass=StructType):
-    """A part of a message: its rows, and nothing about bytes."""
+    """A structure of a message."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # The real constructor is made when the class is first used: importing the tables of
-        # all APIs must not compile hundreds of functions.
+        # The constructor is compiled on first use, so that importing all messages stays fast.
         cls = type(self)
         constructor = _constructor(cls)
         cls.__init__ = constructor
@@ -458,15 +457,15 @@ class Struct(metaclass=StructType):
 
 
 def parameters(cls: type[Struct]) -> list[Field]:
-    """The rows in the order of the constructor's parameters: those without a default first."""
+    """Return the rows in the order of the constructor's parameters: required ones first."""
     return sorted(cls.FIELDS, key=lambda field: not field.required)
 
 
-def _constructor(cls: type[Struct]) -> Any:  # Any: a function made of text
-    """An __init__ with a parameter for each row.
+def _constructor(cls: type[Struct]) -> Any:  # Any: a generated function
+    """Compile an __init__ with a parameter for each row.
 
-    To the type checker all are keywords. Readers, which are made from the same rows, pass them
-    by position: that spares a dictionary per object.
+    To the type checker all parameters are keywords. Readers pass them by position, which avoids a
+    dictionary per object.
     """
     names: dict[str, object] = {}
     signature = ["self"]

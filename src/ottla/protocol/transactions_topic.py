@@ -1,7 +1,6 @@
-"""The records of __transaction_state: what coordinators of transactions remember.
+"""The records of __transaction_state.
 
-Invariant: as in offsets_topic, the number in front of a key names the type of the record, and the
-one in front of a value its version.
+The first two bytes of a key are the record type (TYPES), those of a value its version.
 """
 
 from collections.abc import Sequence

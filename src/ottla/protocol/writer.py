@@ -1,8 +1,7 @@
-"""Writers: for a message and a version, a function that appends its bytes to a list of buffers.
+"""Generates writers: one function per message and version that encodes to a list of buffers.
 
-Invariant: what a writer appends, the reader of the same version reads back as an equal value. A
-field that the version lacks must hold its default, unless its row says it may be left out: data
-is never dropped in silence.
+Invariant: the reader of the same version decodes the bytes to an equal value. A field that the
+version lacks must have its default, unless the field is `ignorable`.
 """
 
 from collections.abc import Callable
@@ -17,31 +16,31 @@ from ottla.protocol.reader import SHORT, STRING_BYTES_MAX
 from ottla.protocol.schema import NEVER, Field, Kind, Struct, Versions
 
 Writer = Callable[[Any, list[Buffer]], None]
-"""Appends a message to a list of buffers, which hold its bytes one after the other.
+"""Appends the bytes of a message to a list of buffers.
 
-Records are not copied: each run of them is a buffer of its own.
+Records are not copied: they are buffers of their own.
 """
 
 
 class EncodingError(OttlaError):
-    """A message holds what its version cannot carry: our mistake, not the peer's."""
+    """The version cannot carry a value of the message: an error of the caller."""
 
 
 def compile_writer(cls: type[Struct], version: int, flexible: Versions) -> Writer:
-    """Make the writer of one version of a message."""
+    """Compile the writer of one version of a message."""
     return _WriterSource(version, version in flexible).compile(cls)
 
 
 def _absent(name: str, version: int) -> NoReturn:
-    raise EncodingError(f"{name} is set, but version {version} does not carry it")
+    raise EncodingError(f"{name} is set, but version {version} does not have it")
 
 
 def _text_bytes(name: str, length: int) -> NoReturn:
-    raise EncodingError(f"{name} has {length} bytes, more than {STRING_BYTES_MAX}")
+    raise EncodingError(f"{name} has {length} bytes; at most {STRING_BYTES_MAX} are allowed")
 
 
 def _bad_uuid(name: str) -> NoReturn:
-    raise EncodingError(f"{name} is not of 16 bytes")
+    raise EncodingError(f"{name} does not have 16 bytes")
 
 
 _NAMES: Final[dict[str, object]] = {
@@ -54,7 +53,7 @@ _NAMES: Final[dict[str, object]] = {
 
 
 class _WriterSource:
-    """Writes the source of one writer."""
+    """Generates the source of one writer."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
@@ -62,7 +61,7 @@ class _WriterSource:
         self._source = FunctionSource("write(message, buffers)")
         self._source.names.update(_NAMES)
         self._out = "out"
-        self._run: list[tuple[str, str]] = []  # formats and expressions not yet packed
+        self._run: list[tuple[str, str]] = []  # formats and expressions to pack
 
     def compile(self, cls: type[Struct]) -> Writer:
         self._source.line("out = bytearray()")
@@ -72,7 +71,7 @@ class _WriterSource:
         return self._source.compile()
 
     def _flush(self) -> None:
-        """Pack what has gathered."""
+        """Pack the run."""
         run, self._run = self._run, []
         if not run:
             return
@@ -96,11 +95,11 @@ class _WriterSource:
             self._tags(sorted(tagged, key=lambda field: field.tag or 0), value)
 
     def _differs(self, field: Field, value: str) -> str:
-        """An expression that tells whether a field holds something else than its default."""
+        """Return an expression that is true if a field differs from its default."""
         if field.kind is Kind.STRUCT and field.nullable == NEVER:
             assert field.struct is not None
-            nothing_said = self._source.constant("default", field.struct())
-            return f"{value} is not None and {value} != {nothing_said}"
+            defaults = self._source.constant("default", field.struct())
+            return f"{value} is not None and {value} != {defaults}"
         if field.default is None:
             return f"{value} is not None"
         if field.kind is Kind.STRUCT:
@@ -115,9 +114,9 @@ class _WriterSource:
 
     def _field(self, field: Field, value: str) -> None:
         if field.kind is Kind.BOOL:
-            self._run.append(("b", value))  # as "?" it would take None and any other object
+            self._run.append(("b", value))  # "?" would accept any object
         elif field.kind is Kind.UUID:
-            # A layout would fill up what is too short and cut what is too long.
+            # "16s" would pad or truncate other lengths.
             self._source.line(f"if len({value}) != 16: bad_uuid({field.name!r})")
             self._run.append((field.kind.value, value))
         elif field.kind.fixed_size is not None:
@@ -142,13 +141,13 @@ class _WriterSource:
             self._flush()
 
     def _with_length(self, field: Field, value: str) -> None:
-        """Write a string, bytes, records or an array, or null where that is allowed."""
+        """Write a string, bytes, records or an array, or null if it is allowed."""
         if self._version not in field.nullable:
             self._present(field, value)
             return
         local = self._source.fresh("v")
         self._source.line(f"{local} = {value}")
-        before = list(self._run)  # is packed in either branch, together with what follows it
+        before = list(self._run)  # packed in both branches, together with the next value
         with self._source.block(f"if {local} is None:"):
             null = ("B", "0") if self._flexible else (self._length_format(field.kind), "-1")
             self._run.append(null)
@@ -209,7 +208,7 @@ class _WriterSource:
             self._length(f"len({raw})", kind)
         self._flush()
         if kind is Kind.RECORDS:
-            assert self._out == "out", "records inside a tagged field"
+            assert self._out == "out", "records in a tagged field"
             with self._source.block(f"if len({raw}):"):
                 self._source.line(f"buffers += (out, {raw})")
                 self._source.line("out = bytearray()")
@@ -234,8 +233,7 @@ class _WriterSource:
         with source.block("else:"):
             self._length(count, Kind.ARRAY)
             self._flush()
-            # The struct module keeps the layouts it is given: one number and one letter is little
-            # to keep, a letter per element is not.
+            # The struct module caches formats, so use a repeat count, not a letter per element.
             formats = f'f">{{{count}}}{element.value}"'
             source.line(f"{self._out} += pack({formats}, *{items})")
 

@@ -1,11 +1,11 @@
-"""Fetch by hand, requests and answers read and written, in the flexible versions.
+"""Hand-written codecs of Fetch requests and responses, in the flexible versions.
 
-Invariant: that of the package. Plain are requests without forgotten topics and without tags, except
-the one in which a follower says who it is; and answers without tags and without aborted
-transactions. There are fewer than 127 topics, and names and racks have fewer than 127 bytes.
+A request is plain if it has no forgotten topics and no tagged fields except the replica state of a
+follower. A response is plain if it has no tagged fields and no aborted transactions. Both have
+fewer than 127 topics, and names and racks below 127 bytes.
 
-Partitions of a request are of one size when they have no tags: one call unpacks all of a topic.
-Objects are made without their constructors, which would cost as much as the rest of the reading.
+Partitions of a request without tagged fields have one size, so one call unpacks all of a topic.
+Objects are created without their constructors, which would cost as much as the rest.
 """
 
 from struct import Struct as Layout
@@ -38,25 +38,25 @@ _new: Final = object.__new__
 _NONE: Final = ()
 _new_bytes: Final = bytes.__new__
 
-# The replica's id up to version 14, five numbers, and the number of topics.
+# The fixed part of a request after the replica id, and the number of topics.
 _REQUEST: Final = Layout(">iiibiiB")
 _REPLICA: Final = Layout(">i")
 _TOPIC: Final = Layout(">16sB")
-_ROW: Final = Layout(">iiqiqix")  # a partition of a request, without tags
-# One tag, which is tag 1 with 13 bytes: a replica, its epoch, and no tags inside.
+_ROW: Final = Layout(">iiqiqix")  # a partition of a request, without tagged fields
+# One tagged field, tag 1 with 13 bytes: replica id, epoch, no tagged fields inside.
 _FOLLOWER: Final = Layout(">3siqB")
 _FOLLOWER_TAG: Final = b"\1\1\x0d"
-_NOBODY: Final = ReplicaState()  # not sent
-# Two numbers, a session, and the number of topics.
-_ANSWER: Final = Layout(">ihiB")
-# A partition of an answer up to its records: five numbers, that of aborted transactions, a replica.
+_NO_REPLICA: Final = ReplicaState()  # not sent
+# Throttle time, error, session id and number of topics.
+_RESPONSE: Final = Layout(">ihiB")
+# A partition of a response up to the length of its records.
 _PARTITION: Final = Layout(">ihqqqBi")
-# The same with a length of up to three bytes, which is 2 MiB.
+# The same with a length of up to three bytes (2 MiB).
 _PARTITION_AND_LENGTH: Final = Layout(">ihqqqBiBBB")
 
 
 def request_reader(version: int, compiled: Reader) -> Reader:
-    """The reader of requests."""
+    """Return the reader of requests."""
     by_id, replica_tagged = version >= IDS_SINCE, version >= REPLICA_TAGGED_SINCE
     unpack_topic, rows_in = _TOPIC.unpack_from, _ROW.iter_unpack
 
@@ -91,7 +91,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     size = data[pos]
                     stop = pos + size
                     topic.topic, topic.topic_id = data[pos + 1 : stop].decode(), ZERO_UUID
-                    count = data[stop]  # of a name that is null this is its length, 0
+                    count = data[stop]  # for a null name this reads its length, 0
                     pos = stop + 1
                     if size > 127:
                         raise NotPlain
@@ -99,7 +99,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     count, pos = read_uvarint_rest(count, data, pos)
                 left += 1 - count
                 stop = pos + 33 * (count - 1)
-                # The slices end where the data do, so what lies behind them is read first.
+                # Slices can be shorter than requested, so the byte after them is read first.
                 if data[stop] or not count or left < 0 or any(data[pos + 32 : stop : 33]):
                     raise NotPlain
                 partitions: list[FetchPartition] = []
@@ -143,7 +143,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
 
 
 def request_writer(version: int, compiled: Writer) -> Writer:
-    """The writer of requests."""
+    """Return the writer of requests."""
     by_id, replica_tagged = version >= IDS_SINCE, version >= REPLICA_TAGGED_SINCE
     tagged, tagged_by_followers = version >= DIRECTORY_SINCE, version >= HIGH_WATERMARK_SINCE
     pack_row = _ROW.pack
@@ -167,7 +167,7 @@ def request_writer(version: int, compiled: Writer) -> Writer:
                 raise NotPlain
             elif follower is not None:
                 tags = _FOLLOWER.pack(_FOLLOWER_TAG, follower.replica_id, follower.replica_epoch, 0)
-                if follower == _NOBODY:
+                if follower == _NO_REPLICA:
                     raise NotPlain
             out += _REQUEST.pack(
                 message.max_wait_ms,
@@ -217,7 +217,7 @@ def request_writer(version: int, compiled: Writer) -> Writer:
 
 
 def response_writer(version: int, compiled: Writer) -> Writer:
-    """The writer of answers."""
+    """Return the writer of responses."""
     by_id = version >= IDS_SINCE
     pack_partition = _PARTITION.pack
 
@@ -227,7 +227,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
             count = len(topics) + 1
             if message.node_endpoints is not _NONE or count > 127:
                 raise NotPlain
-            out = _ANSWER.pack(
+            out = _RESPONSE.pack(
                 message.throttle_time_ms, message.error_code, message.session_id, count
             )
             for topic in topics:
@@ -276,7 +276,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
 
 
 def response_reader(version: int, compiled: Reader) -> Reader:
-    """The reader of answers."""
+    """Return the reader of responses."""
     by_id = version >= IDS_SINCE
     unpack_topic, unpack_partition = _TOPIC.unpack_from, _PARTITION_AND_LENGTH.unpack_from
 
@@ -284,7 +284,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
         try:
             message = _new(FetchResponse)
             message.throttle_time_ms, message.error_code, message.session_id, count = (
-                _ANSWER.unpack_from(data, start)
+                _RESPONSE.unpack_from(data, start)
             )
             pos = start + 11
             left = budget + 1 - count
@@ -301,7 +301,7 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                     size = data[pos]
                     stop = pos + size
                     topic.topic, topic.topic_id = str(data[pos + 1 : stop], "utf-8"), ZERO_UUID
-                    count = data[stop]  # of a name that is null this is its length, 0
+                    count = data[stop]  # for a null name this reads its length, 0
                     pos = stop + 1
                     if size > 127:
                         raise NotPlain

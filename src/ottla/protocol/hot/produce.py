@@ -1,10 +1,10 @@
-"""Produce by hand, requests and answers read and written, in the flexible versions.
+"""Hand-written codecs of Produce requests and responses, in the flexible versions.
 
-Invariant: that of the package. Plain are requests without tags whose records are there, and
-answers in which nothing is wrong, with fewer than 127 topics, fewer than 127 partitions in each,
-and names below 127 bytes: their lengths are one byte.
+A request is plain if it has no tagged fields and all its partitions have records. A response is
+plain if it has no error messages. Both have fewer than 127 topics, fewer than 127 partitions per
+topic and names below 127 bytes, so that their lengths take one byte.
 
-Partitions of a plain answer are of one size: one call unpacks all of a topic. Objects are made
+Partitions of a plain response have one size, so one call unpacks all of a topic. Objects are made
 without their constructors, which would cost as much as the rest of the reading.
 """
 
@@ -32,24 +32,23 @@ _new: Final = object.__new__
 _NONE: Final = ()
 _new_bytes: Final = bytes.__new__
 
-# The length of a transactional id, acks, a time, and the number of topics; the second of them
-# follows an id.
+# Length of the transactional id, acks, timeout, number of topics; the second one follows an id.
 _HEAD: Final = Layout(">BhiB")
-_HEAD_BEHIND_ID: Final = Layout(">hiB")
+_HEAD_AFTER_ID: Final = Layout(">hiB")
 _TOPIC: Final = Layout(">16sB")
 _INDEX: Final = Layout(">i")
-# An index and a length of up to three bytes, which is 2 MiB.
+# An index and a length of up to three bytes (2 MiB).
 _PARTITION: Final = Layout(">iBBB")
-# Five numbers, no errors of records, no text, no tags.
-_ANSWER: Final = Layout(">ihqqqBxx")
-_ANSWER_END: Final = Layout(">ix")
-_ROW: Final = Layout(">ihqqq3s")  # the same when it is read
+# Five numbers, no record errors, no error message, no tagged fields.
+_RESPONSE: Final = Layout(">ihqqqBxx")
+_RESPONSE_END: Final = Layout(">ix")
+_ROW: Final = Layout(">ihqqq3s")  # the same, for reading
 _ROW_END: Final = b"\1\0\0"
 _THROTTLE: Final = Layout(">iB")
 
 
 def request_reader(version: int, compiled: Reader) -> Reader:
-    """The reader of requests."""
+    """Return the reader of requests."""
     by_id = version >= IDS_SINCE
     unpack_topic, unpack_partition = _TOPIC.unpack_from, _PARTITION.unpack_from
 
@@ -62,7 +61,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
             if size:
                 pos = start + size
                 message.transactional_id = str(data[start + 1 : pos], "utf-8")
-                message.acks, message.timeout_ms, count = _HEAD_BEHIND_ID.unpack_from(data, pos)
+                message.acks, message.timeout_ms, count = _HEAD_AFTER_ID.unpack_from(data, pos)
                 pos += 7
             left = budget + 1 - count
             if not 0 < count < 128 or size > 127:
@@ -78,7 +77,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
                     size = data[pos]
                     stop = pos + size
                     topic.name, topic.topic_id = str(data[pos + 1 : stop], "utf-8"), ZERO_UUID
-                    count = data[stop]  # of a name that is null this is its length, 0
+                    count = data[stop]  # for a null name this reads its length, 0
                     pos = stop + 1
                     if size > 127:
                         raise NotPlain
@@ -123,7 +122,7 @@ def request_reader(version: int, compiled: Reader) -> Reader:
 
 
 def request_writer(version: int, compiled: Writer) -> Writer:
-    """The writer of requests."""
+    """Return the writer of requests."""
     by_id = version >= IDS_SINCE
     pack_index = _INDEX.pack
 
@@ -166,9 +165,9 @@ def request_writer(version: int, compiled: Writer) -> Writer:
 
 
 def response_writer(version: int, compiled: Writer) -> Writer:
-    """The writer of answers."""
+    """Return the writer of responses."""
     by_id = version >= IDS_SINCE
-    pack_partition = _ANSWER.pack
+    pack_partition = _RESPONSE.pack
 
     def write(message: ProduceResponse, buffers: list[Buffer]) -> None:
         try:
@@ -204,7 +203,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
                         1,
                     )
                 out += b"\0"
-            buffers.append(out + _ANSWER_END.pack(message.throttle_time_ms))
+            buffers.append(out + _RESPONSE_END.pack(message.throttle_time_ms))
         except WRITE_ERRORS:
             compiled(message, buffers)
 
@@ -212,7 +211,7 @@ def response_writer(version: int, compiled: Writer) -> Writer:
 
 
 def response_reader(version: int, compiled: Reader) -> Reader:
-    """The reader of answers."""
+    """Return the reader of responses."""
     by_id = version >= IDS_SINCE
     unpack_topic, rows_in = _TOPIC.unpack_from, _ROW.iter_unpack
 
@@ -234,13 +233,13 @@ def response_reader(version: int, compiled: Reader) -> Reader:
                     size = data[pos]
                     stop = pos + size
                     topic.name, topic.topic_id = data[pos + 1 : stop].decode(), ZERO_UUID
-                    count = data[stop]  # of a name that is null this is its length, 0
+                    count = data[stop]  # for a null name this reads its length, 0
                     pos = stop + 1
                     if size > 127:
                         raise NotPlain
                 left += 1 - count
                 stop = pos + 33 * (count - 1)
-                # The slice ends where the data do, so what lies behind it is read first.
+                # A slice can be shorter than requested, so the byte after it is read first.
                 if data[stop] or not 0 < count < 128 or left < 0:
                     raise NotPlain
                 partitions: list[PartitionProduceResponse] = []

@@ -1,1 +1,1 @@
-"""The tables of messages: a module for each API, named like it."""
+"""The messages, one module per API."""

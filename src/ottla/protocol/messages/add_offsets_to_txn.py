@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction will commit offsets of this group."""
+"""AddOffsetsToTxn: add the offsets of a group to a transaction."""
 
 from ottla.protocol.apis import ADD_OFFSETS_TO_TXN
 from ottla.protocol.message import Message

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: a transaction will write to these partitions."""
+"""AddPartitionsToTxn: add partitions to a transaction."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker takes a block of producer ids from the controller."""
+"""AllocateProducerIds: a broker gets a block of producer ids from the controller."""
 
 from ottla.protocol.apis import ALLOCATE_PRODUCER_IDS
 from ottla.protocol.message import Message

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set or remove limits of users, clients and addresses."""
+"""AlterClientQuotas: set or remove quotas of users, clients and IP addresses."""
 
 from collections.abc import Sequence
 

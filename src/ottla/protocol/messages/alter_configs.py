@@ -1,4 +1,4 @@
-"""AlterConfigs: replace the whole configuration of topics or brokers."""
+"""AlterConfigs: replace the configs of topics or brokers."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks the controller to change a partition's in-sync replicas."""
+"""AlterPartition: a leader asks the controller to change the ISR of a partition."""
 
 from collections.abc import Sequence
 

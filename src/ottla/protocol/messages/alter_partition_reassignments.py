@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: move replicas to other brokers, or stop moving them."""
+"""AlterPartitionReassignments: start or cancel reassignments of replicas."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: move replicas to another directory of the same broker."""
+"""AlterReplicaLogDirs: move replicas to another data directory of a broker."""
 
 from collections.abc import Sequence
 

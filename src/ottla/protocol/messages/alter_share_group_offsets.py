@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: set where a share group starts to read."""
+"""AlterShareGroupOffsets: set the start offsets of a share group."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs, versions and features a broker has."""
+"""ApiVersions: the APIs, versions and features of a broker."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: members, epochs and assignments of groups of the new protocol."""
+"""ConsumerGroupDescribe: members, epochs and assignments of consumer groups (KIP-848)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: join, stay in and leave a group of the new protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat: join, stay in or leave a consumer group (KIP-848)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker asks the controller to take its leaderships away."""
+"""ControlledShutdown: a broker asks the controller to move its leaderships."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""CreateAcls: allow or deny operations to principals."""
+"""CreateAcls: allow or deny operations of principals."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""CreateTopics: make topics, or only check that they could be made."""
+"""CreateTopics: create topics, or validate the request only."""
 
 from collections.abc import Sequence
 

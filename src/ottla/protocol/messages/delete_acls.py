@@ -1,4 +1,4 @@
-"""DeleteAcls: remove the rules that match filters."""
+"""DeleteAcls: delete the ACLs that match filters."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteGroups: remove groups without members."""
+"""DeleteGroups: delete empty groups."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: move the start of partitions forward."""
+"""DeleteRecords: advance the log start offset of partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: forget what a share group has read of topics."""
+"""DeleteShareGroupOffsets: delete the offsets of a share group for topics."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState: drop the state of share partitions."""
+"""DeleteShareGroupState: delete the state of share partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteTopics: remove topics by name or by id."""
+"""DeleteTopics: delete topics by name or id."""
 
 from collections.abc import Sequence
 

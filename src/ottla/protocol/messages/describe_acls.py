@@ -1,4 +1,4 @@
-"""DescribeAcls: the rules that match a filter."""
+"""DescribeAcls: the ACLs that match a filter."""
 
 from collections.abc import Sequence
 

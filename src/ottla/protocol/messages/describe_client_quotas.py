@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the limits of users, clients and addresses."""
+"""DescribeClientQuotas: the quotas of users, clients and IP addresses."""
 
 from collections.abc import Sequence
 

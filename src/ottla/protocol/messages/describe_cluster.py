@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers, the controller and the cluster's id."""
+"""DescribeCluster: the brokers, the controller and the cluster id."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the directories of a broker and what is in them."""
+"""DescribeLogDirs: the data directories of a broker and their partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that wrote to partitions of late."""
+"""DescribeProducers: the active producers of partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups start to read."""
+"""DescribeShareGroupOffsets: the start offsets of share groups."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactions by their ids."""
+"""DescribeTransactions: the state of transactions by transactional id."""
 
 from collections.abc import Sequence
 

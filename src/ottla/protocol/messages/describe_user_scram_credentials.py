@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which SCRAM mechanisms users have, without secrets."""
+"""DescribeUserScramCredentials: the SCRAM mechanisms of users, without secrets."""
 
 from collections.abc import Sequence
 

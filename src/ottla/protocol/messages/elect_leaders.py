@@ -1,4 +1,4 @@
-"""ElectLeaders: make the preferred replica, or any, the leader of partitions."""
+"""ElectLeaders: elect the preferred or an unclean leader of partitions."""
 
 from collections.abc import Sequence
 

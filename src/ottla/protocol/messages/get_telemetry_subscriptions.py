@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics a broker wants from a client."""
+"""GetTelemetrySubscriptions: the metrics that a broker requests from a client."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group says that it is alive."""
+"""Heartbeat: keep the membership in a classic group alive."""
 
 from ottla.protocol.apis import HEARTBEAT
 from ottla.protocol.message import Message

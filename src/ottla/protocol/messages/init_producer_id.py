@@ -1,4 +1,4 @@
-"""InitProducerId: a producer's id and epoch, and the end of its earlier incarnation."""
+"""InitProducerId: get a producer id and epoch, and fence earlier producers."""
 
 from ottla.protocol.apis import INIT_PRODUCER_ID
 from ottla.protocol.message import Message

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState: the first state of share partitions."""
+"""InitializeShareGroupState: create the state of share partitions."""
 
 from collections.abc import Sequence
 

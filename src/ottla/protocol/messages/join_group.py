@@ -1,4 +1,4 @@
-"""JoinGroup: take part in the next generation of a classic group."""
+"""JoinGroup: join the next generation of a classic group."""
 
 from collections.abc import Sequence
 

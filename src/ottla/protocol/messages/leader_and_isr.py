@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller tells a broker which partitions it leads or follows."""
+"""LeaderAndIsr: the controller sends a broker the leaders and ISRs of its partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of what has a configuration of its own."""
+"""ListConfigResources: the resources that have configs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ListOffsets: the offset of a timestamp, or the first, the last, the newest."""
+"""ListOffsets: the offset of a timestamp, or the earliest or latest offset."""
 
 from collections.abc import Sequence
 

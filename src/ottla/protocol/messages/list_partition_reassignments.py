@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves of replicas that are under way."""
+"""ListPartitionReassignments: the reassignments in progress."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Metadata: the brokers, the topics, and who leads which partition."""
+"""Metadata: the brokers, the topics and the leaders of partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: a group's progress in partitions."""
+"""OffsetCommit: commit offsets of a group."""
 
 from collections.abc import Sequence
 

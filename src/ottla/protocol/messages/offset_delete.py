@@ -1,4 +1,4 @@
-"""OffsetDelete: forget a group's progress in partitions."""
+"""OffsetDelete: delete committed offsets of a group."""
 
 from collections.abc import Sequence
 

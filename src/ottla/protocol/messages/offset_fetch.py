@@ -1,4 +1,4 @@
-"""OffsetFetch: the committed progress of groups."""
+"""OffsetFetch: the committed offsets of groups."""
 
 from collections.abc import Sequence
 

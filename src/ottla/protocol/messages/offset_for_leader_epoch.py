@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends, to find where two logs part."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, to detect log divergence."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""PushTelemetry: a client's metrics."""
+"""PushTelemetry: the metrics of a client."""
 
 from ottla.ids import Uuid
 from ottla.protocol.apis import PUSH_TELEMETRY

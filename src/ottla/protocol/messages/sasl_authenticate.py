@@ -1,4 +1,4 @@
-"""SaslAuthenticate: one step of a login."""
+"""SaslAuthenticate: one step of a SASL authentication."""
 
 from ottla.protocol.apis import SASL_AUTHENTICATE
 from ottla.protocol.message import Message
@@ -9,7 +9,7 @@ class SaslAuthenticateRequest(Message, api=SASL_AUTHENTICATE):
     auth_bytes: bytes = octets("0+")
 
     def __repr__(self) -> str:
-        """A password may be in it."""
+        """Without the bytes, which can contain a password."""
         return f"{type(self).__name__}({len(self.auth_bytes)} bytes)"
 
 

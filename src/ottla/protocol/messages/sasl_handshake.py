@@ -1,4 +1,4 @@
-"""SaslHandshake: the mechanism of the login that follows."""
+"""SaslHandshake: select the SASL mechanism."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: join, stay in and leave a share group."""
+"""ShareGroupHeartbeat: join, stay in or leave a share group."""
 
 from collections.abc import Sequence
 

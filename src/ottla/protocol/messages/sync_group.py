@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group hands out assignments, the others receive theirs."""
+"""SyncGroup: the leader of a classic group sends the assignments, members receive theirs."""
 
 from collections.abc import Sequence
 

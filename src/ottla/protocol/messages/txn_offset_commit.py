@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: a group's progress that counts when the transaction commits."""
+"""TxnOffsetCommit: commit offsets of a group in a transaction."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker that will not return."""
+"""UnregisterBroker: remove the registration of a broker."""
 
 from ottla.protocol.apis import UNREGISTER_BROKER
 from ottla.protocol.message import Message

@@ -1,4 +1,4 @@
-"""UpdateFeatures: raise or lower the finalized level of features."""
+"""UpdateFeatures: change the finalized level of features."""
 
 from collections.abc import Sequence
 

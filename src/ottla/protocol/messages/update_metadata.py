@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells brokers who leads which partition."""
+"""UpdateMetadata: the controller sends brokers the cluster metadata."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""WriteShareGroupState: new state of share partitions."""
+"""WriteShareGroupState: write the state of share partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a coordinator ends transactions in the partitions they wrote to."""
+"""WriteTxnMarkers: a coordinator writes the end of transactions to their partitions."""
 
 from collections.abc import Sequence
 
