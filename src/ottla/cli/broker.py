@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 
 OverrideOption = Annotated[
     list[str] | None,
-    typer.Option("--override", metavar="KEY=VALUE", help="A setting that wins over the file."),
+    typer.Option(
+        "--override", metavar="KEY=VALUE", help="Override a setting of the properties file."
+    ),
 ]
 
 FormatOption = Annotated[
     Literal["text", "json"],
-    typer.Option("--log-format", help="The lines on stderr: key=value, or an object each."),
+    typer.Option("--log-format", help="Format of the log on stderr: key=value or JSON lines."),
 ]
 LevelOption = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option("--log-level", help="What is worth a line."),
+    typer.Option("--log-level", help="Minimum level of log lines."),
 ]
 
 
@@ -44,7 +46,9 @@ def broker(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="A properties file.", exists=True, dir_okay=False),
+        typer.Option(
+            "--config", help="Read settings from a properties file.", exists=True, dir_okay=False
+        ),
     ] = None,
     override: OverrideOption = None,
     log_format: FormatOption = "text",
@@ -67,10 +71,10 @@ def broker(
 def dev(
     context: typer.Context,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65_535, help="Where it listens on this machine.")
+        int, typer.Option("--port", min=0, max=65_535, help="Port to listen on.")
     ] = 9092,
     data: Annotated[
-        Path, typer.Option("--data", help="Where its data are.", file_okay=False)
+        Path, typer.Option("--data", help="Directory for data.", file_okay=False)
     ] = Path(".ottla"),
     override: OverrideOption = None,
     log_format: FormatOption = "text",
@@ -81,7 +85,7 @@ def dev(
     try:
         files = (data / "data").absolute()
     except FileNotFoundError:
-        why = "the current folder was deleted: go to another, or say --data /DIR"
+        why = "the current directory was deleted: change to another one, or set --data /DIR"
         _complain(Failure(why), output)
         raise typer.Exit(1) from None
     settings = [
@@ -102,19 +106,15 @@ def dev(
             _show({**own, **_facts(node)}, output)
             return
         typer.echo(
-            f"Ottla listens on {where}. Its data are in {data.absolute()}. Ctrl-C stops it.\n"
-            f"\n"
-            f"  shell    echo hello | {ottla} produce events -b {where}\n"
-            f"           {ottla} consume events -b {where}\n"
-            f"  Python   from ottla.sync import Producer\n"
-            f"           with Producer(bootstrap_servers='{where}') as producer:\n"
-            f"               producer.send('events', b'hello')\n"
-            f"  kcat     kcat -b {where} -t events -C -e\n"
-            f"  Kafka    kafka-topics.sh --bootstrap-server {where} --list\n"
-            f"  files    {ottla} log dump {shlex.quote(str(files))}\n"
-            f"{_metrics(node)}"
-            f"\n"
-            f"There is no authentication yet: use it on trusted networks only."
+            f"Ottla listens on {where}. Data directory: {data.absolute()}. Press Ctrl-C to "
+            f"stop.\n\n  shell    echo hello | {ottla} produce events -b {where}\n           "
+            f"{ottla} consume events -b {where}\n  Python   from ottla.sync import "
+            f"Producer\n           with Producer(bootstrap_servers='{where}') as "
+            "producer:\n               producer.send('events', b'hello')\n  kcat     kcat -b "
+            f"{where} -t events -C -e\n  Kafka    kafka-topics.sh --bootstrap-server {where} "
+            f"--list\n  files    {ottla} log dump "
+            f"{shlex.quote(str(files))}\n{_metrics(node)}\nAuthentication is not supported yet: "
+            "use it on trusted networks only."
         )
 
     raise typer.Exit(
@@ -152,7 +152,7 @@ def _metrics(node: "Node") -> str:
     if node.no_metrics is None:
         return ""
     flag = "--override ottla.metrics.listener=127.0.0.1:N"
-    return f"  metrics  none: {node.no_metrics}. For another port: {flag}\n"
+    return f"  metrics  none: {node.no_metrics}. To use another port: {flag}\n"
 
 
 def _command() -> str:
@@ -212,6 +212,6 @@ def _whose(port: int) -> str:
 
     who = port_owner(port) or "another process"
     return (
-        f"{who} has it. Stop that, or choose another port: `ottla dev --port N`, "
-        f"`ottla broker --override listeners=PLAINTEXT://127.0.0.1:N`"
+        f"{who} listens on it. Stop it, or choose another port: `ottla dev --port N`, `ottla "
+        "broker --override listeners=PLAINTEXT://127.0.0.1:N`"
     )

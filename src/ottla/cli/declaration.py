@@ -20,12 +20,12 @@ from ottla.cli.target import target_of
 
 C = TypeVar("C", bound=Callable[..., object])
 
-_COMMON = "Whom to ask, and how to answer"
+_COMMON = "Connection and output"
 
 OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", help="How to print the answer.", show_default=True)
+    Output, typer.Option("-o", "--output", help="Output format.", show_default=True)
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def asks(act: Callable[..., Coroutine[Any, Any, Result | None]]) -> Callable[..., None]:
@@ -98,7 +98,9 @@ _OPTIONS: Final = (
         Annotated[
             str | None,
             typer.Option(
-                "--bootstrap-server", "-b", metavar="HOST:PORT,…", help="Brokers to ask first.",
+                "--bootstrap-server", "-b", metavar="HOST:PORT,…", help=(
+                    "Bootstrap servers (HOST:PORT,...)."
+                ),
                 rich_help_panel=_COMMON,
             ),
         ],
@@ -109,7 +111,7 @@ _OPTIONS: Final = (
         Annotated[
             str | None,
             typer.Option(
-                "--profile", help="A profile of `ottla profile`.", rich_help_panel=_COMMON,
+                "--profile", help="Use a profile (see `ottla profile`).", rich_help_panel=_COMMON,
                 autocompletion=profile_names,
             ),
         ],
@@ -120,7 +122,7 @@ _OPTIONS: Final = (
         Annotated[
             list[str] | None,
             typer.Option(
-                "-X", metavar="KEY=VALUE", help="A setting of the client.",
+                "-X", metavar="KEY=VALUE", help="Set a client setting.",
                 rich_help_panel=_COMMON,
             ),
         ],
@@ -131,7 +133,7 @@ _OPTIONS: Final = (
         Annotated[
             Output,
             typer.Option(
-                "-o", "--output", help="How to print the answer.", show_default=True,
+                "-o", "--output", help="Output format.", show_default=True,
                 rich_help_panel=_COMMON,
             ),
         ],

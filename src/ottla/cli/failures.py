@@ -69,7 +69,7 @@ def own_mistake(error: Exception) -> str:
     if os.environ.get(TRACEBACK) or type(error).__module__.partition(".")[0] in _OF_TYPER:
         raise error
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"a mistake of Ottla's own, please report it: {what}. {TRACEBACK}=1 shows where it is"
+    return f"internal error, please report it: {what}. Set {TRACEBACK}=1 to see the traceback"
 
 
 def failure_of(error: OttlaError, about: str | None = None) -> Failure:

@@ -27,7 +27,7 @@ def app(arguments: Sequence[str]) -> typer.Typer:
     """The command line, with as much of it as the arguments need."""
     found = typer.Typer(
         name="ottla",
-        help="Event streaming in Python, with the wire protocol and the files of Kafka.",
+        help="Event streaming in Python with Kafka's wire protocol and files.",
         no_args_is_help=True,
         add_completion=False,  # Typer's would not heed which shell is named
         pretty_exceptions_show_locals=False,  # locals may hold secrets
@@ -64,7 +64,7 @@ def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
         if output is Output.TABLE:
             message = message and f"{message}.{_see(error)}"  # there is none after a help text
         if message or output is not Output.TABLE:
-            show_failure(Failure(message or "which command", "USAGE"), output)
+            show_failure(Failure(message or "missing command", "USAGE"), output)
         sys.exit(error.exit_code)
     except typer.Abort:
         show_failure(Failure("interrupted", "INTERRUPTED"), output)

@@ -53,7 +53,7 @@ def heeded(command: str) -> Generator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
         if error.errno == errno.EPIPE:
             sys.exit(READER_LEFT)
-        print(f"{command}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"{command}: cannot write the output: {error.strerror}", file=sys.stderr)
         sys.exit(OUTPUT_FAILED)
 
 

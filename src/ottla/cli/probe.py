@@ -29,7 +29,7 @@ _QUESTION: Final = struct.pack(">ihhih5s", 15, 18, 0, _CORRELATION, 5, b"ottla")
 _HEAD: Final = struct.Struct(">ii")
 _ANSWER_MAX: Final = 1 << 20
 
-_WHO: Final = "is it a Kafka broker, and does this port want TLS? See security.protocol"
+_WHO: Final = "check that it is a Kafka broker; if the port requires TLS, set security.protocol"
 
 
 async def probe(
@@ -48,9 +48,9 @@ async def probe(
             async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(where.host, where.port)
         except TimeoutError:
-            whys.append(f"{text.strip()} does not answer")
+            whys.append(f"{text.strip()}: no response")
         except ConnectionRefusedError:
-            whys.append(f"{text.strip()}: nobody listens there")
+            whys.append(f"{text.strip()}: connection refused")
         except OSError as error:
             whys.append(f"{text.strip()}: {error}")
         else:
@@ -65,7 +65,7 @@ async def probe(
             if why is None:
                 return None
             whys.append(f"{text.strip()} {why}")
-    return f"no broker: {'; '.join(whys)}. `ottla dev` starts one on this machine"
+    return f"no broker found: {'; '.join(whys)}. `ottla dev` starts one on this machine"
 
 
 async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
@@ -81,13 +81,13 @@ async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> st
         return None
     if correlation == _CORRELATION and 4 < size <= _ANSWER_MAX:
         return None
-    return f"does not answer as a Kafka broker does: {_WHO}"
+    return f"invalid response: {_WHO}"
 
 
 def _tell(address: str) -> None:
     print(
-        f"{printable(address)} takes connections and has not answered yet; is it a Kafka broker? "
-        "Waiting for it",
+        f"{printable(address)} accepts connections but has not responded yet; check that it is a "
+        "Kafka broker. Waiting",
         file=sys.stderr,
         flush=True,
     )

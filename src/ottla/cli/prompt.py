@@ -27,7 +27,7 @@ def confirmed(question: str) -> bool:
             case "n" | "no" | "":
                 return False
             case _:
-                typer.echo("Say y or n.", err=True)
+                typer.echo("Enter y or n.", err=True)
 
 
 def _wait_for_a_line() -> None:

@@ -48,7 +48,7 @@ class Session(NamedTuple):
         if yes:
             return
         if not sys.stdin.isatty() or self.output is not Output.TABLE:
-            raise Misused(f"{question} Nobody can be asked here: say --yes")
+            raise Misused(f"{question} Cannot ask without a terminal: use --yes")
         import typer
 
         from ottla.cli.prompt import confirmed
@@ -62,7 +62,7 @@ class Session(NamedTuple):
         finally:
             signal.signal(signal.SIGINT, before)
         if not is_wanted:
-            raise Failed("nothing was done")
+            raise Failed("nothing was changed")
 
 
 def conducted(act: Callable[[], Result | None], output: Output) -> int:

@@ -30,14 +30,14 @@ _ottla_completion() {{
     local one
     COMPREPLY=()
     while IFS= read -r one; do
-        COMPREPLY+=("$one")
+        COMPREPLY+="$one"
     done <<< "$({_LINE}="${{COMP_LINE:0:COMP_POINT}}" {_BREAKS}="$COMP_WORDBREAKS" \\
         {QUESTION}=complete_bash "$1" 2> /dev/null)"
     if [ "${{COMPREPLY[0]}}" = names ]; then
         compopt +o default 2> /dev/null
     fi
     unset 'COMPREPLY[0]'
-    COMPREPLY=("${{COMPREPLY[@]}}")
+    COMPREPLY="${{COMPREPLY[@]}}"
 }}
 
 complete -o default -F _ottla_completion ottla
@@ -70,7 +70,7 @@ def _install(context: typer.Context, param: typer.CallbackParam, shell: Shell | 
     if line not in known.splitlines():
         with start.open("a", encoding="utf-8") as file:
             file.write(f"\n{line}\n")
-    typer.echo(f"bash completes ottla when it starts again: {start} loads {script}")
+    typer.echo(f"bash completes ottla in new shells: {start} loads {script}")
     raise typer.Exit
 
 
@@ -78,15 +78,17 @@ ShowOption = Annotated[
     Shell | None,
     typer.Option(
         _SHOW, metavar="[SHELL]", callback=_show, is_eager=True,
-        help="Show the script that completes commands, topics and groups: for bash, zsh, fish, "
-        "powershell or pwsh, else for the shell that runs this.",
+        help=(
+            "Print the completion script for bash, zsh, fish, powershell or pwsh; default: the "
+            "current shell."
+        ),
     ),
 ]  # fmt: skip
 InstallOption = Annotated[
     Shell | None,
     typer.Option(
         _INSTALL, metavar="[SHELL]", callback=_install, is_eager=True,
-        help="Put that script where the shell loads it.",
+        help="Install the completion script for the shell.",
     ),
 ]  # fmt: skip
 

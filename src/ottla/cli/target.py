@@ -73,7 +73,7 @@ def parsed(settings: Sequence[str]) -> dict[str, str]:
     for one in settings:
         key, equals, value = one.partition("=")
         if not equals or not key.strip():
-            raise BadSetting(f"{one!r} is no setting: key=value")
+            raise BadSetting(f"{one!r} is not a setting: use key=value")
         if found.setdefault(key.strip(), value) != value:
-            raise BadSetting(f"{key.strip()} is said twice, with different values")
+            raise BadSetting(f"{key.strip()} is given twice, with different values")
     return found

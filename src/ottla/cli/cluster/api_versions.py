@@ -24,10 +24,11 @@ async def api_versions(
     session: Session,
     *,
     broker: Annotated[
-        int | None, typer.Option("--broker", min=0, help="Ask this one alone.", show_default=False)
+        int | None,
+        typer.Option("--broker", min=0, help="Describe this broker only.", show_default=False),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what only we know and the broker does not serve.")
+        bool, typer.Option("--all", help="Include APIs that the broker does not serve.")
     ] = False,
 ) -> Result:
     """Show which versions of each API the brokers serve, and which one would be spoken."""
@@ -39,7 +40,7 @@ async def api_versions(
         if broker is not None:
             brokers = tuple(one for one in brokers if one.id == broker)
             if not brokers:
-                raise Failed(f"there is no broker {broker}", "BROKER_NOT_AVAILABLE")
+                raise Failed(f"broker {broker} does not exist", "BROKER_NOT_AVAILABLE")
         told = await admin.api_versions(one.id for one in brokers)
     objects: list[Json] = []
     shown: list[Table | str] = []

@@ -11,7 +11,7 @@ from ottla.cli.declaration import asks
 from ottla.cli.result import Result, Table, facts
 from ottla.cli.session import Session
 
-app = typer.Typer(help="The cluster.", no_args_is_help=True)
+app = typer.Typer(help="Describe the cluster.", no_args_is_help=True)
 
 
 @app.callback()
@@ -26,7 +26,7 @@ async def describe(
     *,
     fenced: Annotated[
         bool,
-        typer.Option("--fenced", help="Also brokers that are registered but do not serve."),
+        typer.Option("--fenced", help="Include brokers that are registered but fenced."),
     ] = False,
 ) -> Result:
     """Show the id of the cluster, its controller and its brokers."""

@@ -36,7 +36,7 @@ class ServedApi:
         if self.theirs is None:
             return "not served"
         if self.ours is None:
-            return "not spoken"
+            return "not supported"
         if self.usable is not None:
             return "usable"
         return "too new" if self.theirs.low > self.ours.high else "too old"

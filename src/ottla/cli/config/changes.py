@@ -36,7 +36,7 @@ async def described(
     told = await admin.describe_configs(target, names=names or None)
     entries = sorted(told[target].values(), key=lambda one: one.name)
     if missing := {*names} - {one.name for one in entries}:
-        raise Failed(f"{target} has no {', '.join(sorted(missing))}", "INVALID_CONFIG")
+        raise Failed(f"{target} does not have {', '.join(sorted(missing))}", "INVALID_CONFIG")
     own = _OWN.get(target.kind, set())
     return configs_answer(
         target, [one for one in entries if everything or names or one.source in own]
@@ -65,7 +65,9 @@ def configs_answer(target: ConfigResource, entries: Sequence[ConfigEntry]) -> Re
         },
         [Table(("NAME", "VALUE", "FROM", "READ-ONLY"), rows)]
         if rows
-        else [f"{escaped(str(target))} has no settings of its own; --all shows what counts."],
+        else [
+            (f"{escaped(str(target))} has no settings of its own; --all shows the effective ones.")
+        ],
     )
 
 
@@ -98,7 +100,7 @@ def quotas_answer(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Result:
             )
         ]
         if found
-        else ["There are no such quotas."],
+        else ["No matching quotas."],
     )
 
 
@@ -117,7 +119,7 @@ async def check_unset(admin: ConfigCalls, target: ConfigResource, names: Sequenc
     told = await admin.describe_configs(target, names=names)
     there = told.succeeded.get(target, names)  # of what it does not tell the change itself will
     if missing := [name for name in names if name not in there]:
-        raise Failed(f"{target} has no {', '.join(missing)}", "INVALID_CONFIG")
+        raise Failed(f"{target} does not have {', '.join(missing)}", "INVALID_CONFIG")
 
 
 async def changed(
@@ -138,7 +140,7 @@ async def changed(
         await check_unset(admin, target, [name for name, one in configs.items() if one is None])
         (await admin.alter_configs({target: configs}, validate_only=dry_run)).or_raise()
         about, values = _resource(target), configs
-    verb = "Could change" if dry_run else "Changed"
+    verb = "Would change" if dry_run else "Changed"
     return Result(
         {
             "entity" if isinstance(target, QuotaEntity) else "resource": about,

@@ -19,12 +19,10 @@ from ottla.cli.session import Session
 if TYPE_CHECKING:
     from ottla.cli.config.target import Said
 
-app = typer.Typer(help="Settings and quotas.", no_args_is_help=True)
+app = typer.Typer(help="Show and change settings and quotas.", no_args_is_help=True)
 
-_WHOSE = "Whose settings"
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only ask the cluster whether it could be done.")
-]
+_WHOSE = "Resource"
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
 
 
 def _of(name: str, *flags: str, kind: type = str, **facts: Any) -> inspect.Parameter:
@@ -37,19 +35,24 @@ def _of(name: str, *flags: str, kind: type = str, **facts: Any) -> inspect.Param
 _OPTIONS = (
     _of("topic", "--topic", "-t", help="A topic's.", autocompletion=topic_names),
     _of("broker", "--broker", kind=int, min=0, metavar="ID", help="A broker's."),
-    _of("broker_defaults", "--broker-defaults", kind=bool, help="What all brokers share."),
+    _of(
+        "broker_defaults",
+        "--broker-defaults",
+        kind=bool,
+        help="Cluster-wide defaults of all brokers.",
+    ),
     _of("group", "--group", "-g", help="A group's.", autocompletion=group_names),
-    _of("user", "--user", help="The quotas of a user."),
-    _of("user_defaults", "--user-defaults", kind=bool, help="Of users without their own."),
-    _of("client_id", "--client-id", help="The quotas of a client id; goes with a user's."),
+    _of("user", "--user", help="Quotas of a user."),
+    _of("user_defaults", "--user-defaults", kind=bool, help="Default quotas of users."),
+    _of("client_id", "--client-id", help="Quotas of a client id; can be combined with a user."),
     _of(
         "client_id_defaults",
         "--client-id-defaults",
         kind=bool,
-        help="Of client ids without their own.",
+        help="Default quotas of client ids.",
     ),
-    _of("ip", "--ip", help="The quotas of an address."),
-    _of("ip_defaults", "--ip-defaults", kind=bool, help="Of addresses without their own."),
+    _of("ip", "--ip", help="Quotas of an IP address."),
+    _of("ip_defaults", "--ip-defaults", kind=bool, help="Default quotas of IP addresses."),
 )
 
 
@@ -81,13 +84,13 @@ async def describe(
     *,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME…]", help="Settings; without any those that somebody gave."),
+        typer.Argument(metavar="[NAME…]", help="Names of settings; default: all that are set."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also those that are as they were made.")
+        bool, typer.Option("--all", "-a", help="Include settings with their default value.")
     ] = False,
     quotas: Annotated[
-        bool, typer.Option("--quotas", help="The quotas of everybody.", rich_help_panel=_WHOSE)
+        bool, typer.Option("--quotas", help="Show all quotas.", rich_help_panel=_WHOSE)
     ] = False,
 ) -> Result:
     """Show settings with where each is from: the topic, the broker, all brokers, its file."""
@@ -96,7 +99,7 @@ async def describe(
     from ottla.cli.config.target import Said
 
     if quotas and said != Said():
-        raise Misused("--quotas shows those of everybody, and goes with nobody's")
+        raise Misused("--quotas shows all quotas and cannot be combined with a resource")
     target = None if quotas else said.target()
     async with await session.opened(ConfigAdmin) as admin:
         if target is None:
@@ -113,7 +116,7 @@ async def set_(
     *,
     settings_given: Annotated[
         list[str],
-        typer.Argument(metavar="NAME=VALUE…", help="Settings, or quotas.", show_default=False),
+        typer.Argument(metavar="NAME=VALUE…", help="Settings or quotas.", show_default=False),
     ],
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -139,7 +142,7 @@ async def unset(
     said: "Said",
     *,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME…", help="Settings, or quotas.", show_default=False)
+        list[str], typer.Argument(metavar="NAME…", help="Settings or quotas.", show_default=False)
     ],
     dry_run: DryRunOption = False,
 ) -> Result:

@@ -52,13 +52,13 @@ class Said:
         address = QuotaEntity(ip=_entity("ip", self.ip, default=self.ip_defaults))
         found += [one for one in (client, address) if one != QuotaEntity()]
         if len(found) != 1:
-            raise Misused(f"say whose settings, and of one thing only: {_OPTIONS}")
+            raise Misused(f"name exactly one resource: {_OPTIONS}")
         return found[0]
 
 
 def _entity(what: str, name: str | None, *, default: bool) -> str | Quota | None:
     if name is not None and default:
-        raise Misused(f"--{what} or --{what}-defaults, not both")
+        raise Misused(f"--{what} and --{what}-defaults exclude each other")
     return Quota.DEFAULT if default else name
 
 
@@ -69,5 +69,5 @@ def quotas_of(settings: dict[str, str]) -> dict[str, float | None]:
         try:
             found[name] = float(text)
         except ValueError:
-            raise Misused(f"{name}={text}: a quota is a number") from None
+            raise Misused(f"{name}={text}: a quota must be a number") from None
     return found

@@ -61,11 +61,11 @@ async def unreached(where: str) -> str | None:
         async with asyncio.timeout(PATIENCE_S):
             _, writer = await asyncio.open_connection(spot.host, spot.port)
     except TimeoutError:
-        return "nobody answers"
+        return "no response"
     except ConnectionRefusedError:
-        return "nobody listens"
+        return "connection refused"
     except OSError as error:
-        return f"nobody is reached: {error.strerror or error}"
+        return f"cannot connect: {error.strerror or error}"
     writer.close()
     return None
 

@@ -26,13 +26,16 @@ async def doctor(
     session: Session,
     *,
     data: Annotated[
-        Path, typer.Option("--data", help="Where a broker's data are, or shall be.")
+        Path, typer.Option("--data", help="Data directory of the broker to check.")
     ] = Path(".ottla"),
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65_535, help="Where a broker shall listen.")
+        int, typer.Option("--port", min=1, max=65_535, help="Port of the broker to check.")
     ] = _BROKER_PORT,
     metrics_port: Annotated[
-        int, typer.Option("--metrics-port", min=1, max=65_535, help="Where its metrics shall be.")
+        int,
+        typer.Option(
+            "--metrics-port", min=1, max=65_535, help="Port of the metrics page to check."
+        ),
     ] = _METRICS_PORT,
 ) -> Result:
     """Check this machine and the way to the cluster, and say what to do.
@@ -85,7 +88,7 @@ def answer(found: "list[Judgement]") -> Result:
     ]
     advice = [(one.about, one.advice) for one in found if one.advice]
     if advice:
-        lines += ["", Table(("ABOUT", "WHAT TO DO"), advice)]
+        lines += ["", Table(("ABOUT", "REMEDY"), advice)]
     return Result(
         {
             "ok": not problems,

@@ -82,7 +82,7 @@ def python(facts: PythonFacts) -> Judgement:
         needed = ".".join(map(str, PYTHON_MIN))
         return Judgement("python", PROBLEM, found, f"install Python {needed} or newer")
     if not facts.asserts:
-        advice = "leave -O and PYTHONOPTIMIZE away: the broker relies on its assertions"
+        advice = "run Python without -O and PYTHONOPTIMIZE: the broker relies on assertions"
         return Judgement("python", PROBLEM, f"{found} without assertions", advice)
     return Judgement("python", OK, found)
 
@@ -94,8 +94,8 @@ def kernel(facts: KernelFacts) -> Judgement:
     return Judgement(
         "kernel",
         WARNING,
-        "not compiled: records cost about 50 times the processor",
-        "install a C compiler and Python's headers, then install Ottla again",
+        "not compiled: records take about 50 times the CPU",
+        "install a C compiler and Python's headers, then reinstall Ottla",
     )
 
 
@@ -103,7 +103,7 @@ def java(facts: JavaFacts) -> Judgement:
     """Needed by Spark alone."""
     if facts.version is not None:
         return Judgement("java", OK, f"Java {facts.version}")
-    return Judgement("java", WARNING, facts.why_not, "only pipelines on Spark need it")
+    return Judgement("java", WARNING, facts.why_not, "required only for Spark pipelines")
 
 
 def port(facts: PortFacts) -> Judgement:
@@ -113,32 +113,35 @@ def port(facts: PortFacts) -> Judgement:
         return Judgement(about, OK, f"free for {facts.use}")
     who = facts.occupant or "another process"
     if facts.is_ours:
-        return Judgement(about, OK, f"{who} serves {facts.use} there")
+        return Judgement(about, OK, f"in use by {who}, which serves {facts.use}")
     flag = (
         "`ottla dev --port N`"
         if facts.use == "a broker"
         else "`--override ottla.metrics.listener=127.0.0.1:N`"
     )
-    found = f"{who} has it, and it is not {facts.use}"
+    found = f"in use by {who}, which is not {facts.use}"
     return Judgement(about, WARNING, found, f"stop it, or choose another port: {flag}")
 
 
 def writable(facts: DiskFacts) -> Judgement:
     """Whether data can be kept there."""
     if facts.why_not_writable is None:
-        return Judgement("data folder", OK, f"{facts.folder} can be written")
+        return Judgement("data directory", OK, f"{facts.folder} is writable")
     return Judgement(
-        "data folder",
+        "data directory",
         PROBLEM,
-        f"{facts.nearest} cannot be written: {facts.why_not_writable}",
-        "let log.dirs, or `ottla dev --data DIR`, name a folder that this user may write",
+        f"{facts.nearest} is not writable: {facts.why_not_writable}",
+        "set log.dirs or `ottla dev --data DIR` to a directory that this user may write",
     )
 
 
 def room(facts: DiskFacts) -> Judgement:
     """How much more fits there."""
-    found = f"{size(facts.free_bytes)} of {size(facts.total_bytes)} are free at {facts.nearest}"
-    advice = "make room, let topics keep less (retention.ms), or move log.dirs to another disk"
+    found = f"{size(facts.free_bytes)} of {size(facts.total_bytes)} free at {facts.nearest}"
+    advice = (
+        "free disk space, lower the retention of topics (retention.ms), or move log.dirs to "
+        "another disk"
+    )
     if facts.free_bytes < ROOM_MIN:
         return Judgement("disk", PROBLEM, found, advice)
     if facts.free_bytes < ROOM_GOOD or (facts.free_bytes < facts.total_bytes * ROOM_GOOD_SHARE):
@@ -149,10 +152,11 @@ def room(facts: DiskFacts) -> Judgement:
 def open_files(facts: LimitFacts) -> Judgement:
     """A broker takes all that it is allowed, so the upper limit counts."""
     if facts.most is None:
-        return Judgement("open files", OK, "no limit")
-    found = f"a process may open {facts.most}"
+        return Judgement("open files", OK, "unlimited")
+    found = f"at most {facts.most} per process"
     advice = (
-        f"raise it: LimitNOFILE={FILES_GOOD} in the service, or as root `ulimit -Hn {FILES_GOOD}`"
+        f"raise the limit: LimitNOFILE={FILES_GOOD} in the service, or as root `ulimit -Hn "
+        f"{FILES_GOOD}`"
     )
     if facts.most < FILES_MIN:
         return Judgement("open files", PROBLEM, found, advice)
@@ -167,17 +171,17 @@ def clock(facts: ClockFacts) -> Judgement:
         return Judgement(
             "clock",
             PROBLEM,
-            "it is behind the time when Ottla was installed",
-            "set it: records are kept and deleted by their timestamps",
+            "earlier than the installation of Ottla",
+            "set the clock: retention uses record timestamps",
         )
     if facts.synchronized is False:
         return Judgement(
             "clock",
             WARNING,
-            "nobody keeps it in time, as far as the system knows",
-            "run chrony or systemd-timesyncd; in a container that is the host's affair",
+            "not synchronized, as far as the system reports",
+            "run chrony or systemd-timesyncd; in a container, on the host",
         )
-    return Judgement("clock", OK, "kept in time" if facts.synchronized else "plausible")
+    return Judgement("clock", OK, "synchronized" if facts.synchronized else "plausible")
 
 
 def cluster(facts: ClusterFacts) -> Judgement:
@@ -186,14 +190,14 @@ def cluster(facts: ClusterFacts) -> Judgement:
     if facts.why_not is None:
         count = len(facts.addresses)
         brokers = "1 broker" if count == 1 else f"{count} brokers"
-        return Judgement(about, OK, f"{facts.servers} answers, with {brokers}")
+        return Judgement(about, OK, f"{facts.servers} responds, with {brokers}")
     return Judgement(
         about,
         PROBLEM if facts.chosen else WARNING,
         facts.why_not,
-        "say where it is: `-b HOST:PORT`, `ottla profile`"
+        "set the address: `-b HOST:PORT` or `ottla profile`"
         if facts.chosen
-        else "`ottla dev` starts a broker on this machine",
+        else "start a broker on this machine with `ottla dev`",
     )
 
 
@@ -201,17 +205,17 @@ def listener(facts: AddressFacts, servers: str) -> Judgement:
     """Whether clients reach a broker where it tells them to come to."""
     about = f"broker {facts.broker}"
     where = f"{facts.host}:{facts.port}"
-    advice = "let its advertised.listeners name an address that clients reach, with an open port"
+    advice = "set its advertised.listeners to an address that clients can reach, and open the port"
     if facts.why_not is not None:
-        found = f"it sends clients to {where}, and there {facts.why_not}"
+        found = f"it advertises {where}: {facts.why_not}"
         return Judgement(about, PROBLEM, found, advice)
     if facts.is_other:
-        found = f"it sends clients to {where}, where another cluster answers"
+        found = f"it advertises {where}, where another cluster responds"
         return Judgement(about, PROBLEM, found, advice)
     if is_local(facts.host) and not all(map(is_local, hosts(servers))):
-        found = f"it sends clients to {where}, which on other machines is themselves"
+        found = f"it advertises {where}, which clients on other machines cannot reach"
         return Judgement(about, WARNING, found, advice)
-    return Judgement(about, OK, f"reached at {where}")
+    return Judgement(about, OK, f"reachable at {where}")
 
 
 def hosts(servers: str) -> list[str]:

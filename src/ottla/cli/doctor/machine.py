@@ -84,7 +84,7 @@ def disk(folder: Path) -> DiskFacts:
     try:
         folder = folder.absolute()
     except FileNotFoundError:
-        why_not = "the current folder was deleted"
+        why_not = "the current directory was deleted"
     nearest = next(one for one in (folder, *folder.parents) if _is_seen(one))
     try:
         folder.stat()

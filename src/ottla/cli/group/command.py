@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ottla.cli.offsets.partition_lists import Choice
     from ottla.client.partitions import Partition
 
-app = typer.Typer(help="Groups of consumers.", no_args_is_help=True)
+app = typer.Typer(help="Show and change consumer groups.", no_args_is_help=True)
 
 GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=group_names)
+    str, typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=group_names)
 ]
 GroupsArgument = Annotated[
     list[str], typer.Argument(metavar="GROUP…", help="Groups.", autocompletion=group_names)
@@ -38,7 +38,7 @@ TopicOption = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:0,1]",
-        help="Only in this topic, or in some partitions.",
+        help="Restrict to a topic, or to some of its partitions (TOPIC:0,1).",
         autocompletion=topic_names,
     ),
 ]
@@ -55,10 +55,11 @@ async def list_(
     session: Session,
     *,
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state.")
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only groups in this state."),
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this type.")
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only groups of this type.")
     ] = None,
 ) -> Result:
     """List the groups that you may see, of consumers and others."""
@@ -68,14 +69,14 @@ async def list_(
 
     for said, known in ((state, STATES), (kind, (*TYPES, *OTHER_TYPES))):
         if wrong := strange(said or (), known):
-            raise Misused(f"{', '.join(wrong)}: there are {', '.join(known)}")
+            raise Misused(f"{', '.join(wrong)}: unknown, use {', '.join(known)}")
     async with await session.opened(GroupAdmin) as admin:
         listing = await admin.list_groups(states=state or (), types=kind or ())
     groups = sorted(listing.found, key=lambda one: one.id)
     failures = [failure_of(error, f"broker {id_}") for id_, error in listing.failed.items()]
     return Result(
         {"groups": [listed_object(one) for one in groups]},
-        [listed_table(groups)] if groups else ["There are no such groups."],
+        [listed_table(groups)] if groups else ["No matching groups."],
         failures,
     )
 
@@ -122,9 +123,9 @@ async def delete(
 
     choices = _choices(topic)
     names = [*dict.fromkeys(groups)]
-    question = f"Delete {_list(names)} and what was committed?"
+    question = f"Delete {_list(names)} with all committed offsets?"
     if choices is not None:
-        question = f"Delete what {_list(names)} committed in {_list(topic)}?"
+        question = f"Delete the offsets that {_list(names)} committed for {_list(topic)}?"
     session.confirm(question, yes=yes)
     async with await session.opened(GroupAdmin) as admin:
         if choices is not None:
@@ -161,7 +162,7 @@ async def _forget(admin: "GroupAdmin", names: list[str], choices: "list[Choice]"
                 for name, (topic, number) in done
             ]
         },
-        [f"{escaped(name)} has forgotten {partition(*where)}." for name, where in done],
+        [f"{escaped(name)}: deleted the offset of {partition(*where)}." for name, where in done],
         failures,
     )
 
@@ -177,8 +178,10 @@ async def seek(
         typer.Option(
             "--to",
             metavar="POSITION",
-            help="start, end, an offset, -10 or +10 from where it is, @2026-11-01T00:00 (UTC, "
-            "unless it ends with a zone) or @-1h.",
+            help=(
+                "New position: start, end, an offset, -10 or +10 relative to the present one, "
+                "@2026-11-01T00:00 (UTC unless a zone is given) or @-1h."
+            ),
         ),
     ] = None,
     from_group: Annotated[
@@ -186,13 +189,13 @@ async def seek(
         typer.Option(
             "--from-group",
             metavar="GROUP",
-            help="To where this group is.",
+            help="Take the positions of this group.",
             autocompletion=group_names,
         ),
     ] = None,
     topic: TopicOption = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Do it. Without it the plan is shown, and no more.")
+        bool, typer.Option("--execute", help="Execute the plan; without it the plan is only shown.")
     ] = False,
 ) -> Result:
     """Let a group without members go on elsewhere: shows a plan, and does it with --execute.
@@ -208,9 +211,9 @@ async def seek(
     from ottla.cli.group.view import committed_offsets
 
     if not group:
-        raise Misused("a group has a name")
+        raise Misused("the group name must not be empty")
     if (to is None) == (from_group is None):
-        raise Misused("where to? Say --to POSITION, or --from-group GROUP")
+        raise Misused("no target: use --to POSITION or --from-group GROUP")
     position = None if to is None else _position(to)
     choices = _choices(topic)
     async with await session.opened(GroupAdmin) as admin:
@@ -223,7 +226,7 @@ async def seek(
         try:
             moves = await surveyed(admin, aims, own)
         except NothingCommitted as error:
-            raise Failed(f"{error}: -10 and +10 count from there") from None
+            raise Failed(f"{error}: -10 and +10 are relative to it") from None
         failures: list[Failure] = []
         if execute:
             told = await carried_out(admin, group, moves)
@@ -233,7 +236,11 @@ async def seek(
             moves = [one for one in moves if one.partition in told.succeeded]
     sentence = moves_sentence(group, moves, is_done=execute)
     if not exists:
-        sentence += " It was made." if execute else " There is no such group yet: it is made then."
+        sentence += (
+            " The group was created."
+            if execute
+            else (" The group does not exist yet and will be created.")
+        )
     return Result(
         {
             "name": group,
@@ -258,7 +265,7 @@ async def _aims_to(
     if choices is not None:
         return dict.fromkeys(await expanded(admin, choices), position)
     if not own:
-        raise Failed(f"{group} has committed nothing: say with --topic where it is to go on")
+        raise Failed(f"{group} has no committed offsets: name the topics with --topic")
     return dict.fromkeys(own, position)
 
 
@@ -279,7 +286,7 @@ async def _aims_from(
     }
     if not aims:
         where = "" if choices is None else " there"
-        raise Failed(f"{other} has committed nothing{where}")
+        raise Failed(f"{other} has no committed offsets{where}")
     return aims
 
 

@@ -17,9 +17,9 @@ from ottla.client.admin.group_descriptions import MemberDescription
 from ottla.client.admin.groups import ListedGroup
 
 _LIMITS: Final = {
-    Limit.START: "{wanted} is before the first",
-    Limit.END: "{wanted} is behind the last",
-    Limit.NO_LATER: "no record is so late: the end",
+    Limit.START: "{wanted} is before the first record",
+    Limit.END: "{wanted} is after the last record",
+    Limit.NO_LATER: "no record is that late: the end",
 }
 
 
@@ -201,8 +201,8 @@ def moves_sentence(group: str, moves: Sequence[Move], *, is_done: bool) -> str:
     whole = f"{count} partition{'' if count == 1 else 's'}"
     skipped, again = sum(one.skipped for one in moves), sum(one.again for one in moves)
     if is_done:
-        return f"{group} goes on in {whole}: {skipped} records skipped, {again} to be read again."
+        return f"{group} was moved in {whole}: {skipped} records skipped, {again} to be read again."
     return (
-        f"A plan for {group} in {whole}: {skipped} records skipped, {again} read again. "
-        "Nothing was changed: --execute does it."
+        f"Plan for {group} in {whole}: {skipped} records skipped, {again} to be read again. "
+        "Nothing was changed; use --execute to apply it."
     )

@@ -22,7 +22,7 @@ class NothingCommitted(OttlaError):
     """To go some records on or back, a group has to be somewhere."""
 
     def __init__(self, where: Partition) -> None:
-        super().__init__(f"the group has committed nothing in {partition(*where)}")
+        super().__init__(f"the group has no committed offset for {partition(*where)}")
         self.partition = where
 
 

@@ -90,9 +90,9 @@ def _print(adoption: Adoption, directories: Sequence[str], *, check_only: bool) 
             f"  {topic.name}  {topic.id}  partitions {len(topic.leader_epochs)}  "
             f"bytes {topic.size}  {settings}".rstrip()
         )
-    for title, lines in (("not taken", adoption.not_taken), ("note", adoption.notes)):
+    for title, lines in (("not taken over", adoption.not_taken), ("note", adoption.notes)):
         for line in lines:
             typer.echo(f"{title}: {line}")
     if not check_only:
         dirs = ",".join(directories)
-        typer.echo(f"serve it with: ottla broker --override log.dirs={dirs}")
+        typer.echo(f"start a broker on it with: ottla broker --override log.dirs={dirs}")

@@ -13,7 +13,7 @@ from ottla.cli.declaration import OutputOption
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Decoder, Form
 
-app = typer.Typer(help="Look into the files of a log.", no_args_is_help=True)
+app = typer.Typer(help="Inspect log files.", no_args_is_help=True)
 
 
 @app.callback()
@@ -27,7 +27,7 @@ def dump(
         list[Path],
         typer.Argument(
             metavar="FILE|DIR…",
-            help="Files of a log, partitions' folders, data directories.",
+            help="Log files, partition directories or data directories.",
             exists=True,
             show_default=False,
         ),
@@ -35,37 +35,37 @@ def dump(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Check everything and show only what is wrong; exit with 1 on damage."
+            "--verify", help="Verify all files and print only problems; exit with 1 on damage."
         ),
     ] = False,
     records: Annotated[
-        bool, typer.Option("--records", help="Show the records too, not only their batches.")
+        bool, typer.Option("--records", help="Print records, not only batches.")
     ] = False,
     keys: Annotated[
-        Form | None, typer.Option("--keys", help="Show records with their keys in this form.")
+        Form | None, typer.Option("--keys", help="Print records with keys in this format.")
     ] = None,
     values: Annotated[
-        Form | None, typer.Option("--values", help="Show records with their values in this form.")
+        Form | None, typer.Option("--values", help="Print records with values in this format.")
     ] = None,
     decode: Annotated[
         Decoder | None,
         typer.Option(
             "--decode",
-            help="Decode the records of an internal topic; auto goes by the name of the folder.",
+            help="Decode the records of an internal topic; auto: by the name of the directory.",
         ),
     ] = None,
     from_offset: Annotated[
-        int | None, typer.Option("--from-offset", min=0, help="Leave out what is below it.")
+        int | None, typer.Option("--from-offset", min=0, help="First offset to print.")
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="Stop before it.")
+        int | None, typer.Option("--to-offset", min=0, help="Stop before this offset.")
     ] = None,
     entries_max: Annotated[
-        int | None, typer.Option("-n", min=1, help="Show so many entries of each file.")
+        int | None, typer.Option("-n", min=1, help="Maximum number of entries per file.")
     ] = None,
     compacted: Annotated[
         bool,
-        typer.Option("--compacted", help="With --verify: missing offsets are no damage."),
+        typer.Option("--compacted", help="With --verify: do not report missing offsets."),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -81,9 +81,9 @@ def dump(
         option is not None for option in (keys, values, decode, from_offset, to_offset, entries_max)
     )
     if verify and (records or shows_entries):
-        raise typer.BadParameter("--verify checks everything; it goes with --compacted and -o only")
+        raise typer.BadParameter("--verify can only be combined with --compacted and -o")
     if compacted and not verify:
-        raise typer.BadParameter("--compacted goes with --verify")
+        raise typer.BadParameter("--compacted requires --verify")
     from ottla.cli.log.dump import Request, run
 
     request = Request(
@@ -109,18 +109,18 @@ def adopt(
         list[Path],
         typer.Argument(
             metavar="DIR…",
-            help="All data directories of the broker, in the order of its log.dirs.",
+            help="All data directories of the broker, in the order of log.dirs.",
             exists=True,
             file_okay=False,
             show_default=False,
         ),
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Only tell what would become of it; change nothing.")
+        bool, typer.Option("--check", help="Show what would be done; change nothing.")
     ] = False,
     node_id: Annotated[
         int | None,
-        typer.Option("--node-id", min=0, help="Refuse the data of any other broker than this."),
+        typer.Option("--node-id", min=0, help="Refuse the data of any other broker id."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

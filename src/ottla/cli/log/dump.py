@@ -94,7 +94,7 @@ def run(request: Request) -> int:
         for path in map(os.path.abspath, request.paths):
             if not _is_of_a_log(disk, path):
                 progress.clear()
-                show_failure(Failure(f"{path}: there is nothing of a log in it"), request.output)
+                show_failure(Failure(f"{path}: no log files found"), request.output)
                 strange = True
                 continue
             if verify:

@@ -170,13 +170,15 @@ def entry_line(entry: Entry, payloads: Payloads) -> str:
         case RecordEntry():
             return "    " + _record_line(entry, payloads)
         case OffsetIndexEntry():
-            return f"  offset {entry.offset} is at {entry.position}"
+            return f"  offset {entry.offset} at position {entry.position}"
         case TimeIndexEntry():
-            return f"  {_time(entry.timestamp)} is the latest up to offset {entry.offset}"
+            return (
+                f"  {_time(entry.timestamp)} is the largest timestamp up to offset {entry.offset}"
+            )
         case AbortedEntry():
             return (
                 f"  producer {entry.producer_id} aborted {entry.first_offset} to "
-                f"{entry.last_offset}, stable to {entry.last_stable_offset}"
+                f"{entry.last_offset}, last stable offset {entry.last_stable_offset}"
             )
         case ProducerStateEntry():
             return "  " + _producer_line(entry)

@@ -21,7 +21,7 @@ async def offsets(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC[:0,1]]…",
-            help="Topics, or some partitions; all if none.",
+            help="Topics, or topics with partitions (TOPIC:0,1); default: all.",
             autocompletion=topic_names,
         ),
     ] = None,
@@ -31,13 +31,13 @@ async def offsets(
         typer.Option(
             "--at",
             metavar="@TIME",
-            help="Also the first record of a time: @2026-11-01T00:00 (UTC, unless it ends with a "
-            "zone) or @-1h.",
+            help=(
+                "Also print the first record of a time: @2026-11-01T00:00 (UTC unless a zone is "
+                "given) or @-1h."
+            ),
         ),
     ] = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Of all topics, also the cluster's own.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> Result:
     """Show the first and the last offset of partitions, and the one at a time.
 
@@ -82,7 +82,7 @@ async def offsets(
         {"partitions": rows},
         [Table(heads[:count], [[*one.values()][:count] for one in rows])]
         if wanted
-        else ["There are no topics."],
+        else ["No topics."],
         [failure_of(error, "{}-{}".format(*where)) for where, error in failed.items()],
     )
 
@@ -93,7 +93,7 @@ def _time_ms(text: str) -> int:
     except BadPosition as error:
         raise Misused(str(error)) from None
     if found.kind is not PositionKind.TIME:
-        raise Misused(f"{text!r} is no time: @2026-11-01T00:00 or @-1h")
+        raise Misused(f"{text!r} is not a time: use @2026-11-01T00:00 or @-1h")
     return found.value
 
 

@@ -21,10 +21,10 @@ class BadPartitions(OttlaError):
     """What was said names no partitions; `number` is what should have been one, if that is why."""
 
     def __init__(self, text: str, number: str | None = None) -> None:
-        why = "a topic, or a topic with partitions, as orders:0,1"
+        why = "use a topic, or a topic with partitions, as orders:0,1"
         if number is not None:
-            why = f"{number!r} is no number of a partition"
-        super().__init__(f"{text!r} names no partitions: {why}")
+            why = f"{number!r} is not a partition number"
+        super().__init__(f"{text!r} does not name partitions: {why}")
         self.text = text
         self.number = number
 
@@ -34,7 +34,7 @@ class NoSuchPartitions(OttlaError):
 
     def __init__(self, missing: Sequence[Partition]) -> None:
         names = [str(partition(*one)) for one in missing]
-        verb = "is no such partition" if len(names) == 1 else "are no such partitions"
+        verb = "does not exist" if len(names) == 1 else "do not exist"
         super().__init__(f"there {verb}: {', '.join(names)}")
         self.missing = missing
 

@@ -23,7 +23,7 @@ from ottla.errors import OttlaError
 
 OFFSET_MAX: Final = 2**63 - 1
 
-FORMS: Final = "start, end, an offset, -10, +10, @2026-11-01T00:00 or @-1h"
+FORMS: Final = "use start, end, an offset, -10, +10, @2026-11-01T00:00 or @-1h"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -76,10 +76,10 @@ def parse_position(text: str, now_ms: int) -> Position:
     if text.startswith("@"):
         return Position(PositionKind.TIME, parse_time(text[1:], now_ms))
     if (found := _NUMBER.fullmatch(text)) is None:
-        raise BadPosition(f"{text!r} is no position: {FORMS}")
+        raise BadPosition(f"{text!r} is not a position: {FORMS}")
     sign, digits = found.groups()
     if (number := int(digits)) > OFFSET_MAX:
-        raise BadPosition(f"{text!r} is no position: no offset is above {OFFSET_MAX}")
+        raise BadPosition(f"{text!r} is not a position: the maximum offset is {OFFSET_MAX}")
     if sign:
         return Position(PositionKind.SHIFT, -number if sign == "-" else number)
     return Position(PositionKind.OFFSET, number)
@@ -97,7 +97,7 @@ def parse_time(text: str, now_ms: int) -> int:
     else:
         found_ms = _calendar_ms(text)
     if not 0 <= found_ms <= OFFSET_MAX:
-        raise BadPosition(f"'@{text}' is no time: none is before 1970 or after {OFFSET_MAX} ms")
+        raise BadPosition(f"'@{text}' is not a valid time: before 1970 or after {OFFSET_MAX} ms")
     return found_ms
 
 
@@ -106,7 +106,8 @@ def _calendar_ms(text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise BadPosition(
-            f"'@{text}' is no time: @2026-11-01T00:00, with a zone if it is not UTC, or @-1h30m"
+            f"'@{text}' is not a time: use @2026-11-01T00:00, with a zone if it is not UTC, or "
+            "@-1h30m"
         ) from None
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)

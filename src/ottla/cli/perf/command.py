@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 VALUE_BYTES_MAX: Final = (1 << 31) - 1
 """What a batch can say of its length; producers take less, see max.request.size."""
 
-app = typer.Typer(help="How fast it is.", no_args_is_help=True)
+app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True)
 
 TopicArgument = Annotated[
-    str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
+    str, typer.Argument(help="Name of the topic.", show_default=False, autocompletion=topic_names)
 ]
 SizeOption = Annotated[
-    int, typer.Option("--size", min=0, max=VALUE_BYTES_MAX, help="The bytes of a value.")
+    int, typer.Option("--size", min=0, max=VALUE_BYTES_MAX, help="Size of a value in bytes.")
 ]
 
 # Of the settings that a command's clients would take, those that it says itself.
 _LOAD_OPTIONS = {
-    "acks": "say it with --acks",
-    "batch.size": "say it with --batch",
-    "compression.type": "say it with --compression",
-    "linger.ms": "say it with --linger",
+    "acks": "use --acks",
+    "batch.size": "use --batch",
+    "compression.type": "use --compression",
+    "linger.ms": "use --linger",
 }
-_NO_TRANSACTION = {"transactional.id": "it writes without transactions"}
-_NO_GROUP = {"group.id": "it reads without a group, whose offsets stay as they are"}
-_NO_LINGER = {"linger.ms": "one record at a time waits for no other"}
+_NO_TRANSACTION = {"transactional.id": "transactions are not supported here"}
+_NO_GROUP = {"group.id": "it reads without a group and commits nothing"}
+_NO_LINGER = {"linger.ms": "records are sent one at a time, without a linger"}
 
 
 @app.callback()
@@ -57,23 +57,26 @@ async def produce(
     topic: TopicArgument,
     *,
     records: Annotated[
-        int, typer.Option("--records", "-n", min=1, help="How many records.")
+        int, typer.Option("--records", "-n", min=1, help="Number of records.")
     ] = 1_000_000,
     size: SizeOption = 100,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=1, help="Records a second at most.")
+        float | None, typer.Option("--rate", min=1, help="Maximum number of records per second.")
     ] = None,
     batch: Annotated[
-        int, typer.Option("--batch", min=0, help="The bytes of a batch: batch.size.")
+        int, typer.Option("--batch", min=0, help="Maximum size of a batch in bytes (batch.size).")
     ] = 65_536,
     linger: Annotated[
-        int, typer.Option("--linger", min=0, help="Milliseconds a batch waits: linger.ms.")
+        int,
+        typer.Option(
+            "--linger", min=0, help="Milliseconds a batch waits for more records (linger.ms)."
+        ),
     ] = 5,
     compression: Annotated[
-        Codec, typer.Option("--compression", "-z", help="How batches are compressed.")
+        Codec, typer.Option("--compression", "-z", help="Compression codec of batches.")
     ] = Codec.NONE,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who has a record before it counts as written.")
+        Acks, typer.Option("--acks", help="Required acknowledgements: all, 1 (leader) or 0.")
     ] = Acks.ALL,
 ) -> Result:
     """Write records as fast as it goes, or at a rate.
@@ -87,7 +90,7 @@ async def produce(
     from ottla.cli.records.sending import MetProducer, NotAllSent
 
     if rate is not None and not isfinite(rate):
-        raise Misused(f"--rate {rate}: records a second are a number")
+        raise Misused(f"--rate {rate}: must be a positive number")
     settings = {
         **session.target.settings_of("producer", but={**_LOAD_OPTIONS, **_NO_TRANSACTION}),
         "batch.size": str(batch),
@@ -119,13 +122,18 @@ async def consume(
     *,
     records: Annotated[
         int | None,
-        typer.Option("--records", "-n", min=1, help="How many records; without it all of now."),
+        typer.Option(
+            "--records", "-n", min=1, help="Number of records; default: all present ones."
+        ),
     ] = None,
     columns: Annotated[
-        bool, typer.Option("--columns", help="By columns, and not one by one.")
+        bool, typer.Option("--columns", help="Read Arrow columns instead of records.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds without any.")
+        float,
+        typer.Option(
+            "--timeout", min=0.1, help="Give up after this many seconds without a record."
+        ),
     ] = 10.0,
 ) -> Result:
     """Read a topic from its start as fast as it goes."""
@@ -135,7 +143,7 @@ async def consume(
     from ottla.cli.records.stream import ColumnConsumer, begin_at
 
     if not isfinite(timeout):
-        raise Misused(f"--timeout {timeout}: how many seconds?")
+        raise Misused(f"--timeout {timeout}: must be a positive number of seconds")
     settings = {
         "allow.auto.create.topics": "false",
         **session.target.settings_of("consumer", but=_NO_GROUP),
@@ -148,7 +156,7 @@ async def consume(
             first = await consumer.beginning_offsets(*ends)
             count = sum(ends.values()) - sum(first.values())
         if not count:
-            raise Failed(f"{topic} has no records to read")
+            raise Failed(f"{topic} has no records")
         with progress(count) as advance:
             span = await read_load(
                 consumer,
@@ -161,7 +169,7 @@ async def consume(
             )
         is_all = span.records >= count or (ends is not None and has_reached(consumer, ends))
     if not is_all:
-        raise Failed(f"{span.records} of {count} records came, and none for {timeout:g} s")
+        raise Failed(f"received {span.records} of {count} records, and none for {timeout:g} s")
     return _told("consume", topic, span, {"columns": columns})
 
 
@@ -172,11 +180,12 @@ async def latency(
     topic: TopicArgument,
     *,
     records: Annotated[
-        int, typer.Option("--records", "-n", min=1, help="How many records.")
+        int, typer.Option("--records", "-n", min=1, help="Number of records.")
     ] = 2_000,
     size: SizeOption = 100,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Where they go.")
+        int,
+        typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Partition to write to."),
     ] = 0,
 ) -> Result:
     """Write one record at a time and read it: how long until it is acknowledged, and read.

@@ -19,7 +19,7 @@ from ottla.cli.result import Result, Table, complain, facts
 from ottla.cli.session import Session, conducted
 from ottla.cli.target import BOOTSTRAP, Target, parsed
 
-app = typer.Typer(help="Settings of clusters, by name.", no_args_is_help=True)
+app = typer.Typer(help="Manage named connection settings.", no_args_is_help=True)
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", show_default=False, autocompletion=profile_names)
@@ -46,7 +46,7 @@ def list_() -> Result:
         {"profiles": [dict(zip(keys, one, strict=True)) for one in rows]},
         [Table(("PROFILE", "SERVERS", "USED"), rows)]
         if rows
-        else ["There are no profiles: `ottla profile set NAME bootstrap.servers=HOST:PORT`"],
+        else ["No profiles. Create one with `ottla profile set NAME bootstrap.servers=HOST:PORT`"],
     )
 
 
@@ -57,7 +57,7 @@ def show(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="Without one, that in use.",
+            help="Name of the profile; default: the current one.",
             show_default=False,
             autocompletion=profile_names,
         ),
@@ -69,7 +69,7 @@ def show(
     known = _known()
     counting = _counting(known)
     if (chosen := name or counting) is None:
-        raise BadProfile("no profile is in use: `ottla profile use NAME`")
+        raise BadProfile("no current profile: select one with `ottla profile use NAME`")
     settings = masked(known.of(chosen))
     lines = [f"{key} = {value}" for key, value in sorted(settings.items())]
     used = chosen == counting
@@ -85,14 +85,16 @@ def set_(
     name: NameArgument,
     settings: Annotated[
         list[str],
-        typer.Argument(metavar="KEY=VALUE…", help="KEY= takes it away.", show_default=False),
+        typer.Argument(
+            metavar="KEY=VALUE…", help="Settings; KEY= removes one.", show_default=False
+        ),
     ],
 ) -> Result:
     """Make a profile, or change its settings; what is not named stays."""
     from ottla.cli.profile.settings import check, masked
 
     if not name.strip():
-        raise Misused("a profile needs a name")
+        raise Misused("the profile name must not be empty")
     for text in (name, *settings):
         _check_encoding(text)
     changes = parsed(settings)
@@ -102,7 +104,7 @@ def set_(
         complain(f"warning: {one}")
     return Result(
         {"name": name, "settings": masked(known.of(name)), "warnings": warnings},
-        [f"Profile {_shown(name)} is kept in {_shown(str(_place()))}."],
+        [f"Profile {_shown(name)} was saved to {_shown(str(_place()))}."],
     )
 
 
@@ -113,15 +115,15 @@ def use(
         str | None,
         typer.Argument(metavar="[NAME]", show_default=False, autocompletion=profile_names),
     ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Use none any more.")] = False,
+    none: Annotated[bool, typer.Option("--none", help="Use no profile.")] = False,
 ) -> Result:
     """Let a profile count where none is named."""
     if (name is None) is not none:
-        raise Misused("say which profile, or --none")
+        raise Misused("name a profile, or use --none")
     profiles.changed(_place(), lambda known: known.using(name))
-    lines = ["No profile is used." if name is None else f"Profile {_shown(name)} is used."]
+    lines = ["No profile is current." if name is None else f"Profile {_shown(name)} is current."]
     if (told := os.environ.get(profiles.PROFILE_VARIABLE)) and told != name:
-        complain(f"warning: {profiles.PROFILE_VARIABLE}={told} counts before it")
+        complain(f"warning: {profiles.PROFILE_VARIABLE}={told} overrides it")
     return Result({"used": name}, lines)
 
 
@@ -133,7 +135,7 @@ def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Ou
         _known().of(name)
         Session(Target({}), output).confirm(f"Delete profile {_shown(name)}?", yes=yes)
         profiles.changed(_place(), lambda known: known.without(name))
-        return Result({"deleted": name}, [f"Profile {_shown(name)} is deleted."])
+        return Result({"deleted": name}, [f"Profile {_shown(name)} was deleted."])
 
     raise typer.Exit(conducted(act, output))
 
@@ -143,9 +145,7 @@ def _check_encoding(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Misused(
-            "a profile's name and settings are UTF-8, and something here is not"
-        ) from None
+        raise Misused("profile names and settings must be valid UTF-8") from None
 
 
 def _place() -> Path:

@@ -27,8 +27,8 @@ class Profiles(NamedTuple):
     def of(self, name: str) -> Mapping[str, str]:
         """The settings of a profile."""
         if name not in self.settings:
-            known = ", ".join(sorted(self.settings)) or "there are none"
-            raise BadProfile(f"there is no profile {name!r}: {known}")
+            known = ", ".join(sorted(self.settings)) or "there are no profiles"
+            raise BadProfile(f"profile {name!r} does not exist: {known}")
         return self.settings[name]
 
     def with_settings(self, name: str, changes: Mapping[str, str]) -> "Profiles":
@@ -67,23 +67,21 @@ def read(path: Path) -> Profiles:
     except FileNotFoundError:
         return Profiles()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadProfile(f"{path} cannot be read: {error}") from None
+        raise BadProfile(f"cannot read {path}: {error}") from None
     import tomllib  # without a file there is nothing to be read, and commands start sooner
 
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadProfile(f"{path} cannot be read: {error}") from None
+        raise BadProfile(f"cannot read {path}: {error}") from None
     used = found.get("profile")
     profiles = found.get("profiles", {})
     if not isinstance(profiles, dict) or not (used is None or isinstance(used, str)):
-        raise BadProfile(
-            f"{path} has no [profiles.NAME] with settings, or a `profile` that is no name"
-        )
+        raise BadProfile(f"{path} has no [profiles.NAME] table, or `profile` is not a name")
     settings: dict[str, Mapping[str, str]] = {}
     for name, given in cast("dict[str, Any]", profiles).items():
         if not isinstance(given, dict):
-            raise BadProfile(f"{path}: profile {name!r} is no table of settings")
+            raise BadProfile(f"{path}: profile {name!r} is not a table of settings")
         settings[name] = _flat(cast("dict[str, Any]", given))
     return Profiles(settings, used)
 
@@ -122,12 +120,12 @@ def _locked(path: Path) -> Generator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise BadProfile(f"{path} cannot be written: {error.strerror}") from None
+        raise BadProfile(f"cannot write {path}: {error.strerror}") from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
-            raise BadProfile(f"{path} cannot be locked: {error.strerror}") from None
+            raise BadProfile(f"cannot lock {path}: {error.strerror}") from None
         yield
     finally:
         os.close(lock)
@@ -149,7 +147,7 @@ def write(path: Path, profiles: Profiles) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        raise BadProfile(f"{path} cannot be written: {error.strerror}") from None
+        raise BadProfile(f"cannot write {path}: {error.strerror}") from None
 
 
 def _quoted(text: str) -> str:

@@ -99,7 +99,7 @@ def taken(
             problems.append(Problem(name, but[name]))
         elif name in said and not own:
             work = " or ".join(_WORK[one] for one in takers)
-            problems.append(Problem(name, f"only commands that {work} take it"))
+            problems.append(Problem(name, f"only commands that {work} accept it"))
         elif clients[0] in own and name not in but:
             found[name] = value
     if problems:
@@ -130,4 +130,4 @@ def _unknown(name: str) -> str:
     known = {each for table in _TABLES.values() for each in table.settings}
     spelled = name.lower().replace("_", ".")
     matches = get_close_matches(spelled, sorted(known), n=1, cutoff=_NEAR)
-    return "no client has such a setting" + (f", did you mean {matches[0]}?" if matches else "")
+    return "unknown setting" + (f", did you mean {matches[0]}?" if matches else "")

@@ -24,9 +24,7 @@ async def consume(
     session: Session,
     topic: Annotated[
         str,
-        typer.Argument(
-            help="Whose records to show.", show_default=False, autocompletion=topic_names
-        ),
+        typer.Argument(help="Topic to read.", show_default=False, autocompletion=topic_names),
     ],
     *,
     offset: Annotated[
@@ -34,9 +32,11 @@ async def consume(
         typer.Option(
             "--offset",
             metavar="WHERE",
-            help="Where to begin: start, end, 42, -10 (before the end), @2026-11-01T00:00 or @-1h; "
-            "without it at the start. With --group it counts where the group has read nothing yet, "
-            "and is start or end.",
+            help=(
+                "Where to start: start, end, 42, -10 (before the end), @2026-11-01T00:00 or @-1h; "
+                "default: start. With --group: start or end, for partitions without a committed "
+                "offset."
+            ),
         ),
     ] = None,
     partition: Annotated[
@@ -46,18 +46,18 @@ async def consume(
             "-p",
             min=0,
             max=PARTITION_MAX,
-            help="Only this one; more than once for several.",
+            help="Read only this partition; repeat for several.",
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("-n", "--count", min=1, help="End after so many records.")
+        int | None, typer.Option("-n", "--count", min=1, help="Exit after this many records.")
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
             "--group",
             "-g",
-            help="Read as a member of this group, which remembers it.",
+            help="Read as a member of this group and commit offsets.",
             autocompletion=group_names,
         ),
     ] = None,
@@ -66,38 +66,42 @@ async def consume(
         typer.Option(
             "-f",
             "--format",
-            help="How to print a record: %t topic, %p partition, %o offset, %k key, %v value, "
-            "%h headers, %T time in ms, %d date, %K and %V sizes, %e epoch, \\n \\t \\x1f. "
-            "Without it the value on a line.",
+            help=(
+                "Print format of a record: %t topic, %p partition, %o offset, %k key, %v value, "
+                "%h headers, %T timestamp in ms, %d date, %K and %V sizes, %e leader epoch, \\n "
+                "\\t \\x1f. Default: the value and a line break."
+            ),
         ),
     ] = None,
     key: Annotated[
-        Seen, typer.Option("--key", help="What keys are; one that is none is shown as text.")
+        Seen,
+        typer.Option("--key", help="Key format; keys that cannot be decoded are printed as text."),
     ] = Seen.TEXT,
     value: Annotated[
-        Seen, typer.Option("--value", help="What values are; one that is none is shown as text.")
+        Seen,
+        typer.Option(
+            "--value", help="Value format; values that cannot be decoded are printed as text."
+        ),
     ] = Seen.TEXT,
     key_schema: Annotated[
-        str | None, typer.Option("--key-schema", metavar="FILE", help="The Avro schema of keys.")
+        str | None, typer.Option("--key-schema", metavar="FILE", help="Avro schema file of keys.")
     ] = None,
     value_schema: Annotated[
         str | None,
-        typer.Option("--value-schema", metavar="FILE", help="The Avro schema of values."),
+        typer.Option("--value-schema", metavar="FILE", help="Avro schema file of values."),
     ] = None,
-    null: Annotated[str, typer.Option("--null", help="What to print for null.")] = "null",
+    null: Annotated[str, typer.Option("--null", help="Text to print for null.")] = "null",
     exits: Annotated[
         bool,
         typer.Option(
             "--exit",
             "-e",
-            help="End at the end, as it does unless it prints to a terminal.",
+            help="Exit at the end of the topic (default when piped).",
         ),
     ] = False,
     follows: Annotated[
         bool,
-        typer.Option(
-            "--follow", help="Wait at the end for more, as it does when it prints to a terminal."
-        ),
+        typer.Option("--follow", help="Wait for more records at the end (default on a terminal)."),
     ] = False,
 ) -> None:
     """Show the records of a topic, as they come.
@@ -113,16 +117,16 @@ async def consume(
     from ottla.cli.records.record_reader import ReadOptions, objects_shown, read_to, text_shown
 
     if group == "":
-        raise Misused("a group has a name")
+        raise Misused("the group name must not be empty")
     if group is not None and partition:
-        raise Misused("a group says itself who reads which partition: --group or --partition")
+        raise Misused("--group and --partition exclude each other: the group assigns partitions")
     if format_ is not None and session.output is not Output.TABLE:
-        raise Misused(f"-f is a form of its own, and so is -o {session.output.value}")
+        raise Misused(f"-f and -o {session.output.value} exclude each other")
     if exits and follows:
-        raise Misused("at the end it ends or waits for more: --exit or --follow")
+        raise Misused("--exit and --follow exclude each other")
     for name, path, seen in (("key", key_schema, key), ("value", value_schema, value)):
         if path is not None and seen is not Seen.AVRO:
-            raise Misused(f"--{name}-schema is for Avro: --{name} avro")
+            raise Misused(f"--{name}-schema requires --{name} avro")
     schemas = [_schema(path) for path in (key_schema, value_schema)]
     try:
         position = START if offset is None else parse_position(offset, int(time.time() * 1000))
@@ -137,7 +141,9 @@ async def consume(
     except (BadPosition, BadFormat, ValueError, ModuleNotFoundError) as error:
         raise Misused(str(error)) from None
     if group is not None and position.kind not in (PositionKind.START, PositionKind.END):
-        raise Misused("a group goes on where it was: `ottla group seek` moves it to such a place")
+        raise Misused(
+            "a group continues at its committed offsets; use `ottla group seek` to move it"
+        )
     output = stdout()
     reading = ReadOptions(
         topic=topic,
@@ -149,7 +155,7 @@ async def consume(
     )
     settings = session.target.settings_of(
         "consumer",
-        but={"group.id": "say it with --group", "auto.offset.reset": "say it with --offset"},
+        but={"group.id": "use --group", "auto.offset.reset": "use --offset"},
     )
     await session.probe()
     await read_to(settings, reading, show, output)
@@ -166,4 +172,4 @@ def _schema(path: str | None) -> "SchemaFile | None":
     except OSError as error:
         raise Misused(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise Misused(f"{path}: it is no UTF-8, from byte {error.start}") from None
+        raise Misused(f"{path}: not UTF-8 at byte {error.start}") from None

@@ -72,7 +72,7 @@ def parse(text: str) -> Sequence[Part]:
             parts.append(_ESCAPES[said])
         else:
             known = " ".join(f"%{one}" for one in FIELDS)
-            raise BadFormat(f"{found[0]!r} is not known in a format: {known} %% \\n \\t \\x1f")
+            raise BadFormat(f"{found[0]!r} is not valid in a format, use {known} %% \\n \\t \\x1f")
     return parts
 
 

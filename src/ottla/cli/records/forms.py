@@ -92,7 +92,7 @@ def _avro(schema: SchemaFile | None) -> ToJson:
     from ottla.client.serializers.documents import avro
 
     if schema is None:
-        raise ValueError("to decode Avro takes its schema: --key-schema or --value-schema")
+        raise ValueError("decoding Avro requires a schema: use --key-schema or --value-schema")
     try:
         read = avro(schema.text).deserialize
     except ValueError as error:

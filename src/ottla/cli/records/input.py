@@ -62,13 +62,13 @@ class LineForm:
             try:
                 return self._said(line)
             except RecursionError:  # to read it, to write it, or to say what is wrong with it
-                raise BadLine("this JSON is nested too deeply") from None
+                raise BadLine("JSON is nested too deeply") from None
         key, value = self.key, line
         if self.key_separator is not None:
             key, found, value = line.partition(self.key_separator)
             if not found:
                 separator = self.key_separator.decode("utf-8", "backslashreplace")
-                raise BadLine(f"there is no {separator!r} behind a key")
+                raise BadLine(f"no {separator!r} after a key")
         return Draft(self._null(key), self._null(value), self.headers, self.partition)
 
     def _null(self, data: bytes | None) -> bytes | None:
@@ -79,14 +79,14 @@ class LineForm:
             said = msgspec.json.decode(line)
         except msgspec.DecodeError as error:
             if _HALF.search(_PAIR.sub(b"", line)):
-                half = "half of a pair of surrogates (\\ud800 to \\udfff) is no text"
+                half = "unpaired surrogate (\\ud800 to \\udfff)"
                 raise BadLine(half) from None
-            raise BadLine(f"this is no JSON: {error}") from None
+            raise BadLine(f"not JSON: {error}") from None
         if not isinstance(said, dict):
-            raise BadLine("this is no object with key, value, headers, partition and timestamp")
+            raise BadLine("not an object with key, value, headers, partition and timestamp")
         fields = cast("dict[str, Any]", said)
         if unknown := fields.keys() - _KNOWN:
-            raise BadLine(f"a record has no {', '.join(sorted(unknown))}")
+            raise BadLine(f"unknown field: {', '.join(sorted(unknown))}")
         return Draft(
             _bytes(fields["key"]) if "key" in fields else self.key,
             _bytes(fields.get("value")),
@@ -100,7 +100,7 @@ def header_of(text: str) -> tuple[str, bytes | None]:
     """A header out of name=value; a name alone has null for a value."""
     name, equals, value = text.partition("=")
     if not name:
-        raise BadLine(f"{text!r} is no header: name=value")
+        raise BadLine(f"{text!r} is not a header: use name=value")
     return name, value.encode("utf-8", "surrogateescape") if equals else None
 
 
@@ -115,7 +115,7 @@ def _bytes(said: Any) -> bytes | None:
             try:
                 return b64decode(text, validate=True)
             except ValueError:
-                raise BadLine(f"this is no base64: {text!r:.40}") from None
+                raise BadLine(f"not base64: {text!r:.40}") from None
         case _:
             return msgspec.json.encode(said)
 
@@ -130,7 +130,7 @@ def _headers(said: Any) -> HeaderPairs:
         case Sequence() if not isinstance(said, str):
             return tuple(map(_header, cast("Sequence[Any]", said)))
         case _:
-            raise BadLine('headers are {"name": "value"}, or a list of {"key": …, "value": …}')
+            raise BadLine('headers must be {"name": "value"} or a list of {"key": …, "value": …}')
 
 
 def _header(said: Any) -> tuple[str, bytes | None]:
@@ -140,13 +140,13 @@ def _header(said: Any) -> tuple[str, bytes | None]:
         case [str(name), value]:
             return name, _bytes(value)
         case _:
-            raise BadLine('a header is {"key": "name", "value": "value"}')
+            raise BadLine('a header must be {"key": "name", "value": "value"}')
 
 
 def _partition(said: Any) -> int | None:
     if said is None or (type(said) is int and 0 <= said < 2**31):
         return said
-    raise BadLine(f"{said!r} is no partition")
+    raise BadLine(f"{said!r} is not a partition number")
 
 
 def timestamp_of(said: Any) -> int | None:
@@ -164,4 +164,6 @@ def timestamp_of(said: Any) -> int | None:
             found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
             if found >= _EPOCH:
                 return (found - _EPOCH) // timedelta(milliseconds=1)
-    raise BadLine(f"{said!r} is no time: milliseconds since 1970, or 2026-11-01T00:00:00Z")
+    raise BadLine(
+        f"{said!r} is not a timestamp: use milliseconds since 1970 or 2026-11-01T00:00:00Z"
+    )

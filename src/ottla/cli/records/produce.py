@@ -40,12 +40,14 @@ async def produce(
     session: Session,
     topic: Annotated[
         str,
-        typer.Argument(help="Where to write to.", show_default=False, autocompletion=topic_names),
+        typer.Argument(help="Topic to write to.", show_default=False, autocompletion=topic_names),
     ],
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE…]", help="Files of lines; without any it is stdin.", show_default=False
+            metavar="[FILE…]",
+            help=("Files with one record per line; default: stdin."),
+            show_default=False,
         ),
     ] = None,
     *,
@@ -53,33 +55,37 @@ async def produce(
         bool,
         typer.Option(
             "--json",
-            help='Each line is {"key": …, "value": …, "headers": {…}, "partition": 0, '
-            '"timestamp": ms}, or less of it; as `ottla consume -o json` prints them.',
+            help=(
+                'Each line is JSON: {"key": …, "value": …, "headers": {…}, "partition": 0, '
+                '"timestamp": ms}, all optional, as `ottla consume -o json` prints it.'
+            ),
         ),
     ] = False,
     key: Annotated[
-        str | None, typer.Option("--key", "-k", help="The key of all that have none.")
+        str | None, typer.Option("--key", "-k", help="Key of records without a key of their own.")
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help="What stands between key and value in a line."),
+        typer.Option("--key-separator", "-K", help="Separator between key and value in a line."),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of all records."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header to add to all records."),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Where all records go."),
+        typer.Option(
+            "--partition", "-p", min=0, max=PARTITION_MAX, help=("Partition of all records.")
+        ),
     ] = None,
     null: Annotated[
-        str | None, typer.Option("--null", help="What stands for a key or a value that is null.")
+        str | None, typer.Option("--null", help="Text that stands for a null key or value.")
     ] = None,
     compression: Annotated[
-        Codec | None, typer.Option("--compression", "-z", help="How batches are compressed.")
+        Codec | None, typer.Option("--compression", "-z", help="Compression codec of batches.")
     ] = None,
     acks: Annotated[
-        Acks | None, typer.Option("--acks", help="Who has a record before it counts as written.")
+        Acks | None, typer.Option("--acks", help="Required acknowledgements: all, 1 (leader) or 0.")
     ] = None,
 ) -> Result:
     """Write a record for each line of stdin, or of files.
@@ -103,9 +109,9 @@ async def produce(
     from ottla.cli.stop_request import StopRequest
 
     if json and (key_separator is not None or null is not None):
-        raise Misused("a line of JSON says itself what is the key, and what is null")
+        raise Misused("--json cannot be combined with --key-separator and --null")
     if key is not None and key_separator is not None:
-        raise Misused("--key is for all records, and --key-separator for each its own")
+        raise Misused("--key and --key-separator exclude each other")
     try:
         form = LineForm(
             json=json,
@@ -118,7 +124,7 @@ async def produce(
     except BadLine as error:
         raise Misused(str(error)) from None
     settings = session.target.settings_of(
-        "producer", but={"transactional.id": "it writes without transactions"}
+        "producer", but={"transactional.id": "transactions are not supported here"}
     )
     if compression is not None:
         settings["compression.type"] = compression

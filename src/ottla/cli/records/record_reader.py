@@ -78,7 +78,7 @@ async def read_to(
             await consumer.known_partitions(reading.topic)
             if not await join(consumer, reading.topic, limits, stops=reading.stops):
                 complain(
-                    f"nothing was read: other members of {reading.group} have all partitions of "
+                    f"nothing was read: other members of {reading.group} own all partitions of "
                     f"{reading.topic}"
                 )
         else:

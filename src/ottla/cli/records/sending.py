@@ -181,7 +181,7 @@ async def lines_of(
                 if lines:
                     yield lines
             elif sum(map(len, parts)) > LINE_BYTES_MAX:
-                raise LineTooLong(f"it is longer than {LINE_BYTES_MAX >> 20} MB")
+                raise LineTooLong(f"longer than {LINE_BYTES_MAX >> 20} MB")
             read(len(block))
         if stop.number is not None:
             return

@@ -32,7 +32,7 @@ def opened(paths: Sequence[Path]) -> Generator[Sources]:
     """Files for as long as the `with` lasts; stdin when none is named."""
     if not paths:
         if sys.stdin is None:
-            raise Failed("there is nothing to read: stdin is closed")
+            raise Failed("nothing to read: stdin is closed")
         yield Sources([sys.stdin.fileno()], lambda size: None)
         return
     with ExitStack() as stack:

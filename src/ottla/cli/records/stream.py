@@ -61,7 +61,7 @@ class ColumnConsumer(Consumer[bytes, bytes]):
         known = view.topics.get(topic)
         if known is None or known.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
-            raise Failed(f"there is no topic {topic or repr(topic)}", code)
+            raise Failed(f"topic {topic or repr(topic)} does not exist", code)
         return await self.partitions(topic)
 
     def passed(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
@@ -184,7 +184,7 @@ def _without_lost(consumer: ColumnConsumer, limits: Limits, gone_s: float | None
     now_s = asyncio.get_running_loop().time()
     if gone_s is not None and now_s - gone_s >= GONE_S:
         raise Failed(
-            f"the topic {topic} is gone, before its end was read",
+            f"topic {topic} was deleted before its end was reached",
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
         )
     return now_s if gone_s is None else gone_s

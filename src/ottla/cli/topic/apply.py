@@ -37,7 +37,7 @@ def topics_of(path: Path) -> list[WantedTopic]:
     except OSError as error:
         raise BadTopicFile(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise BadTopicFile(f"{path}: it is no UTF-8, from byte {error.start}") from None
+        raise BadTopicFile(f"{path}: not UTF-8 at byte {error.start}") from None
     return read_topics(text, "stdin" if str(path) == "-" else str(path))
 
 
@@ -222,9 +222,9 @@ def _outcome(
     work: Sequence[Step], hindered: Sequence[Step], done: Sequence[Step], *, dry_run: bool
 ) -> str:
     if hindered:
-        return "Nothing was done: not all of it can be."
+        return "Nothing was changed: some changes are not possible."
     if not work:
-        return "Nothing is to be done."
+        return "Nothing to do."
     if dry_run:
-        return "Nothing was done: this was a dry run."
-    return f"Done for {len(done)} of {len(work)} {'topic' if len(work) == 1 else 'topics'}."
+        return "Nothing was changed: dry run."
+    return f"Changed {len(done)} of {len(work)} {'topic' if len(work) == 1 else 'topics'}."

@@ -42,7 +42,7 @@ async def created(
         if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     ]
     made = [*told.succeeded.values()]
-    verb = "Could make" if dry_run else "Made"
+    verb = "Would create" if dry_run else "Made"
     return Result(
         {
             "created": [] if dry_run else [_object(one) for one in made],
@@ -52,7 +52,7 @@ async def created(
         },
         [
             *(f"{verb} {escaped(one.name)}{_size(one)}." for one in made),
-            *(f"{escaped(name)} is there already." for name in there),
+            *(f"{escaped(name)} exists already." for name in there),
         ],
         [failure_of(error, name) for name, error in failed.items() if name not in there],
     )
@@ -103,7 +103,7 @@ async def altered(
     }
     told = [f"Changed {escaped(name)}." for name in done]
     if dry_run and not failed:
-        told = [f"Could change {escaped(name)}." for name in names]
+        told = [f"Would change {escaped(name)}." for name in names]
     return Result(value, told, [failure_of(error, name) for name, error in failed.items()])
 
 
@@ -154,7 +154,7 @@ async def deleted(
         {"deleted": [*gone], "missing": [*missing]},
         [
             *(f"Deleted {escaped(name)}." for name in gone),
-            *(f"{escaped(name)} is not there." for name in missing),
+            *(f"{escaped(name)} does not exist." for name in missing),
         ],
         failures,
     )
@@ -166,7 +166,7 @@ def _question(names: Sequence[str]) -> str:
     else:
         asked = f"Delete {len(names)} topics with all their records: {escaped(', '.join(names))}?"
     if _OFFSETS_TOPIC in names:
-        asked = f"{_OFFSETS_TOPIC} holds what groups have committed. {asked}"
+        asked = f"{_OFFSETS_TOPIC} holds the committed offsets of all groups. {asked}"
     return asked
 
 

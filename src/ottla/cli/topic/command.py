@@ -26,11 +26,9 @@ TopicArgument = Annotated[
 ]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting of the topic."),
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a topic setting."),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only ask the cluster whether it could be done.")
-]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
 
 
 @app.callback()
@@ -43,9 +41,7 @@ def topic() -> None:
 async def list_(
     session: Session,
     *,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also those that the cluster keeps for itself.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> Result:
     """List the topics that you may see."""
     from ottla.cli.topic.lister import topics
@@ -64,7 +60,11 @@ async def create(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, max=INT_MAX, help="How many; the cluster's default."
+            "--partitions",
+            "-p",
+            min=1,
+            max=INT_MAX,
+            help=("Number of partitions; default: the cluster's."),
         ),
     ] = None,
     replication_factor: Annotated[
@@ -74,12 +74,12 @@ async def create(
             "-r",
             min=1,
             max=32_767,
-            help="On how many brokers; the cluster's default.",
+            help="Replication factor; default: the cluster's.",
         ),
     ] = None,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="One that is there already is no failure.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -104,7 +104,7 @@ async def describe(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC…]",
-            help="Names of topics; without any all of them.",
+            help="Names of topics; default: all.",
             show_default=False,
             autocompletion=topic_names,
         ),
@@ -115,7 +115,7 @@ async def describe(
             "--seconds",
             min=0,
             max=3600,
-            help="Measure rates for so long; 0 measures none.",
+            help="Measure rates for this many seconds; 0 measures none.",
         ),
     ] = 1.0,
 ) -> Result:
@@ -128,7 +128,7 @@ async def describe(
     from ottla.cli.topic.description import describe as described
 
     if seconds != seconds:
-        raise Misused("--seconds nan: for how long?")
+        raise Misused("--seconds nan: must be a number")
     async with await session.opened(DescribingAdmin) as admin:
         answer, warnings = await described(admin, topics or (), seconds)
     for warning in warnings:
@@ -143,12 +143,15 @@ async def alter(
     *,
     topics: TopicArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, max=INT_MAX, help="How many in all.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=INT_MAX, help=("New total number of partitions.")
+        ),
     ] = None,
     config: ConfigOption = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", "-u", metavar="NAME", help="A setting to take from the topic."),
+        typer.Option("--unset", "-u", metavar="NAME", help="Remove a topic setting."),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -162,10 +165,10 @@ async def alter(
 
     configs: dict[str, str | None] = {**parsed(config or ())}
     if both := configs.keys() & {*(unset or ())}:
-        raise Misused(f"{', '.join(sorted(both))}: set or unset?")
+        raise Misused(f"{', '.join(sorted(both))}: given to both --config and --unset")
     configs |= dict.fromkeys(unset or ())
     if partitions is None and not configs:
-        raise Misused("nothing to change: --partitions, --config or --unset")
+        raise Misused("nothing to change: use --partitions, --config or --unset")
     async with await session.opened(TopicSettingsAdmin) as admin:
         return await altered(admin, topics, partitions, configs, dry_run=dry_run)
 
@@ -177,7 +180,7 @@ async def delete(
     *,
     topics: TopicArgument,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="One that is not there is no failure.")
+        bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")
     ] = False,
     yes: YesOption = False,
 ) -> Result:
@@ -201,22 +204,24 @@ async def apply(
             "-f",
             metavar="FILE",
             show_default=False,
-            help="A YAML file with topics: a list of name, partitions, replication_factor and "
-            "configs. - is the standard input.",
+            help=(
+                "YAML file with topics: a list of name, partitions, replication_factor and "
+                "configs; - reads stdin."
+            ),
         ),
     ],
     unset_others: Annotated[
         bool,
         typer.Option(
-            "--unset-others", help="Take settings from these topics that the file does not name."
+            "--unset-others", help="Remove settings of these topics that the file does not contain."
         ),
     ] = False,
     delete_others: Annotated[
         bool,
-        typer.Option("--delete-others", help="Delete all topics that the file does not name."),
+        typer.Option("--delete-others", help="Delete topics that the file does not contain."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
     ] = False,
     yes: YesOption = False,
 ) -> Result:

@@ -98,7 +98,7 @@ async def _sizes(
     if not leaders:
         return {}
     told = await admin.describe_log_dirs(sorted({*leaders.values()}), leaders)
-    _warn(warnings, "sizes are missing", told.failed.values())
+    _warn(warnings, "sizes are not available", told.failed.values())
     found: dict[Partition, int] = {}
     for broker, directories in told.succeeded.items():
         for directory in directories.succeeded.values():
@@ -112,7 +112,7 @@ async def _offsets(
     admin: DescribingAdmin, places: Iterable[Partition], at: OffsetAt, warnings: list[str]
 ) -> dict[Partition, int]:
     told = await admin.list_offsets(dict.fromkeys(places, at))
-    _warn(warnings, f"offsets ({at.name.lower()}) are missing", told.failed.values())
+    _warn(warnings, f"offsets ({at.name.lower()}) are not available", told.failed.values())
     return {place: one.offset for place, one in told.succeeded.items() if one.offset is not None}
 
 
@@ -165,7 +165,7 @@ def answer(
             shown.append("")
         shown += _shown(one)
     if not topics and not failures:
-        shown.append("There are no topics.")
+        shown.append("No topics.")
     value: dict[str, Json] = {"topics": [_object(one) for one in topics], "warnings": [*warnings]}
     return Result(value, shown, failures)
 

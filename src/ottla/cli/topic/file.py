@@ -43,12 +43,12 @@ def read_topics(text: str, file: str) -> list[WantedTopic]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = file if mark is None else f"{file}, line {mark.line + 1}"
-        why = error.problem or error.context or "it is no YAML"
+        why = error.problem or error.context or "not YAML"
         raise BadTopicFile(f"{where}: {why}") from None
     except yaml.YAMLError as error:
         raise BadTopicFile(f"{file}: {error}") from None
     except RecursionError:
-        raise BadTopicFile(f"{file}: it is nested too deeply") from None
+        raise BadTopicFile(f"{file}: nested too deeply") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +58,29 @@ class _Reader:
     def topics(self, text: str) -> list[WantedTopic]:
         root: Node | None = yaml.SafeLoader(text).get_single_node()
         if root is None:
-            raise BadTopicFile(f"{self.file} is empty: topics: [{{name: …}}]")
+            raise BadTopicFile(f"{self.file} is empty: expected topics: [{{name: …}}]")
         if isinstance(root, MappingNode):
             fields = self._fields(root, ("topics",), "the file")
             root = fields.get("topics")
             if root is None:
-                raise BadTopicFile(f"{self.file} has no topics: [{{name: …}}]")
+                raise BadTopicFile(f"{self.file} has no topics: expected topics: [{{name: …}}]")
         if not isinstance(root, SequenceNode):
-            raise self._wrong(root, "a list of topics is wanted here")
+            raise self._wrong(root, "expected a list of topics")
         found: dict[str, WantedTopic] = {}
         for node in root.value:
             topic = self._topic(node)
             if topic.name in found:
                 first = found[topic.name].line
-                raise self._wrong(node, f"topic {topic.name!r} is in line {first} already")
+                raise self._wrong(node, f"topic {topic.name!r} is already in line {first}")
             found[topic.name] = topic
         return [*found.values()]
 
     def _topic(self, node: Node) -> WantedTopic:
         if not isinstance(node, MappingNode):
-            raise self._wrong(node, "a topic is wanted here, as {name: orders, partitions: 3}")
+            raise self._wrong(node, "expected a topic, as {name: orders, partitions: 3}")
         fields = self._fields(node, _KEYS, "a topic")
         if "name" not in fields:
-            raise self._wrong(node, "this topic has no name")
+            raise self._wrong(node, "missing topic name")
         name = self._name(fields["name"])
         return WantedTopic(
             name,
@@ -92,7 +92,7 @@ class _Reader:
 
     def _name(self, node: Node) -> str:
         if not isinstance(node, ScalarNode) or node.tag == f"{_TAG}null":
-            raise self._wrong(node, "the name of a topic is text")
+            raise self._wrong(node, "the topic name must be text")
         name = str(node.value)
         if problem := topic_name_problem(name):
             raise self._wrong(node, problem.rstrip("."))
@@ -104,14 +104,14 @@ class _Reader:
             return None
         value = _integer(node)
         if value is None or not 1 <= value <= _COUNT_MAX[key]:
-            raise self._wrong(node, f"{key} is a number of 1 or more")
+            raise self._wrong(node, f"{key} must be a number of 1 or more")
         return value
 
     def _configs(self, node: Node | None) -> dict[str, str | None]:
         if node is None or node.tag == f"{_TAG}null":
             return {}
         if not isinstance(node, MappingNode):
-            raise self._wrong(node, "settings are wanted here, as {retention.ms: 1000}")
+            raise self._wrong(node, "expected settings, as {retention.ms: 1000}")
         return {name: self._value(name, one) for name, one in self._fields(node).items()}
 
     def _value(self, name: str, node: Node) -> str | None:
@@ -122,7 +122,9 @@ class _Reader:
 
     def _word(self, name: str, node: Node) -> str:
         if not isinstance(node, ScalarNode):
-            raise self._wrong(node, f"the value of {name} is text, a number, or a list of such")
+            raise self._wrong(
+                node, (f"the value of {name} must be text, a number, or a list of these")
+            )
         if node.tag == f"{_TAG}bool":
             return "true" if node.value.lower() in ("true", "yes", "on") else "false"
         whole = _integer(node)
@@ -135,13 +137,13 @@ class _Reader:
         found: dict[str, Node] = {}
         for key, value in _pairs(node):
             if not isinstance(key, ScalarNode):
-                raise self._wrong(key, "a key is text")
+                raise self._wrong(key, "keys must be text")
             name = str(key.value)
             if known is not None and name not in known:
                 keys = ", ".join(known)
-                raise self._wrong(key, f"{of} has no {name!r}: it has {keys}")
+                raise self._wrong(key, f"unknown key {name!r} of {of}: use {keys}")
             if name in found:
-                raise self._wrong(key, f"{name!r} comes twice")
+                raise self._wrong(key, f"duplicate key {name!r}")
             found[name] = value
         return found
 

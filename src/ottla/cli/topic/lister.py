@@ -42,7 +42,7 @@ async def topics(session: "Session", *, internal: bool) -> Result:
         {"topics": [dict(zip(keys, one, strict=True)) for one in rows]},
         [Table(("TOPIC", "PARTITIONS", "ID"), [one[:3] for one in rows])]
         if rows
-        else ["There are no topics."],
+        else ["No topics."],
     )
 
 

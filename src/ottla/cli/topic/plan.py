@@ -156,7 +156,7 @@ def _more_partitions(wanted: WantedTopic, present: PresentTopic) -> Iterable[Cha
             "partitions",
             present.partitions,
             wanted.partitions,
-            "a topic cannot have fewer partitions than it has" if fewer else None,
+            "the partition count cannot be reduced" if fewer else None,
         )
 
 
@@ -166,7 +166,7 @@ def _other_factor(wanted: WantedTopic, present: PresentTopic) -> Iterable[Change
             "replication_factor",
             present.replication_factor,
             wanted.replication_factor,
-            "another replication factor needs a reassignment of the topic's replicas",
+            "changing the replication factor requires a reassignment",
         )
 
 
@@ -203,7 +203,7 @@ def collisions(steps: Iterable[Step], there: Iterable[str]) -> dict[str, str]:
         if one.action is Action.CREATE:
             first = taken.setdefault(_in_metrics(one.topic), one.topic)
             if topic_names_collide(first, one.topic):
-                found[one.topic] = f"its name differs from that of {first} in . and _ alone"
+                found[one.topic] = f"its name differs from that of {first} only in . and _"
     return found
 
 
@@ -223,19 +223,19 @@ def lines(steps: Iterable[Step]) -> list[str]:
         sign = _SIGNS[step.action] if step.is_possible else "!"
         found.append(f"{sign} {step.topic}: {_WORDS[step.action]}")
         if step.obstacle is not None:
-            found.append(f"    cannot be: {step.obstacle}")
+            found.append(f"    not possible: {step.obstacle}")
         found += [f"    {_change(one, step.action)}" for one in step.changes]
     if kept:
-        found.append(f"= {kept} {'topic is' if kept == 1 else 'topics are'} as wanted")
+        found.append(f"= {kept} {'topic is' if kept == 1 else 'topics are'} unchanged")
     return found
 
 
 _SIGNS = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-", Action.KEEP: "="}
 _WORDS = {
-    Action.CREATE: "to be made",
+    Action.CREATE: "to be created",
     Action.CHANGE: "to be changed",
     Action.DELETE: "to be deleted with all its records",
-    Action.KEEP: "as wanted",
+    Action.KEEP: "unchanged",
 }
 
 
@@ -247,4 +247,4 @@ def _change(one: Change, action: Action) -> str:
         before = "(not set)" if one.before is None else one.before
         after = "(not set)" if one.after is None else one.after
         said = f"{what}: {before} -> {after}"
-    return said if one.obstacle is None else f"{said}   cannot be: {one.obstacle}"
+    return said if one.obstacle is None else f"{said}   not possible: {one.obstacle}"

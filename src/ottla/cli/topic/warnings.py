@@ -6,8 +6,8 @@ Invariant: a warning hinders nothing.
 from typing import Final
 
 KEYS_MOVE: Final = (
-    "with more partitions, keys go to other ones than before: "
-    "records of a key are no longer in order across the change"
+    "more partitions change the partition of keys: records of a key are no longer in order across "
+    "the change"
 )
 
 
@@ -21,6 +21,6 @@ def name_warning(name: str) -> str | None:
     if not can_collide(name):
         return None
     return (
-        f"{name}: metrics take '.' and '_' for the same, and so topics that differ in them only; "
-        "use one of the two in all names"
+        f"{name}: metric names do not distinguish '.' and '_', so topics that differ only in them "
+        "collide; use one of the two in all names"
     )
