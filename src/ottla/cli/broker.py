@@ -1,9 +1,9 @@
-"""`ottla broker` and `ottla dev`: a broker in the foreground.
+"""`ottla broker` and `ottla dev`: run a broker in the foreground.
 
-With `-o json` and `-o yaml` stdout carries one object when it listens, and one when it fails; for
-people `dev` explains itself. What happens is on stderr in every case.
+With `-o json` and `-o yaml`, stdout carries one object when the broker listens, and one if it
+fails; otherwise `dev` prints how to connect. Log lines go to stderr.
 
-What does the work is imported when it is used: other commands start without it.
+The broker is imported when it is used, so that other commands start fast.
 """
 
 import os
@@ -55,7 +55,7 @@ def broker(
     log_level: LevelOption = "info",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run a broker in the foreground until it is asked to stop."""
+    """Run a broker in the foreground until a signal stops it."""
     text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
     settings = override or []
 

@@ -38,7 +38,7 @@ def app(arguments: Sequence[str]) -> typer.Typer:
     def ottla(  # pyright: ignore[reportUnusedFunction]
         show_completion: ShowOption = None, install_completion: InstallOption = None
     ) -> None:
-        """Event streaming in Python, with the wire protocol and the files of Kafka."""
+        """Event streaming in Python with Kafka's wire protocol and files."""
 
     add_commands(found, arguments)
     return found

@@ -21,7 +21,7 @@ PLAIN: Final[dict[tuple[str, ...], Output]] = {
 
 
 def answer() -> Result:
-    """Show the versions of Ottla and Python, and which kernel runs."""
+    """Show the versions of Ottla and Python and whether the kernel is compiled."""
     value = found()
     return Result(value, facts(value))
 

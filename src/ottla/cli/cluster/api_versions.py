@@ -31,7 +31,7 @@ async def api_versions(
         bool, typer.Option("--all", help="Include APIs that the broker does not serve.")
     ] = False,
 ) -> Result:
-    """Show which versions of each API the brokers serve, and which one would be spoken."""
+    """Show which API versions the brokers serve and which one a client would use."""
     from ottla.cli.cluster.admin import ClusterAdmin
     from ottla.cli.cluster.served_apis import compared
 

@@ -16,7 +16,7 @@ app = typer.Typer(help="Describe the cluster.", no_args_is_help=True)
 
 @app.callback()
 def cluster() -> None:
-    """Look at the cluster."""
+    """Show information about the cluster."""
 
 
 @app.command("describe")
@@ -29,7 +29,7 @@ async def describe(
         typer.Option("--fenced", help="Include brokers that are registered but fenced."),
     ] = False,
 ) -> Result:
-    """Show the id of the cluster, its controller and its brokers."""
+    """Show the cluster id, the controller and the brokers."""
     from ottla.cli.cluster.admin import ClusterAdmin
 
     async with await session.opened(ClusterAdmin) as admin:

@@ -72,7 +72,7 @@ def _whose(act: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Any
 
 @app.callback()
 def config() -> None:
-    """Describe and change settings and quotas while the cluster runs."""
+    """Describe and change settings and quotas of a running cluster."""
 
 
 @app.command("describe")
@@ -93,7 +93,7 @@ async def describe(
         bool, typer.Option("--quotas", help="Show all quotas.", rich_help_panel=_WHOSE)
     ] = False,
 ) -> Result:
-    """Show settings with where each is from: the topic, the broker, all brokers, its file."""
+    """Show settings with their source: topic, broker, cluster-wide default or properties file."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import described, quotas_answer
     from ottla.cli.config.target import Said
@@ -120,7 +120,7 @@ async def set_(
     ],
     dry_run: DryRunOption = False,
 ) -> Result:
-    """Set settings or quotas; those that are not named stay."""
+    """Set settings or quotas; others stay."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed
     from ottla.cli.config.target import quotas_of
@@ -146,7 +146,7 @@ async def unset(
     ],
     dry_run: DryRunOption = False,
 ) -> Result:
-    """Take settings or quotas away, so that what is behind them counts again."""
+    """Remove settings or quotas, so that the next level of defaults applies again."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed
 

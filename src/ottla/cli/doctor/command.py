@@ -38,9 +38,9 @@ async def doctor(
         ),
     ] = _METRICS_PORT,
 ) -> Result:
-    """Check this machine and the way to the cluster, and say what to do.
+    """Check this machine and the connection to the cluster, and print remedies.
 
-    Exit code: 0 when there is no problem, warnings or not; 1 when there is one.
+    Exit code: 0 without problems, also with warnings; 1 with problems.
     """
     from ottla.cli.doctor.judgements import judged
 

@@ -46,7 +46,7 @@ TopicOption = Annotated[
 
 @app.callback()
 def group() -> None:
-    """List, describe and delete groups, and let them go on elsewhere."""
+    """List, describe, delete and reposition groups."""
 
 
 @app.command("list")
@@ -62,7 +62,7 @@ async def list_(
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Only groups of this type.")
     ] = None,
 ) -> Result:
-    """List the groups that you may see, of consumers and others."""
+    """List the groups that you may see: consumer groups and others."""
     from ottla.cli.group.admin import GroupAdmin
     from ottla.cli.group.kinds import OTHER_TYPES, STATES, TYPES, strange
     from ottla.cli.group.results import listed_object, listed_table
@@ -84,10 +84,10 @@ async def list_(
 @app.command("describe")
 @asks
 async def describe(session: Session, groups: GroupsArgument) -> Result:
-    """Show members, offsets and lag: how far behind the end, and since when.
+    """Show members, offsets and lag of groups.
 
-    Lag counts the offsets between what the group committed and the end of the partition. It is
-    there since the time of the first record that was not read, for which that record is looked at.
+    LAG is the number of offsets between the committed offset and the end of the partition. SINCE is
+    the timestamp of the first unread record.
     """
     from ottla.cli.group.admin import GroupAdmin
     from ottla.cli.group.results import described_object, described_shown
@@ -115,9 +115,9 @@ async def describe(session: Session, groups: GroupsArgument) -> Result:
 async def delete(
     session: Session, groups: GroupsArgument, *, topic: TopicOption = None, yes: YesOption = False
 ) -> Result:
-    """Delete groups without members, or only what they committed in topics.
+    """Delete groups without members, or only their committed offsets for topics.
 
-    Who joins such a group later begins where auto.offset.reset says.
+    A consumer that joins such a group later starts where auto.offset.reset says.
     """
     from ottla.cli.group.admin import GroupAdmin
 
@@ -198,11 +198,11 @@ async def seek(
         bool, typer.Option("--execute", help="Execute the plan; without it the plan is only shown.")
     ] = False,
 ) -> Result:
-    """Let a group without members go on elsewhere: shows a plan, and does it with --execute.
+    """Move a group without members to other offsets: show a plan, and apply it with --execute.
 
-    Without --topic it is moved wherever it has committed, or where the group of --from-group has.
-    A group that does not exist is made. What is before the first record or behind the last of a
-    partition goes to that end.
+    Without --topic, the group is moved in all partitions for which it, or the group of
+    --from-group, has committed offsets. A group that does not exist is created. A position before
+    the first or after the last record is moved to that end.
     """
     from ottla.cli.group.admin import GroupAdmin
     from ottla.cli.group.results import move_object, moves_sentence, moves_table

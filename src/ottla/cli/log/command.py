@@ -18,7 +18,7 @@ app = typer.Typer(help="Inspect log files.", no_args_is_help=True)
 
 @app.callback()
 def log() -> None:
-    """Look into the files of a log."""
+    """Inspect log files and adopt Kafka's data."""
 
 
 @app.command("dump")
@@ -69,13 +69,12 @@ def dump(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what is in the files of a log, or check them.
+    """Print or verify the files of a log.
 
-    Nothing is written or locked, so it may run beside a broker. Exit code: 0 when nothing is
-    damaged, 1 when something is, 2 for a wrong use and for a path that has nothing of a log, 74
-    when the output cannot be written, 141 when its reader left. An unfinished batch at the end of
-    the newest segment is reported as incomplete and is no damage, unless the data directory says
-    that the broker stopped cleanly or that these records were on the device.
+    Files are only read and not locked, so a broker may be running. Exit code: 0 without damage, 1
+    with damage, 2 for wrong usage or a path without log files, 74 if the output cannot be written,
+    141 if its reader closed. An incomplete batch at the end of the newest segment is reported as
+    incomplete; it is damage only after a clean shutdown or below the recovery point.
     """
     shows_entries = any(
         option is not None for option in (keys, values, decode, from_offset, to_offset, entries_max)
@@ -124,12 +123,12 @@ def adopt(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take over the data of a stopped Kafka that was a single broker.
+    """Take over the data of a stopped single Kafka broker.
 
-    Its topics keep their ids, records, settings and the offsets that groups have committed. The
-    logs stay as they are. What is added is one file in the first directory; removing it undoes the
-    adoption, until an Ottla broker has served from there. Exit code: 0 when it is done or could
-    be, 1 when it is refused, 2 for a wrong use.
+    Topics keep their ids, records, settings and committed offsets. The log files do not change. One
+    file is added to the first directory; removing it undoes the adoption, until an Ottla broker has
+    served from there. Exit code: 0 on success, or if --check finds no obstacle, 1 if refused, 2 for
+    wrong usage.
     """
     from ottla.cli.log.adopt import run
 

@@ -39,11 +39,10 @@ async def offsets(
     ] = None,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> Result:
-    """Show the first and the last offset of partitions, and the one at a time.
+    """Show the first and the next offset of partitions, and the offset at a time.
 
-    LAST is behind the last record: the offset that the next one gets. OFFSETS are those between the
-    two: as many as there are records, or more, for those of a compacted topic or a transaction's
-    end have none.
+    NEXT is the offset of the next record. OFFSETS is the difference; there may be fewer records in
+    a compacted topic or with transactions.
     """
     from ottla.cli.offsets.admin import OffsetAdmin, expanded
     from ottla.cli.times import time_text
@@ -66,7 +65,7 @@ async def offsets(
             "topic": where[0],
             "partition": where[1],
             "first": start,
-            "last": end,
+            "next": end,
             "offsets": end - start,
             "at": None if then is None else then[where].offset,
             "at_time": None if then is None else time_text(then[where].timestamp_ms),
@@ -76,7 +75,7 @@ async def offsets(
         and (start := first[where].offset) is not None
         and (end := last[where].offset) is not None
     ]
-    heads = ("TOPIC", "PARTITION", "FIRST", "LAST", "OFFSETS", "AT", "TIME")
+    heads = ("TOPIC", "PARTITION", "FIRST", "NEXT", "OFFSETS", "AT", "TIME")
     count = 5 if then is None else 7
     return Result(
         {"partitions": rows},

@@ -47,7 +47,7 @@ _NO_LINGER = {"linger.ms": "records are sent one at a time, without a linger"}
 
 @app.callback()
 def perf() -> None:
-    """Measure: write, read, and one record at a time."""
+    """Measure writing, reading and the latency of single records."""
 
 
 @app.command("produce")
@@ -79,11 +79,11 @@ async def produce(
         Acks, typer.Option("--acks", help="Required acknowledgements: all, 1 (leader) or 0.")
     ] = Acks.ALL,
 ) -> Result:
-    """Write records as fast as it goes, or at a rate.
+    """Write records as fast as possible, or at a fixed rate.
 
-    Latencies are of one record in a thousand, or of two hundred where that would be fewer, and of
-    each with --rate: from the call that sends it to its acknowledgement. When a record is refused
-    it ends, which is a failure (1).
+    Latency is measured for one record in a thousand, for at least two hundred, or for each with
+    --rate: from the send call to the acknowledgement. It stops with exit code 1 if a record is
+    refused.
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.progress import progress
@@ -136,7 +136,7 @@ async def consume(
         ),
     ] = 10.0,
 ) -> Result:
-    """Read a topic from its start as fast as it goes."""
+    """Read a topic from its start as fast as possible."""
     from ottla.cli.offsets.positions import START
     from ottla.cli.perf.load import has_reached, read_load
     from ottla.cli.progress import progress
@@ -188,9 +188,9 @@ async def latency(
         typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Partition to write to."),
     ] = 0,
 ) -> Result:
-    """Write one record at a time and read it: how long until it is acknowledged, and read.
+    """Write and read one record at a time: the time to the acknowledgement and to the read.
 
-    The first tenth is not counted.
+    The first tenth of the records is not counted.
     """
     from ottla.cli.offsets.positions import END
     from ottla.cli.perf.load import round_trips

@@ -28,13 +28,13 @@ NameArgument = Annotated[
 
 @app.callback()
 def profile() -> None:
-    """Keep the settings of clusters under names: `ottla --profile`, `OTTLA_PROFILE`."""
+    """Manage named connection settings, for `--profile` and OTTLA_PROFILE."""
 
 
 @app.command("list")
 @answers
 def list_() -> Result:
-    """List the profiles; the one in use is marked."""
+    """List the profiles and mark the current one."""
     known = _known()
     counting = _counting(known)
     rows = [
@@ -90,7 +90,7 @@ def set_(
         ),
     ],
 ) -> Result:
-    """Make a profile, or change its settings; what is not named stays."""
+    """Create a profile or change its settings; others stay."""
     from ottla.cli.profile.settings import check, masked
 
     if not name.strip():
@@ -117,7 +117,7 @@ def use(
     ] = None,
     none: Annotated[bool, typer.Option("--none", help="Use no profile.")] = False,
 ) -> Result:
-    """Let a profile count where none is named."""
+    """Select the profile to use by default."""
     if (name is None) is not none:
         raise Misused("name a profile, or use --none")
     profiles.changed(_place(), lambda known: known.using(name))
@@ -129,7 +129,7 @@ def use(
 
 @app.command("delete")
 def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Output.TABLE) -> None:
-    """Delete a profile, with the passwords that are in it."""
+    """Delete a profile with its passwords."""
 
     def act() -> Result:
         _known().of(name)

@@ -104,9 +104,9 @@ async def consume(
         typer.Option("--follow", help="Wait for more records at the end (default on a terminal)."),
     ] = False,
 ) -> None:
-    """Show the records of a topic, as they come.
+    """Print the records of a topic.
 
-    With `-o json` each record is an object on a line of its own, with topic, partition, offset,
+    With `-o json`, each record is a JSON object on its own line, with topic, partition, offset,
     timestamp, key, value and headers.
     """
     import time

@@ -18,7 +18,7 @@ from ottla.client.arguments import PARTITION_MAX
 
 
 class Codec(StrEnum):
-    """How batches are compressed."""
+    """The compression codecs."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -28,7 +28,7 @@ class Codec(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who has a record before it counts as written."""
+    """Required acknowledgements."""
 
     ALL = "all"
     ONE = "1"
@@ -88,15 +88,15 @@ async def produce(
         Acks | None, typer.Option("--acks", help="Required acknowledgements: all, 1 (leader) or 0.")
     ] = None,
 ) -> Result:
-    """Write a record for each line of stdin, or of files.
+    """Write one record per line of stdin or of files.
 
-    When a line is no record, or a record cannot be written, none behind it is sent, and the exit
-    code is 1; how many were written is told. So it is after Ctrl-C: what was read is written first,
-    and a second one ends it at once.
+    After a line that is not valid, or a record that cannot be written, it stops with exit code 1
+    and prints how many records were written. On Ctrl-C it writes what it has read and stops; a
+    second Ctrl-C stops at once.
 
-    With `--json` a key or a value that is text is written as it is, and anything else as its JSON,
-    made anew: without spaces, of a name that comes twice the last, and numbers with a fraction or
-    an exponent as doubles, which have 15 to 17 digits. To keep every character give it as text.
+    With `--json`, text keys and values are written as they are. Other values are written as JSON
+    without spaces; of duplicate names the last one counts, and numbers with a fraction or exponent
+    become doubles. Use text to keep every character.
     """
     from ottla.cli.records.input import BadLine, LineForm, header_of
     from ottla.cli.records.sending import (

@@ -83,7 +83,7 @@ async def create(
     ] = False,
     dry_run: DryRunOption = False,
 ) -> Result:
-    """Make topics."""
+    """Create topics."""
     from ottla.cli.target import parsed
     from ottla.cli.topic.admin import TopicAdmin
     from ottla.cli.topic.changes import created
@@ -121,8 +121,8 @@ async def describe(
 ) -> Result:
     """Describe topics: partitions, leaders, replicas, offsets, sizes and rates.
 
-    A rate is what came between two looks at the ends of the partitions. A partition that has more
-    than twice the mean of its topic, of bytes or of new records, is marked: its keys are skewed.
+    A rate is measured between two reads of the end offsets. A partition with more than twice the
+    mean bytes or new records of its topic is marked: its keys are skewed.
     """
     from ottla.cli.topic.description import DescribingAdmin
     from ottla.cli.topic.description import describe as described
@@ -155,9 +155,9 @@ async def alter(
     ] = None,
     dry_run: DryRunOption = False,
 ) -> Result:
-    """Give topics more partitions, or other settings.
+    """Add partitions to topics or change their settings.
 
-    Nothing is changed unless the cluster says of all of it that it can be.
+    Nothing is changed unless the cluster accepts all changes.
     """
     from ottla.cli.target import parsed
     from ottla.cli.topic.changes import altered
@@ -225,11 +225,11 @@ async def apply(
     ] = False,
     yes: YesOption = False,
 ) -> Result:
-    """Let topics be as a file says: show what is to be done, ask, and do it.
+    """Create and change topics as a file describes: show the plan, ask, and apply it.
 
-    Settings and topics that the file does not name stay as they are, unless it is told otherwise.
-    Nothing is done when something in the file cannot be: fewer partitions, another replication
-    factor, names that differ in . and _ alone, or what the cluster refuses.
+    Settings and topics that the file does not contain stay, unless an option says otherwise.
+    Nothing is changed if a part is not possible: fewer partitions, another replication factor,
+    names that differ only in . and _, or a change that the cluster refuses.
     """
     from ottla.cli.topic.apply import apply as applied
     from ottla.cli.topic.apply import topics_of
