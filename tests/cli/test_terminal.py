@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.console import PATIENCE_S, SCRIPTS, surroundings
-from ottla.cli.profile import file as profiles
-from ottla.cli.profile.file import Profiles
+from ottla.cli import profiles
+from ottla.cli.profiles import Profiles
 
 # Runs a command at a terminal of its own, and ends as it ended.
 SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"

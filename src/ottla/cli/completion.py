@@ -35,7 +35,7 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
 def profile_names(context: typer.Context, incomplete: str) -> list[str]:
     """The profiles whose names begin so."""
     _offer_names(context)
-    from ottla.cli.profile import file as profiles
+    from ottla.cli import profiles
 
     try:
         known = profiles.read(profiles.place(os.environ))
@@ -88,7 +88,7 @@ async def _asked(
 
 
 async def _topics(settings: dict[str, str]) -> Iterable[str]:
-    from ottla.cli.topic.list_admin import ListAdmin
+    from ottla.cli.topic_list_admin import ListAdmin
 
     async with ListAdmin(settings) as admin:
         return await admin.list_topics()

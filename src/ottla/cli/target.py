@@ -7,11 +7,11 @@ OTTLA_PROFILE, then the one in use, then a broker on this machine. What is said 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.cli import profiles
 from ottla.cli.failures import BadSetting
-from ottla.cli.profile import file as profiles
 
 if TYPE_CHECKING:
-    from ottla.cli.profile.settings import Client
+    from ottla.cli.client_settings import Client
 
 BOOTSTRAP: Final = "bootstrap.servers"
 HERE: Final = "127.0.0.1:9092"
@@ -43,7 +43,7 @@ class Target(NamedTuple):
         `others` are the other clients of the command, and `but` says why it does not take a
         setting that its client would take.
         """
-        from ottla.cli.profile.settings import taken
+        from ottla.cli.client_settings import taken
 
         return taken(self.settings, self.said, (client, *others), but or {})
 

@@ -11,8 +11,8 @@ import pytest
 from cli.console import PATIENCE_S, SCRIPTS, ottla, surroundings
 from cli.golden import check_golden, check_settled
 from judges.ottla_broker import ottla_broker
-from ottla.cli.profile import file as profiles
-from ottla.cli.profile.settings import Client, check, is_secret, masked, taken
+from ottla.cli import profiles
+from ottla.cli.client_settings import Client, check, is_secret, masked, taken
 from ottla.settings.admin import ADMIN
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.invalid_settings import InvalidSettings

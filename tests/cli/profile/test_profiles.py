@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
+from ottla.cli import profiles
 from ottla.cli.failures import BadProfile, BadSetting
-from ottla.cli.profile import file as profiles
-from ottla.cli.profile.file import Profiles
+from ottla.cli.profiles import Profiles
 from ottla.cli.target import BOOTSTRAP, HERE, target_of
 
 ODD = 'a "quoted" \\ value\nwith ünïcode\x7f and \x01'

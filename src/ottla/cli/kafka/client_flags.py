@@ -14,7 +14,7 @@ from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.properties import read_properties
 
 if TYPE_CHECKING:
-    from ottla.cli.profile.settings import Client
+    from ottla.cli.client_settings import Client
 
 PATIENCE: Final[Mapping[str, str]] = {"default.api.timeout.ms": "20000"}
 """A person waits: for a program it is a minute."""
@@ -35,7 +35,7 @@ def known(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
 
     As Kafka's clients do it, one that nobody knows is warned of, and left out.
     """
-    from ottla.cli.profile.settings import known_to
+    from ottla.cli.client_settings import known_to
 
     found, strange = known_to(client, settings)
     if strange:

@@ -6,10 +6,11 @@ was interrupted, and what the reader of its output did is heeded as it is by `ot
 """
 
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla import __version__
+from ottla.cli.escapes import escaped
 from ottla.cli.event_loop import run_asking
 from ottla.cli.failures import own_mistake
 from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
@@ -118,3 +119,14 @@ def settings_of(given: Given, file_flag: str = "command-config") -> dict[str, st
     if (servers := given.one("bootstrap-server")) is not None:
         found[BOOTSTRAP] = servers
     return known("admin", found)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines; on a terminal, control characters in names are escaped."""
+    safe = escaped if sys.stdout.isatty() else str
+    sys.stdout.writelines(f"{safe(line)}\n" for line in lines)
+
+
+def print_error(message: str) -> None:
+    """Print an error on stdout, as Kafka's tool does."""
+    print_lines(("", f"Error: {message}"))

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli import profiles
 from ottla.cli.completion import profile_names
 from ottla.cli.declaration import OutputOption, YesOption, answers
 from ottla.cli.failures import BadProfile, Misused
 from ottla.cli.output import Output
-from ottla.cli.profile import file as profiles
-from ottla.cli.profile.file import Profiles
+from ottla.cli.profiles import Profiles
 from ottla.cli.result import Result, Table, complain, facts
 from ottla.cli.session import Session, conducted
 from ottla.cli.target import BOOTSTRAP, Target, parsed
@@ -64,7 +64,7 @@ def show(
     ] = None,
 ) -> Result:
     """Show the settings of a profile; passwords are hidden."""
-    from ottla.cli.profile.settings import masked
+    from ottla.cli.client_settings import masked
 
     known = _known()
     counting = _counting(known)
@@ -91,7 +91,7 @@ def set_(
     ],
 ) -> Result:
     """Create a profile or change its settings; others stay."""
-    from ottla.cli.profile.settings import check, masked
+    from ottla.cli.client_settings import check, masked
 
     if not name.strip():
         raise Misused("the profile name must not be empty")

@@ -29,7 +29,7 @@ _INTERNAL: Final = "--internal"
 
 async def topics(session: "Session", *, internal: bool) -> Result:
     """Ask for the list."""
-    from ottla.cli.topic.list_admin import ListAdmin
+    from ottla.cli.topic_list_admin import ListAdmin
 
     async with await session.opened(ListAdmin) as admin:
         found = await admin.list_topics(include_internal=internal)

@@ -22,7 +22,7 @@ from ottla.cli.kafka.groups.reset_options import (
     read_rows,
     written_rows,
 )
-from ottla.cli.kafka.groups.tool import complain, show
+from ottla.cli.kafka.tool import print_error, print_lines
 from ottla.cli.offsets.admin import expanded
 from ottla.cli.offsets.partition_lists import BadPartitions, Choice, NoSuchPartitions, parse_choice
 from ottla.cli.offsets.positions import END, START, Position, PositionKind
@@ -40,7 +40,7 @@ async def reset(admin: GroupAdmin, given: Given, groups: Sequence[str], timeout_
         try:
             await check_unread(admin, group, timeout_s=timeout_s)
         except HasMembers as error:
-            complain(
+            print_error(
                 f"Assignments can only be reset if the group '{group}' is inactive, but "
                 f"the current state is {error.state}."
             )
@@ -55,9 +55,9 @@ async def reset(admin: GroupAdmin, given: Given, groups: Sequence[str], timeout_
         plan[group] = {one.partition: one.after for one in moves}
     if "export" in given:
         is_one = len(given.all("group")) == 1
-        show([*written_rows(plan, with_group=not is_one), ""])
+        print_lines([*written_rows(plan, with_group=not is_one), ""])
     else:
-        show(reset_lines(plan))
+        print_lines(reset_lines(plan))
 
 
 async def _moves(admin: GroupAdmin, given: Given, group: str, timeout_s: float) -> list[Move]:
@@ -143,7 +143,7 @@ def _aims_of(path: str, given: Given, group: str) -> dict[Partition, Aim]:
     except OSError:
         raise BadReset(f"java.io.IOException: Unable to read file {path}") from None
     if group not in plan:
-        complain(f"No reset plan for group {group} found")
+        print_error(f"No reset plan for group {group} found")
         return {}
     return {where: Position(PositionKind.OFFSET, offset) for where, offset in plan[group].items()}
 

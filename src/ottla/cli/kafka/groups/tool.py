@@ -12,7 +12,7 @@ from ottla.cli.escapes import escaped
 from ottla.cli.group.kinds import STATES, TYPES
 from ottla.cli.kafka.flags import BadFlags, Given, NotDone
 from ottla.cli.kafka.groups.flags import DELETED, USAGE, check, number_of
-from ottla.cli.kafka.tool import run_tool, settings_of
+from ottla.cli.kafka.tool import print_error, print_lines, run_tool, settings_of
 from ottla.errors import OttlaError, RequestError
 from ottla.settings.invalid_settings import InvalidSettings
 
@@ -49,21 +49,10 @@ async def act(given: Given) -> int:
     except (BadFlags, NotDone):
         raise
     except RequestError as error:
-        complain(f"Executing consumer group command failed due to {java_errors.text(error)}")
+        print_error(f"Executing consumer group command failed due to {java_errors.text(error)}")
     except (OttlaError, InvalidSettings) as error:
-        complain(f"Executing consumer group command failed due to {error}")
+        print_error(f"Executing consumer group command failed due to {error}")
     return 0
-
-
-def show(lines: Iterable[str]) -> None:
-    """Print lines; on a terminal without what it would act on, for members name themselves."""
-    safe = escaped if sys.stdout.isatty() else str
-    sys.stdout.writelines(f"{safe(line)}\n" for line in lines)
-
-
-def complain(what: str) -> None:
-    """Tell what failed, where Kafka's tool tells it."""
-    show(("", f"Error: {what}"))
 
 
 def timeout_s(given: Given) -> float:
@@ -120,7 +109,7 @@ async def _list(admin: "GroupAdmin", given: Given) -> None:
     types = _among(given.one("type"), TYPES, "types", "types")
     groups = await listed(admin, given, states, [one.lower() for one in types])
     with_type, with_state = "type" in given, "state" in given
-    show(list_lines(groups, with_type=with_type, with_state=with_state))
+    print_lines(list_lines(groups, with_type=with_type, with_state=with_state))
 
 
 def _among(said: str | None, known: Sequence[str], what: str, whats: str) -> list[str]:
@@ -149,19 +138,19 @@ async def _describe(admin: "GroupAdmin", given: Given) -> None:
         assert not isinstance(view, RequestError)
         if "members" in given:
             _is_told(view, len(view.description.members))
-            show(lines.member_lines(view, is_verbose=is_verbose))
+            print_lines(lines.member_lines(view, is_verbose=is_verbose))
         elif "state" in given:
             if _is_told(view, 1):
-                show(lines.state_lines(view, is_verbose=is_verbose))
+                print_lines(lines.state_lines(view, is_verbose=is_verbose))
         elif _is_told(view, len(view.partition_lags)):
-            show(lines.offset_lines(name, view.partition_lags, is_verbose=is_verbose))
+            print_lines(lines.offset_lines(name, view.partition_lags, is_verbose=is_verbose))
 
 
 def _is_told(view: "GroupView", rows: int) -> bool:
     """Say what is to be said of a group's state; whether there is more to tell."""
     name, state = view.description.id, view.description.state
     if state == "Dead":
-        complain(f"Consumer group '{name}' does not exist.")
+        print_error(f"Consumer group '{name}' does not exist.")
         return False
     if state == "Empty":
         _warn(f"Consumer group '{name}' has no active members.")
@@ -180,15 +169,15 @@ async def _delete(admin: "GroupAdmin", given: Given) -> None:
     told = await admin.delete_groups(groups, timeout_s=timeout_s(given))
     done = ", ".join(f"'{name}'" for name in told.succeeded)
     if not told.failed:
-        show([f"Deletion of requested consumer groups ({done}) was successful."])
+        print_lines([f"Deletion of requested consumer groups ({done}) was successful."])
         return
-    complain("Deletion of some consumer groups failed:")
-    show(
+    print_error("Deletion of some consumer groups failed:")
+    print_lines(
         f"* Group '{name}' could not be deleted due to: {java_errors.text(error, name)}"
         for name, error in told.failed.items()
     )
     if done:
-        show(("", f"These consumer groups were deleted successfully: {done}"))
+        print_lines(("", f"These consumer groups were deleted successfully: {done}"))
 
 
 # --delete-offsets
@@ -225,18 +214,18 @@ async def _forget(admin: "GroupAdmin", given: Given) -> None:
     if first is None:
         print(f"Request succeeded for deleting offsets from group {group}.")
     elif first.code in DELETED.whole:
-        complain(message(first, group))
+        print_error(message(first, group))
     elif first.code in DELETED.parts:
-        complain("Encountered some partition-level error, see the follow-up details.")
+        print_error("Encountered some partition-level error, see the follow-up details.")
     else:
-        complain(f"Encountered some unknown error: {ErrorCode(first.code).name}")
+        print_error(f"Encountered some unknown error: {ErrorCode(first.code).name}")
     shown = {
         where: "Successful"
         if error is None
         else f"Error: {text(error, _about(where, error, group))}"
         for where, error in outcome.items()
     }
-    show(forgotten_lines(shown))
+    print_lines(forgotten_lines(shown))
 
 
 def _about(where: "tuple[str, int]", error: RequestError, group: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.cli.kafka.flags import Given
 from ottla.cli.kafka.hash_order import in_hash_order
-from ottla.cli.kafka.topics.tool import REPORTS, matching
+from ottla.cli.kafka.topics.selection import REPORTS, matching
 from ottla.cli.kafka.words import words
 from ottla.cli.kafka.wrong_use import whole_number
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin

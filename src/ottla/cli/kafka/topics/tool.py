@@ -9,24 +9,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, GivenTwice, Usage
 from ottla.cli.kafka.tool import opened, run_tool, settings_of
+from ottla.cli.kafka.topics.selection import REPORTS, matching
 from ottla.cli.kafka.words import words
 from ottla.cli.kafka.wrong_use import Illegal, WrongUse, forbid, require, whole_number
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
 if TYPE_CHECKING:
     from ottla.cli.topic.admin import TopicAdmin
-    from ottla.client.admin.topic_list import TopicListCalls
     from ottla.client.admin.topics import NewTopic
 
 K = TypeVar("K")
 
 ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
-REPORTS: Final = (
-    "under-replicated-partitions",
-    "under-min-isr-partitions",
-    "at-min-isr-partitions",
-    "unavailable-partitions",
-)
 
 USAGE: Final = Usage(
     "kafka-topics",
@@ -128,7 +122,7 @@ async def act(given: Given) -> int:
     wanted = new_topic(given) if "create" in given or "alter" in given else None
 
     if "list" in given:
-        from ottla.cli.topic.list_admin import ListAdmin
+        from ottla.cli.topic_list_admin import ListAdmin
 
         async with await opened(ListAdmin, settings) as lister:
             print("\n".join(await matching(lister, given)))
@@ -239,21 +233,6 @@ async def _alter(admin: "TopicAdmin", given: Given, wanted: "NewTopic") -> None:
 async def _delete(admin: "TopicAdmin", given: Given) -> None:
     names = await matching(admin, given, "if-exists" not in given)
     _raise_first((await admin.delete_topics(names)).failed)
-
-
-async def matching(admin: "TopicListCalls", given: Given, needed: bool = False) -> list[str]:
-    """The topics that the flags name, sorted; OttlaError when there is none and one is needed."""
-    from ottla.cli.kafka.include_list import included
-
-    pattern = given.one("topic")
-    hides_internal = "exclude-internal" in given
-    listed = await admin.list_topics(include_internal=not hides_internal)
-    names = sorted(listed)
-    if pattern is not None:
-        names = included(pattern, names)
-    if needed and pattern and not names:
-        raise OttlaError(f"Topic '{pattern}' does not exist as expected")
-    return names
 
 
 class _Of(OttlaError):
