@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from ottla.client.admin import Admin, NewPartitions, NewTopic
     from ottla.client.consumer import Consumer
+    from ottla.client.fetch.partition_reader import FetchedColumns, PartitionReader
     from ottla.client.group.commits import CommitFailed
     from ottla.client.group.interfaces import GroupMember, Rebalance
     from ottla.client.group.offsets import OffsetAndMetadata
@@ -43,6 +44,7 @@ __all__ = [
     "DeserializationFailed",
     "Disconnected",
     "ErrorCode",
+    "FetchedColumns",
     "GroupMember",
     "InvalidSettings",
     "NewPartitions",
@@ -51,6 +53,7 @@ __all__ = [
     "NotSupported",
     "OffsetAndMetadata",
     "OutcomeUnknown",
+    "PartitionReader",
     "Producer",
     "ProducerMetrics",
     "Rebalance",
@@ -82,6 +85,7 @@ _MODULES: "Final" = {
     "DeserializationFailed": "ottla.client.serializers",
     "Disconnected": "ottla.transport.channel",
     "ErrorCode": "ottla.errors",
+    "FetchedColumns": "ottla.client.fetch.partition_reader",
     "GroupMember": "ottla.client.group.interfaces",
     "InvalidSettings": "ottla.settings.invalid_settings",
     "NewPartitions": "ottla.client.admin",
@@ -90,6 +94,7 @@ _MODULES: "Final" = {
     "NotSupported": "ottla.transport.failures",
     "OffsetAndMetadata": "ottla.client.group.offsets",
     "OutcomeUnknown": "ottla.client.produce.transaction_state",
+    "PartitionReader": "ottla.client.fetch.partition_reader",
     "Producer": "ottla.client.producer",
     "ProducerMetrics": "ottla.client.metrics.producer_metrics",
     "Rebalance": "ottla.client.group.interfaces",

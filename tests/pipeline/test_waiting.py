@@ -138,16 +138,18 @@ def test_a_task_waits_as_long_as_it_says(broker: OttlaBroker, topic: str, record
     clock, timeout_s = Hands(), 8.0
     reader = RangeReader({"bootstrap.servers": broker.bootstrap}, clock)
     consumer: Any = reader._consumer  # pyright: ignore[reportPrivateUsage]
-    taken = consumer.columns
+    partitions: Any = reader._portal.call(lambda: consumer.partition_reader)  # pyright: ignore[reportPrivateUsage]
+    taken = partitions.columns
 
     async def columns(wait_s: float) -> Any:
         clock.seconds += wait_s
         return await taken(60.0) if clock.seconds <= LOOK_S and records else None
 
-    async def why_lost(wanted: Range) -> None:
-        clock.seconds += LOOK_S
+    async def end_offsets(*wanted: object, timeout_s: float) -> None:
+        clock.seconds += timeout_s
+        raise TimedOut("no response")
 
-    consumer.columns, consumer.why_lost = columns, why_lost
+    partitions.columns, consumer.end_offsets = columns, end_offsets
     wanted = Range(TopicPartition(topic, PartitionIndex(0)), 0, 10)
     found = reader.read(wanted, timeout_s, skips_lost=False)
     try:

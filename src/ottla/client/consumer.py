@@ -22,6 +22,7 @@ from ottla.client.consumer_runtime import ConsumerRuntime
 from ottla.client.fetch.cursor import EARLIEST_MS, LATEST_MS, Cursor
 from ottla.client.fetch.decoding import Decoder
 from ottla.client.fetch.offsets import FoundOffset
+from ottla.client.fetch.partition_reader import PartitionReader
 from ottla.client.fetch.record_buffer import RecordBuffer
 from ottla.client.group.interfaces import GroupMember
 from ottla.client.group.offsets import OffsetAndMetadata
@@ -29,6 +30,7 @@ from ottla.client.key_value import K, V
 from ottla.client.lifecycle.shutdown import noted_on
 from ottla.client.loop_affinity import not_running, runs_already
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
+from ottla.client.network.cluster_view import ClusterView
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.options.connection import connection_rules
 from ottla.client.options.consumer import is_modern_group
@@ -342,6 +344,28 @@ class Consumer(Generic[K, V]):
     def metrics(self) -> ConsumerMetrics:
         """Return the metrics."""
         return self._started().metrics()
+
+    @property
+    def partition_reader(self) -> PartitionReader[K, V]:
+        """The reader of the assigned partitions, for columns with offsets and for stop offsets."""
+        return self._started().reading
+
+    @property
+    def is_stable_member(self) -> bool:
+        """Whether it is a member of a stable group; raises the error that ended its membership."""
+        running = self._started()
+        if (failure := running.reading.failure) is not None:
+            raise failure
+        state = running.participation
+        membership = None if state is None else state.membership
+        return membership is not None and membership.is_member and membership.waiting_for is None
+
+    async def refresh_metadata(self, *topics: str, timeout_s: float | None = None) -> ClusterView:
+        """Request metadata now, also of these topics; raises RequestError without a response."""
+        metadata = self._started().reading.metadata
+        for topic in topics:
+            metadata.want(topic)
+        return await metadata.refreshed(self._seconds(timeout_s))
 
     # Internals.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.client.fetch.decoding import Decoder
-from ottla.client.fetch.fetch_runtime import FetchRuntime
+from ottla.client.fetch.partition_reader import PartitionReader
 from ottla.client.fetch.position_resolver import Committed
 from ottla.client.group.commits import Commits
 from ottla.client.group.coordinator import GroupCoordinator
@@ -62,7 +62,7 @@ class ConsumerRuntime(Generic[K, V]):
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
         has_group = config[consumer.GROUP_ID] is not None
         connections = Connections(rules, network, clock, random)
-        self.reading: Final[FetchRuntime[K, V]] = FetchRuntime(
+        self.reading: Final[PartitionReader[K, V]] = PartitionReader(
             connections,
             lambda learnt: Metadata(connections, metadata_rules(config, random), clock, learnt),
             decoder,

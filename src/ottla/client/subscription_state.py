@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.fetch.fetch_runtime import FetchRuntime
+from ottla.client.fetch.partition_reader import PartitionReader
 from ottla.client.group.commits import Commits
 from ottla.client.group.interfaces import Membership, Rebalance
 from ottla.client.subscription import BrokerPattern, Callback, Subscription
@@ -58,7 +58,7 @@ class SubscriptionState:
     def __init__(
         self,
         subscription: Subscription,
-        reading: FetchRuntime[Any, Any],
+        reading: PartitionReader[Any, Any],
         commits: Commits,
         rules: SubscriptionConfig,
         clock: Clock,

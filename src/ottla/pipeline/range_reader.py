@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.client.consumer import Consumer
-from ottla.client.fetch.missing_partitions import why_absent
+from ottla.client.fetch.partition_reader import FetchedColumns
 from ottla.client.fetch.position_resolver import NoPosition, Truncated
 from ottla.client.sync.portal import Portal
 from ottla.clock import Clock, SystemClock
@@ -47,52 +47,39 @@ class Loss(NamedTuple):
     cause: str = _DELETED
 
 
-class _Fetching(Consumer[bytes, bytes]):
-    """A consumer that hands out columns, with the place behind them."""
+async def _aim(consumer: Consumer[bytes, bytes], wanted: Range) -> None:
+    """Read a range, starting with what is already fetched of it.
 
-    async def aim(self, wanted: Range) -> None:
-        """Read a range; what was fetched of it already is used.
+    Nothing is fetched after its end: that fetch would wait at the broker for new records, and the
+    next range, of another partition, would wait behind it.
+    """
+    reader, partition = consumer.partition_reader, wanted.partition
+    if consumer.assignment != frozenset({partition}):
+        bytes_per_offset = reader.bytes_per_offset
+        consumer.assign(partition)
+        consumer.seek(partition, wanted.start)
+        if bytes_per_offset is not None:
+            reader.expect(partition, bytes_per_offset)
+    elif await consumer.position(partition) != wanted.start:
+        consumer.seek(partition, wanted.start)
+    reader.stop_at(partition, wanted.end)
 
-        Nothing is asked for behind its end: that would wait at the broker until something comes
-        there, and the next range, of another partition, behind it.
-        """
-        partition = wanted.partition
-        if self.assignment != frozenset({partition}):
-            sizes = [one.offset_bytes for one in self._started().reading.reader.cursors.values()]
-            self.assign(partition)
-            self.seek(partition, wanted.start)
-            if sizes:
-                self._cursor(partition).offset_bytes = sizes[0]  # those here are as large
-        elif await self.position(partition) != wanted.start:
-            self.seek(partition, wanted.start)
-        self._cursor(partition).fetch_end = wanted.end
-        self._started().reading.poke()
 
-    async def columns(self, timeout_s: float) -> tuple[Columns, int] | None:
-        """The next records, which may be none, and the offset behind; None without any in time."""
-        reader = self._reader()
-        found = await reader.take_columns(
-            timeout_s, lambda where, columns: ((where, columns), None), empty_too=True
-        )
-        if found is None:
-            return None
-        where, columns = found
-        return columns, reader.cursors[where].position
+async def _columns(consumer: Consumer[bytes, bytes], timeout_s: float) -> FetchedColumns | None:
+    """Return the next columns; the reader is used only in the consumer's event loop."""
+    return await consumer.partition_reader.columns(timeout_s)
 
-    async def first_offset(self, partition: TopicPartition) -> int:
-        """The first offset that there is."""
-        return (await self.beginning_offsets(partition))[partition]
 
-    async def why_lost(self, wanted: Range) -> Loss | None:
-        """Why the end of a range cannot come any more; None when it may, or nobody can be asked."""
-        absent = why_absent(wanted.partition, self._started().reading.metadata.view)
-        if absent is not None:
-            return Loss(absent)
-        try:
-            [end] = (await self.end_offsets(wanted.partition, timeout_s=LOOK_S)).values()
-        except RequestError:
-            return None
-        return Loss(f"it ends at {end} now", _BEHIND) if end < wanted.end else None
+async def _why_lost(consumer: Consumer[bytes, bytes], wanted: Range) -> Loss | None:
+    """Return why the end of a range cannot be reached any more; None if it can, or is unknown."""
+    absent = consumer.partition_reader.missing_reason(wanted.partition)
+    if absent is not None:
+        return Loss(absent)
+    try:
+        [end] = (await consumer.end_offsets(wanted.partition, timeout_s=LOOK_S)).values()
+    except RequestError:
+        return None
+    return Loss(f"it ends at {end} now", _BEHIND) if end < wanted.end else None
 
 
 class RangeReader:
@@ -100,7 +87,7 @@ class RangeReader:
 
     def __init__(self, settings: dict[str, object], clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._consumer = _Fetching(settings)
+        self._consumer = Consumer[bytes, bytes](settings)
         self._portal = Portal("ottla spark", self._consumer.close)
         try:
             self._portal.run(self._consumer.__aenter__())
@@ -119,17 +106,17 @@ class RangeReader:
         """The columns of a range; DataLost, or TimedOut when nothing comes for so long."""
         portal, consumer = self._portal, self._consumer
         partition, position = wanted.partition, wanted.start
-        portal.run(consumer.aim(wanted))
+        portal.run(_aim(consumer, wanted))
         deadline_s = self._clock.elapsed_s() + timeout_s
         while position < wanted.end:
             try:
                 left_s = max(deadline_s - self._clock.elapsed_s(), 0.0)
-                found = portal.run(consumer.columns(min(left_s, LOOK_S)))
+                found = portal.run(_columns(consumer, min(left_s, LOOK_S)))
             except (NoPosition, Truncated) as error:
                 position = self._skipped(wanted, position, error, skips_lost=skips_lost)
                 continue
             if found is None:
-                loss = portal.run(consumer.why_lost(wanted))
+                loss = portal.run(_why_lost(consumer, wanted))
                 if loss is not None:
                     _lose(partition, position, loss, skips_lost=skips_lost)
                     return
@@ -140,15 +127,15 @@ class RangeReader:
                     f"{wanted.end} is the end of what is to be read; "
                     "kafkaConsumer.pollTimeoutMs says how long to wait"
                 )
-            columns, position = found
-            if columns.rows:
-                yield columns
+            position = found.next_offset
+            if found.columns.rows:
+                yield found.columns
             deadline_s = self._clock.elapsed_s() + timeout_s  # Spark's time is its own
 
     def _skipped(self, wanted: Range, position: int, error: Exception, *, skips_lost: bool) -> int:
         """Where to go on when a place is gone."""
         portal, consumer = self._portal, self._consumer
-        first = portal.run(consumer.first_offset(wanted.partition))
+        [first] = portal.run(consumer.beginning_offsets(wanted.partition)).values()
         is_deleted = first > position
         loss = Loss(f"it begins at {first} now") if is_deleted else Loss(f"{error}", _BEHIND)
         _lose(wanted.partition, position, loss, skips_lost=skips_lost)

@@ -38,7 +38,7 @@ async def read(broker: OttlaBroker, topic: str, lose: Callable[[Admin], Awaitabl
             await lose(admin)
             consumer.assign(where)
             consumer.seek(where, 0)
-            consumer.stop_at(where, END)
+            consumer.partition_reader.stop_at(where, END)
             limits = Limits(ends={where: END})
             return sum([one[1] async for one in taken(consumer, limits) if one is not None])
 

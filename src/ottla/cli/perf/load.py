@@ -260,7 +260,7 @@ async def read_load(
 
 def has_reached(consumer: ColumnConsumer, ends: Mapping[TopicPartition, int]) -> bool:
     """Whether nothing before the ends is left to read."""
-    return len(consumer.passed(ends)) == len(ends)
+    return len(consumer.partition_reader.finished(ends)) == len(ends)
 
 
 async def _columns(consumer: ColumnConsumer, timeout_s: float) -> tuple[int, int]:

@@ -5,7 +5,7 @@ was asked for. For a group what was handed on and nothing else counts as read.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -14,12 +14,11 @@ from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.records.cells import Taken
 from ottla.cli.records.places import Limits, places
 from ottla.client.consumer import Consumer
-from ottla.client.fetch.missing_partitions import NO_TOPIC, why_absent
+from ottla.client.fetch.missing_partitions import NO_TOPIC
 from ottla.client.group.interfaces import Rebalance
 from ottla.client.partitions import partition_of
 from ottla.errors import ErrorCode
 from ottla.ids import TopicPartition
-from ottla.records import Columns
 
 WAIT_S: Final = 1.0
 GIVEN_S: Final = 10.0
@@ -31,69 +30,29 @@ GONE_S: Final = 5.0
 
 
 class ColumnConsumer(Consumer[bytes, bytes]):
-    """A consumer that hands out columns, with the place behind them."""
+    """A consumer that returns columns with the offset after them."""
 
     async def columns(self, timeout_s: float) -> Taken | None:
-        """What comes next, which may be no record; None when nothing comes in time."""
-        reader = self._reader()
-
-        def make(where: TopicPartition, columns: Columns) -> tuple[Taken, None]:
-            batches = reader.cursors[where].chunks[0].batches
-            epochs = [(one.header.base_offset, one.header.leader_epoch) for one in batches]
-            return Taken(where, columns, 0, epochs), None
-
-        found = await reader.take_columns(timeout_s, make, empty_too=True)
-        if found is None:
-            return None
-        cursor = reader.cursors.get(found.partition)
-        behind = 0 if cursor is None else cursor.position
-        return Taken(found.partition, found.columns, behind, found.epochs)
+        """Return the next columns, which may have no record; None after the timeout."""
+        found = await self.partition_reader.columns(timeout_s)
+        return None if found is None else Taken(*found)
 
     async def meet(self) -> None:
-        """Wait for a broker's first answer; RequestError when none comes."""
-        await self._started().reading.metadata.refreshed(self._timeout_s)
+        """Wait for the first response of a broker; raises RequestError."""
+        await self.refresh_metadata()
 
     async def known_partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic; Failed at once when there is none of this name."""
-        metadata = self._started().reading.metadata
-        metadata.want(topic)
-        view = await metadata.refreshed(self._timeout_s)
-        known = view.topics.get(topic)
+        """Return the partitions of a topic; raises Failed at once if it does not exist."""
+        known = (await self.refresh_metadata(topic)).topics.get(topic)
         if known is None or known.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
             raise Failed(f"topic {topic or repr(topic)} does not exist", code)
         return await self.partitions(topic)
 
-    def passed(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Those whose place is at an end or behind it, and of which nothing is left here."""
-        cursors = self._reader().cursors
-        return [
-            where
-            for where, end in ends.items()
-            if (cursor := cursors.get(where)) is not None
-            and cursor.is_located
-            and not cursor.has_records
-            and cursor.position >= end
-        ]
-
     def gone(self, ends: Iterable[TopicPartition]) -> str | None:
-        """A topic of these partitions that brokers do not have any more."""
-        view = self._started().reading.metadata.view
-        return next((one.topic for one in ends if why_absent(one, view) == NO_TOPIC), None)
-
-    def is_resting(self) -> bool:
-        """Whether it is a member of a group that is at rest; raises what ended its membership."""
-        running = self._started()
-        if (failure := running.reading.reader.failure) is not None:
-            raise failure
-        participation = running.participation
-        membership = None if participation is None else participation.membership
-        return membership is not None and membership.is_member and membership.waiting_for is None
-
-    def stop_at(self, partition: TopicPartition, end: int) -> None:
-        """Ask brokers for nothing from an offset on."""
-        self._cursor(partition).fetch_end = end
-        self._started().reading.poke()
+        """Return a topic of these partitions that does not exist any more."""
+        reader = self.partition_reader
+        return next((one.topic for one in ends if reader.missing_reason(one) == NO_TOPIC), None)
 
 
 async def begin_at(
@@ -121,7 +80,7 @@ async def begin_at(
     for where in chosen:
         consumer.seek(where, begin[where])
         if stops:
-            consumer.stop_at(where, ends[where])
+            consumer.partition_reader.stop_at(where, ends[where])
     return ends if stops else None
 
 
@@ -177,7 +136,7 @@ def _without_lost(consumer: ColumnConsumer, limits: Limits, gone_s: float | None
     """Wait no longer for what cannot come; since when a topic is gone, if one is."""
     if limits.ends is None:
         return None
-    for where in consumer.passed(limits.ends):
+    for where in consumer.partition_reader.finished(limits.ends):
         del limits.ends[where]
     if (topic := consumer.gone(limits.ends)) is None:
         return None
@@ -225,7 +184,7 @@ async def _is_given(consumer: ColumnConsumer, given: asyncio.Event) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_S):
                 return await given.wait()
-        if not consumer.is_resting():
+        if not consumer.is_stable_member:
             rests_s = None
         elif rests_s is None:
             rests_s = loop.time()

@@ -1,13 +1,17 @@
-"""The parts of a consumer that fetch: connections, metadata, positions, fetcher, record buffer.
+"""Reads assigned partitions: metadata, positions, fetcher and record buffer behind one interface.
+
+A consumer reads through it, and so do the Spark source and the command line, which need what a
+consumer does not offer: columns with the offset after them, an offset at which fetching stops, and
+the reason why a partition cannot be read.
 
 Invariant: the parts are created together and closed together; after `close` none of their tasks and
 connections is left. A moved position or a new leader wakes the position resolver and the fetcher.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.client.calls.caller import Caller
 from ottla.client.fetch.cursor import UNKNOWN, Cursor
@@ -25,6 +29,7 @@ from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
+from ottla.records import Columns
 from ottla.transport.channel import TimedOut
 from ottla.transport.failures import NotRunning
 
@@ -36,8 +41,19 @@ ROUND_S: Final = 30.0
 """Timeout of one round of position lookups before the next round."""
 
 
-class FetchRuntime(Generic[K, V]):
-    """The fetching parts of a consumer."""
+class FetchedColumns(NamedTuple):
+    """Records of one partition as columns; there may be none, when only the position moved."""
+
+    partition: TopicPartition
+    columns: Columns
+    next_offset: int
+    """The offset after everything that was fetched, seen or not."""
+    epochs: Sequence[tuple[int, int]]
+    """The base offset and the leader epoch of each batch."""
+
+
+class PartitionReader(Generic[K, V]):
+    """Reads partitions; `consumer.partition_reader` while the consumer runs."""
 
     def __init__(
         self,
@@ -157,6 +173,55 @@ class FetchRuntime(Generic[K, V]):
                 offset = cursor.position if all_handed_out else cursor.done
                 offsets[one] = OffsetAndMetadata(offset, leader_epoch=cursor.position_epoch)
         return offsets
+
+    async def columns(self, timeout_s: float) -> FetchedColumns | None:
+        """Return the next records as columns, without deserializing; None after the timeout."""
+
+        def make(where: TopicPartition, columns: Columns) -> tuple[FetchedColumns, None]:
+            batches = self.reader.cursors[where].chunks[0].batches
+            epochs = [(one.header.base_offset, one.header.leader_epoch) for one in batches]
+            return FetchedColumns(where, columns, 0, epochs), None
+
+        found = await self.reader.take_columns(timeout_s, make, empty_too=True)
+        if found is None:
+            return None
+        cursor = self.reader.cursors.get(found.partition)
+        return found._replace(next_offset=0 if cursor is None else cursor.position)
+
+    def stop_at(self, partition: TopicPartition, end: int) -> None:
+        """Fetch nothing from this offset on: a fetch there would wait for records to be written."""
+        self.cursor(partition).fetch_end = end
+        self.poke()
+
+    @property
+    def bytes_per_offset(self) -> float | None:
+        """The bytes per offset of the last fetch of an assigned partition; None without any."""
+        return next((one.offset_bytes for one in self.reader.cursors.values()), None)
+
+    def expect(self, partition: TopicPartition, bytes_per_offset: float) -> None:
+        """Size the first fetch of a partition by what another one took."""
+        self.cursor(partition).offset_bytes = bytes_per_offset
+
+    def finished(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Return the partitions whose position has reached its end, with nothing buffered."""
+        cursors = self.reader.cursors
+        return [
+            where
+            for where, end in ends.items()
+            if (cursor := cursors.get(where)) is not None
+            and cursor.is_located
+            and not cursor.has_records
+            and cursor.position >= end
+        ]
+
+    def missing_reason(self, partition: TopicPartition) -> str | None:
+        """Return why a partition cannot be read, as far as known; None if it can."""
+        return why_absent(partition, self.metadata.view)
+
+    @property
+    def failure(self) -> RequestError | None:
+        """The error that the next poll raises."""
+        return self.reader.failure
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the lag of a partition as of the last response."""
