@@ -106,15 +106,19 @@ def dev(
             _show({**own, **_facts(node)}, output)
             return
         typer.echo(
-            f"Ottla listens on {where}. Data directory: {data.absolute()}. Press Ctrl-C to "
-            f"stop.\n\n  shell    echo hello | {ottla} produce events -b {where}\n           "
-            f"{ottla} consume events -b {where}\n  Python   from ottla.sync import "
-            f"Producer\n           with Producer(bootstrap_servers='{where}') as "
-            "producer:\n               producer.send('events', b'hello')\n  kcat     kcat -b "
-            f"{where} -t events -C -e\n  Kafka    kafka-topics.sh --bootstrap-server {where} "
-            f"--list\n  files    {ottla} log dump "
-            f"{shlex.quote(str(files))}\n{_metrics(node)}\nAuthentication is not supported yet: "
-            "use it on trusted networks only."
+            f"Ottla listens on {where}. Data directory: {data.absolute()}. Press Ctrl-C to stop.\n"
+            f"\n"
+            f"  shell    echo hello | {ottla} produce events -b {where}\n"
+            f"           {ottla} consume events -b {where}\n"
+            f"  Python   from ottla.sync import Producer\n"
+            f"           with Producer(bootstrap_servers='{where}') as producer:\n"
+            f"               producer.send('events', b'hello')\n"
+            f"  kcat     kcat -b {where} -t events -C -e\n"
+            f"  Kafka    kafka-topics.sh --bootstrap-server {where} --list\n"
+            f"  files    {ottla} log dump {shlex.quote(str(files))}\n"
+            f"{_metrics(node)}"
+            f"\n"
+            f"Authentication is not supported yet: use it on trusted networks only."
         )
 
     raise typer.Exit(

@@ -98,9 +98,7 @@ _OPTIONS: Final = (
         Annotated[
             str | None,
             typer.Option(
-                "--bootstrap-server", "-b", metavar="HOST:PORT,…", help=(
-                    "Bootstrap servers (HOST:PORT,...)."
-                ),
+                "--bootstrap-server", "-b", metavar="HOST:PORT,…", help="Bootstrap servers.",
                 rich_help_panel=_COMMON,
             ),
         ],

@@ -64,7 +64,7 @@ async def probe(
                 writer.close()
             if why is None:
                 return None
-            whys.append(f"{text.strip()} {why}")
+            whys.append(f"{text.strip()}: {why}")
     return f"no broker found: {'; '.join(whys)}. `ottla dev` starts one on this machine"
 
 
@@ -86,8 +86,8 @@ async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> st
 
 def _tell(address: str) -> None:
     print(
-        f"{printable(address)} accepts connections but has not responded yet; check that it is a "
-        "Kafka broker. Waiting",
+        f"{printable(address)} accepts connections but has not responded yet: waiting. Check "
+        "that it is a Kafka broker",
         file=sys.stderr,
         flush=True,
     )

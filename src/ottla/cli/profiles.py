@@ -27,7 +27,8 @@ class Profiles(NamedTuple):
     def of(self, name: str) -> Mapping[str, str]:
         """The settings of a profile."""
         if name not in self.settings:
-            known = ", ".join(sorted(self.settings)) or "there are no profiles"
+            names = ", ".join(sorted(self.settings))
+            known = f"use one of {names}" if names else "there are no profiles"
             raise BadProfile(f"profile {name!r} does not exist: {known}")
         return self.settings[name]
 

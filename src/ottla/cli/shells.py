@@ -30,14 +30,14 @@ _ottla_completion() {{
     local one
     COMPREPLY=()
     while IFS= read -r one; do
-        COMPREPLY+="$one"
+        COMPREPLY+=("$one")
     done <<< "$({_LINE}="${{COMP_LINE:0:COMP_POINT}}" {_BREAKS}="$COMP_WORDBREAKS" \\
         {QUESTION}=complete_bash "$1" 2> /dev/null)"
     if [ "${{COMPREPLY[0]}}" = names ]; then
         compopt +o default 2> /dev/null
     fi
     unset 'COMPREPLY[0]'
-    COMPREPLY="${{COMPREPLY[@]}}"
+    COMPREPLY=("${{COMPREPLY[@]}}")
 }}
 
 complete -o default -F _ottla_completion ottla

@@ -212,8 +212,10 @@ async def seek(
 
     if not group:
         raise Misused("the group name must not be empty")
-    if (to is None) == (from_group is None):
+    if to is None and from_group is None:
         raise Misused("no target: use --to POSITION or --from-group GROUP")
+    if to is not None and from_group is not None:
+        raise Misused("--to and --from-group exclude each other")
     position = None if to is None else _position(to)
     choices = _choices(topic)
     async with await session.opened(GroupAdmin) as admin:

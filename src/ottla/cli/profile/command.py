@@ -119,7 +119,7 @@ def use(
 ) -> Result:
     """Select the profile to use by default."""
     if (name is None) is not none:
-        raise Misused("name a profile, or use --none")
+        raise Misused("name a profile or use --none, one of the two")
     profiles.changed(_place(), lambda known: known.using(name))
     lines = ["No profile is current." if name is None else f"Profile {_shown(name)} is current."]
     if (told := os.environ.get(profiles.PROFILE_VARIABLE)) and told != name:

@@ -46,7 +46,7 @@ async def produce(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE…]",
-            help=("Files with one record per line; default: stdin."),
+            help="Files with one record per line; default: stdin.",
             show_default=False,
         ),
     ] = None,
@@ -75,7 +75,7 @@ async def produce(
     partition: Annotated[
         int | None,
         typer.Option(
-            "--partition", "-p", min=0, max=PARTITION_MAX, help=("Partition of all records.")
+            "--partition", "-p", min=0, max=PARTITION_MAX, help="Partition of all records."
         ),
     ] = None,
     null: Annotated[
@@ -109,7 +109,7 @@ async def produce(
     from ottla.cli.stop_request import StopRequest
 
     if json and (key_separator is not None or null is not None):
-        raise Misused("--json cannot be combined with --key-separator and --null")
+        raise Misused("--json cannot be combined with --key-separator or --null")
     if key is not None and key_separator is not None:
         raise Misused("--key and --key-separator exclude each other")
     try:

@@ -42,7 +42,7 @@ async def created(
         if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     ]
     made = [*told.succeeded.values()]
-    verb = "Would create" if dry_run else "Made"
+    verb = "Would create" if dry_run else "Created"
     return Result(
         {
             "created": [] if dry_run else [_object(one) for one in made],

@@ -64,7 +64,7 @@ async def create(
             "-p",
             min=1,
             max=INT_MAX,
-            help=("Number of partitions; default: the cluster's."),
+            help="Number of partitions; default: the cluster's.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -145,7 +145,7 @@ async def alter(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, max=INT_MAX, help=("New total number of partitions.")
+            "--partitions", "-p", min=1, max=INT_MAX, help="New total number of partitions."
         ),
     ] = None,
     config: ConfigOption = None,
