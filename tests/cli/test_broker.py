@@ -56,7 +56,7 @@ def dev(
     try:
         assert process.stdout is not None
         told = process.stdout.readline()
-        found = re.search(r"listens on (\S+)\. Its data are in (\S+)\.", told)
+        found = re.search(r"listens on (\S+)\. Data directory: (\S+)\.", told)
         if found is None:
             assert process.stderr is not None
             raise AssertionError(process.stderr.read())

@@ -272,7 +272,7 @@ def test_a_stranger_on_the_port_is_one_line_and_1(file: Path) -> None:
         return wrong or told(tool, done)
 
     def told(name: str, done: subprocess.CompletedProcess[str]) -> str | None:
-        said = f"{stranger.address} does not answer as a Kafka broker does"
+        said = f"{stranger.address}: invalid response"
         return None if said in done.stdout + done.stderr else f"{name}: {done.stderr}"
 
     with talkative() as stranger:

@@ -24,7 +24,7 @@ def test_it_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert carried_out(lambda: fails(KeyError("a\nb")), Output.TABLE) == 1
     out, told = capsys.readouterr()
     assert out == ""
-    assert told.startswith("ottla: a mistake of Ottla's own, please report it: KeyError: ")
+    assert told.startswith("ottla: internal error, please report it: KeyError: ")
     assert told.count("\n") == 1
 
 

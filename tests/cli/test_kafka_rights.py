@@ -33,11 +33,11 @@ BOB = {
 OPEN: Mapping[str, str] = {
     "api-versions": "Metadata",
     "cluster describe": "127.0.0.1",
-    "doctor": "answers, with 1 broker",
-    "group list": "There are no such groups.",
-    "offsets": "There are no topics.",
-    "topic describe": "There are no topics.",
-    "topic list": "There are no topics.",
+    "doctor": "responds, with 1 broker",
+    "group list": "No matching groups.",
+    "offsets": "No topics.",
+    "topic describe": "No topics.",
+    "topic list": "No topics.",
 }
 REFUSED = (
     "config describe --topic t",

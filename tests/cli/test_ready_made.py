@@ -62,4 +62,4 @@ def test_dev_tells_how_to_connect_and_where_the_data_are(tmp_path: Path) -> None
             assert wanted in told
         assert told.count(running.address) == 6
         assert str(tmp_path) in told
-        assert "no authentication yet" in told
+        assert "Authentication is not supported yet" in told

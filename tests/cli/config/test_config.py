@@ -40,7 +40,9 @@ def values(broker: OttlaBroker, *arguments: str) -> dict[str, str | None]:
 def test_settings_of_a_topic(broker: OttlaBroker) -> None:
     of_topic = ("--topic", "orders")
     empty = config(broker, "describe", *of_topic)
-    assert empty.stdout == "topic orders has no settings of its own; --all shows what counts.\n"
+    assert (
+        empty.stdout == "topic orders has no settings of its own; --all shows the effective ones.\n"
+    )
     done = config(broker, "set", *of_topic, "retention.ms=5", "cleanup.policy=compact,delete")
     assert (done.returncode, done.stderr) == (0, "")
     check_settled("config-set.txt", done.stdout)
@@ -156,5 +158,5 @@ def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
         held.bind(("127.0.0.1", 0))  # nobody listens
         said = ottla("config", *words, "-b", f"127.0.0.1:{held.getsockname()[1]}")
     assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr.startswith("ottla: no broker: ")
+    assert said.stderr.startswith("ottla: no broker found: ")
     assert said.stderr.count("\n") == 1

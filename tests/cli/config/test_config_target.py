@@ -48,5 +48,5 @@ def test_none_or_two_are_refused(said: Said) -> None:
 
 def test_a_quota_is_a_number() -> None:
     assert quotas_of({"producer_byte_rate": "1e6"}) == {"producer_byte_rate": 1e6}
-    with pytest.raises(Misused, match="producer_byte_rate=fast: a quota is a number"):
+    with pytest.raises(Misused, match="producer_byte_rate=fast: a quota must be a number"):
         quotas_of({"producer_byte_rate": "fast"})

@@ -110,7 +110,7 @@ def test_open_files() -> None:
 
 def test_clock() -> None:
     grade(judgements.clock(NOW), OK)
-    grade(judgements.clock(replace(NOW, synchronized=True)), OK, "kept in time")
+    grade(judgements.clock(replace(NOW, synchronized=True)), OK, "synchronized")
     grade(judgements.clock(replace(NOW, synchronized=False)), WARNING, "chrony")
     grade(judgements.clock(replace(NOW, now_ms=NOW.installed_ms - 12 * HOUR_MS)), OK)
     grade(judgements.clock(replace(NOW, now_ms=NOW.installed_ms - 30 * HOUR_MS)), PROBLEM)
@@ -237,7 +237,7 @@ def test_a_broker_that_is_reached(broker: OttlaBroker, tmp_path: Path) -> None:
     assert checks["broker 1"] == {
         "about": "broker 1",
         "grade": "ok",
-        "found": f"reached at {broker.bootstrap}",
+        "found": f"reachable at {broker.bootstrap}",
         "advice": None,
     }
     assert checks[f"port {broker.port}"]["found"].endswith("serves a broker there")
@@ -254,7 +254,7 @@ def test_a_broker_that_sends_clients_elsewhere(tmp_path: Path) -> None:
         broker.start()
         done = ottla("doctor", "-b", broker.bootstrap, folder=tmp_path)
         assert done.returncode == 1
-        assert f"it sends clients to 127.0.0.1:{nowhere}, and there nobody listens" in done.stdout
+        assert f"it advertises 127.0.0.1:{nowhere}: connection refused" in done.stdout
         assert "advertised.listeners" in done.stdout
         assert done.stderr.startswith("ottla: 1 problem: broker 1: ")
         assert done.stderr.count("\n") == 1
@@ -263,8 +263,11 @@ def test_a_broker_that_sends_clients_elsewhere(tmp_path: Path) -> None:
 def test_where_the_current_folder_was_deleted(tmp_path: Path) -> None:
     """The doctor says so, and a broker for development too, each in a line."""
     for words, said in (
-        ("doctor", "data folder: . cannot be written: the current folder was deleted"),
-        ("dev --port 0", "the current folder was deleted: go to another, or say --data /DIR"),
+        ("doctor", "data directory: . is not writable: the current directory was deleted"),
+        (
+            "dev --port 0",
+            "the current directory was deleted: change to another one, or set --data /DIR",
+        ),
     ):
         folder = tmp_path / "gone"
         folder.mkdir()

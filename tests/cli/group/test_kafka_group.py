@@ -117,7 +117,7 @@ def test_offsets(kafka: KafkaBroker) -> None:
             "topic": ORDERS,
             "partition": 0,
             "first": 0,
-            "last": 10,
+            "next": 10,
             "offsets": 10,
             "at": 4,
             "at_time": "2020-09-13T12:26:44.000Z",

@@ -120,7 +120,7 @@ def test_a_broker_of_ours_serves_what_it_says() -> None:
             assert (done.returncode, done.stderr) == (0, "")
             check_golden(name, done.stdout, known)
         done = ottla("api-versions", "-b", broker.bootstrap, "--broker", "7")
-        assert (done.returncode, done.stderr) == (1, "ottla: there is no broker 7\n")
+        assert (done.returncode, done.stderr) == (1, "ottla: broker 7 does not exist\n")
         done = ottla("api-versions", "-b", broker.bootstrap, "--all", "-o", "json")
         verdicts = {api["verdict"] for api in json.loads(done.stdout)["brokers"][0]["apis"]}
         assert verdicts == {"usable", "not served"}
@@ -166,7 +166,7 @@ def test_without_a_broker_it_is_told_at_once() -> None:
         ("kafka-broker-api-versions", ["--bootstrap-server", address]),
     ):
         told = ours(tool, *arguments)
-        assert told == Said(1, "", f"no broker: {address}: nobody listens there. "
+        assert told == Said(1, "", f"no broker found: {address}: connection refused. "
                                "`ottla dev` starts one on this machine\n")  # fmt: skip
 
 
@@ -191,5 +191,5 @@ def test_what_both_ends_have() -> None:
     assert (apis[0].usable, apis[0].verdict) == (None, "too new")
     assert (apis[3].usable, apis[3].verdict) == (13, "usable")
     assert apis[11].verdict == "too old"
-    assert (apis[999].name, apis[999].verdict) == (None, "not spoken")
+    assert (apis[999].name, apis[999].verdict) == (None, "not supported")
     assert apis[1].verdict == "not served"

@@ -98,7 +98,7 @@ def test_the_table_says_it_in_words(data: Path) -> None:
         "0, 2023-11-14T22:13:20.000Z, sequence 0, key of 2 bytes, value value-0-0-" in done.stdout
     )
     assert "epoch 3 from offset 0" in done.stdout
-    assert "producer 9 aborted 131 to 151, stable to 152" in done.stdout
+    assert "producer 9 aborted 131 to 151, last stable offset 152" in done.stdout
 
 
 def test_a_range_and_a_limit(data: Path) -> None:
@@ -179,9 +179,9 @@ def test_a_path_without_a_log_is_no_success(data: Path, tmp_path: Path, options:
     for path in (tmp_path, tmp_path / "holiday.jpg"):
         done = dump(path, *options)
         assert done.exit_code == 2
-        assert done.stderr == f"ottla: {path}: there is nothing of a log in it\n"
+        assert done.stderr == f"ottla: {path}: no log files found\n"
         told = json.loads(dump(path, "-o", "json").stdout)
-        assert told["error"]["message"] == f"{path}: there is nothing of a log in it"
+        assert told["error"]["message"] == f"{path}: no log files found"
         # The others are looked at all the same.
         done = dump(path, data, *options)
         assert done.exit_code == 2
@@ -196,7 +196,7 @@ def test_a_name_alone_makes_no_partition(tmp_path: Path, options: list[str]) -> 
     done = dump(tmp_path, *options)
     assert (done.exit_code, done.stderr) == (
         2,
-        f"ottla: {tmp_path}: there is nothing of a log in it\n",
+        f"ottla: {tmp_path}: no log files found\n",
     )
     # A partition without records yet is one, and the strange folder is left out with a note.
     (tmp_path / "photo-1").unlink()

@@ -30,7 +30,7 @@ def test_what_names_nothing_is_refused(text: str) -> None:
 
 @each_case("number", ["x", "-1", "", " 1", "1_0", "2147483648"])
 def test_what_is_no_number_is_named(number: str) -> None:
-    with pytest.raises(BadPartitions, match="is no number") as refused:
+    with pytest.raises(BadPartitions, match="is not a partition number") as refused:
         parse_choice(f"orders:0,{number}")
     assert refused.value.number == number
 

@@ -56,5 +56,5 @@ def test_records_that_are_deleted_are_not_waited_for(
 
 
 def test_a_topic_that_is_deleted_is_a_failure(broker: OttlaBroker) -> None:
-    with pytest.raises(Failed, match="the topic gone is gone, before its end was read"):
+    with pytest.raises(Failed, match="topic gone was deleted before its end was reached"):
         asyncio.run(read(broker, "gone", lambda admin: admin.delete_topics(["gone"])))

@@ -53,7 +53,7 @@ def test_a_format_is_filled_in(format_: str, expected: bytes) -> None:
 
 @each_case("bad", ["%y", "%", "\\q", "\\", "\\xg0", "a%"])
 def test_an_unknown_part_is_told(bad: str) -> None:
-    with pytest.raises(BadFormat, match="is not known in a format"):
+    with pytest.raises(BadFormat, match="is not valid in a format"):
         parse(bad)
 
 

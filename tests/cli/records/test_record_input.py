@@ -18,7 +18,7 @@ def test_a_key_stands_before_its_separator() -> None:
     assert form.draft(b"a::b::c") == Draft(b"a", b"b::c")
     assert form.draft(b"-::-") == Draft(None, None)
     assert form.draft(b"::") == Draft(b"", b"")
-    with pytest.raises(BadLine, match="no '::' behind a key"):
+    with pytest.raises(BadLine, match="no '::' after a key"):
         form.draft(b"a:b")
 
 
@@ -26,7 +26,7 @@ def test_headers_are_of_all() -> None:
     form = LineForm(headers=(header_of("a=1=2"), header_of("b")))
     assert not form.is_plain
     assert form.draft(b"v").headers == (("a", b"1=2"), ("b", None))
-    with pytest.raises(BadLine, match="no header"):
+    with pytest.raises(BadLine, match="is not a header"):
         header_of("=x")
 
 
@@ -52,20 +52,20 @@ def test_a_line_of_json_is_a_record(line: bytes, draft: Draft) -> None:
 @each_case(
     ("line", "why"),
     [
-        (b"{", "no JSON"),
-        (b"[]", "no object"),
-        (rb'{"value": "\ud800"}', "half of a pair of surrogates"),
-        (rb'{"value": "\\ud800 \ud83d\ude00', "no JSON"),
-        (b'{"valeu": "v"}', "a record has no valeu"),
-        (b'{"partition": -1}', "-1 is no partition"),
-        (b'{"partition": "0"}', "is no partition"),
+        (b"{", "not JSON"),
+        (b"[]", "not an object"),
+        (rb'{"value": "\ud800"}', "unpaired surrogate"),
+        (rb'{"value": "\\ud800 \ud83d\ude00', "not JSON"),
+        (b'{"valeu": "v"}', "unknown field: valeu"),
+        (b'{"partition": -1}', "-1 is not a partition number"),
+        (b'{"partition": "0"}', "is not a partition number"),
         (b'{"timestamp": -1}', "-1 is no time"),
         (b'{"timestamp": "soon"}', "is no time"),
         (b'{"timestamp": true}', "is no time"),
-        (b'{"value": {"base64": "!"}}', "no base64"),
-        (b'{"headers": "a"}', "headers are"),
-        (b'{"headers": [1]}', "a header is"),
-        (b"\xff", "no JSON"),
+        (b'{"value": {"base64": "!"}}', "not base64"),
+        (b'{"headers": "a"}', "headers must be"),
+        (b'{"headers": [1]}', "a header must be"),
+        (b"\xff", "not JSON"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"value": ' + b"[" * 2000 + b"]" * 2000 + b"}", "nested too deeply"),
     ],

@@ -84,12 +84,12 @@ def test_apply(kafka: KafkaBroker) -> None:
     words = ("topic", "apply", "-f", "-", "-b", kafka.bootstrap)
     assert ottla(*words, "--yes", stdin=text).returncode == 0
     again = ottla(*words, stdin=text)
-    assert again.stdout == "= 2 topics are as wanted\nNothing is to be done.\n"
+    assert again.stdout == "= 2 topics are unchanged\nNothing to do.\n"
     bad = text.replace("retention.ms: 5", "retention.ms: soon").replace("name: b", "name: c")
     refused = ottla(*words, "--yes", stdin=bad)
     assert refused.returncode == 1
     assert "! a: to be changed" in refused.stdout
-    assert "+ c: to be made" in refused.stdout
+    assert "+ c: to be created" in refused.stdout
     names = [one["name"] for one in told(kafka, "topic", "list")["topics"]]
     assert "c" not in names
     gone = ottla(*words, "--yes", "--delete-others", stdin="[]")
@@ -124,7 +124,7 @@ def test_quotas(kafka: KafkaBroker) -> None:
     check_settled("config-unset-quota.json", gone.stdout)
     assert told(kafka, "config", "describe", "--user", "ann")["quotas"] == []
     nobody = run(kafka, "config", "describe", "--user", "nobody")
-    assert (nobody.returncode, nobody.stdout) == (0, "There are no such quotas.\n")
+    assert (nobody.returncode, nobody.stdout) == (0, "No matching quotas.\n")
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_who_has_not_the_rights_is_told_so(kafka: KafkaBroker, words: tuple[str,
 
 def test_who_may_see_nothing_sees_nothing(kafka: KafkaBroker) -> None:
     said = as_bob(kafka, "topic", "list")
-    assert (said.returncode, said.stdout, said.stderr) == (0, "There are no topics.\n", "")
+    assert (said.returncode, said.stdout, said.stderr) == (0, "No topics.\n", "")

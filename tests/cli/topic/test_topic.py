@@ -87,14 +87,14 @@ def test_a_dry_run_makes_nothing(clean: OttlaBroker) -> None:
     assert told(clean, "create", "a", "--dry-run")["possible"] == ["a"]
     assert topic(clean, "create", "b", "--dry-run", "-c", "no.such=1").returncode == 1
     assert listed(clean) == {}
-    assert topic(clean, "list").stdout == "There are no topics.\n"
+    assert topic(clean, "list").stdout == "No topics.\n"
 
 
 def test_names_that_metrics_mistake_are_warned_of(clean: OttlaBroker) -> None:
     for name in ("a.b", "c_d"):
         said = topic(clean, "create", name)
         assert said.returncode == 0
-        assert said.stderr.startswith(f"ottla: warning: {name}: metrics take")
+        assert said.stderr.startswith(f"ottla: warning: {name}: metric names do not distinguish")
         assert said.stderr.count("\n") == 1
     assert len(told(clean, "create", "e.f")["warnings"]) == 1
     assert topic(clean, "create", "g-h").stderr == ""
@@ -136,7 +136,7 @@ def test_describe_golden(clean: OttlaBroker) -> None:
     answer = topic(clean, "describe", "orders", "--seconds", "0.1", "-o", "json")
     check_settled("topic-describe.json", answer.stdout)
     topic(clean, "delete", "orders", "users", "--yes")
-    assert topic(clean, "describe").stdout == "There are no topics.\n"
+    assert topic(clean, "describe").stdout == "No topics.\n"
 
 
 def test_a_rate_is_what_came_between_two_looks(clean: OttlaBroker) -> None:
@@ -201,7 +201,7 @@ def test_what_cannot_be_altered_as_a_whole_is_not_altered(clean: OttlaBroker) ->
     bad = ("-c", "retention.ms=soon")
     assert topic(clean, "alter", "a", "b", "-p", "2", *bad).returncode == 1
     assert topic(clean, "alter", "a", "absent", "-p", "2").returncode == 1
-    assert topic(clean, "alter", "a", "-p", "2", "--dry-run").stdout == "Could change a.\n"
+    assert topic(clean, "alter", "a", "-p", "2", "--dry-run").stdout == "Would change a.\n"
     assert listed(clean) == {"a": 1, "b": 1}
     fewer = topic(clean, "alter", "a", "-p", "1")
     assert fewer.returncode == 1
@@ -228,7 +228,7 @@ def test_nothing_is_deleted_where_nobody_can_be_asked(clean: OttlaBroker) -> Non
     topic(clean, "create", "a")
     said = topic(clean, "delete", "a")
     assert (said.returncode, said.stdout) == (2, "")
-    assert "say --yes" in said.stderr
+    assert "use --yes" in said.stderr
     refused = told(clean, "delete", "a", code=2)
     assert refused["error"]["code"] == "USAGE"
     assert listed(clean) == {"a": 1}
@@ -256,7 +256,7 @@ def test_who_deletes_the_topic_of_the_groups_is_told_what_it_holds(clean: OttlaB
     name = "__consumer_offsets"
     topic(clean, "create", name, "-p", "1")
     with Terminal("ottla", "topic", "delete", name, "-b", clean.bootstrap) as terminal:
-        terminal.read_until("holds what groups have committed")
+        terminal.read_until("holds the committed offsets of all groups")
         terminal.type("y\r")
         assert terminal.end() == 0
 
@@ -307,7 +307,7 @@ def test_apply_makes_and_changes_and_then_has_nothing_to_do(clean: OttlaBroker, 
     assert own_configs(clean, "users") == {"segment.ms": "7"}
     again = topic(clean, "apply", "-f", str(file))
     assert (again.returncode, again.stderr) == (0, "")
-    assert again.stdout == "= 2 topics are as wanted\nNothing is to be done.\n"
+    assert again.stdout == "= 2 topics are unchanged\nNothing to do.\n"
 
 
 def test_apply_for_programs(clean: OttlaBroker, file: Path) -> None:
@@ -351,7 +351,7 @@ def test_apply_does_nothing_when_something_cannot_be(
     said = topic(clean, "apply", "-f", str(path), "--yes")
     assert said.returncode == 1
     assert said.stdout.startswith(("! a: ", "! new: "))
-    assert said.stdout.endswith("Nothing was done: not all of it can be.\n")
+    assert said.stdout.endswith("Nothing was changed: some changes are not possible.\n")
     assert why in said.stderr
     assert listed(clean) == {"a": 2}
     found = told(clean, "apply", "-f", str(path), "--yes", code=1)
@@ -373,7 +373,7 @@ def test_apply_makes_none_of_names_that_collide(
     for flag in ("--dry-run", "--yes"):
         said = topic(clean, "apply", "-f", str(path), flag)
         assert said.returncode == 1
-        assert said.stdout.endswith("Nothing was done: not all of it can be.\n")
+        assert said.stdout.endswith("Nothing was changed: some changes are not possible.\n")
         assert f"ottla: {why}\n" in said.stderr
         assert listed(clean) == {"x.y": 1}
 
@@ -384,7 +384,7 @@ def test_apply_shows_the_plan_before_it_asks(clean: OttlaBroker, file: Path) -> 
             "ottla", "topic", "apply", "-f", str(file), "-b", clean.bootstrap
         ) as terminal:
             said = terminal.read_until("Make 2 topics?")
-            assert "+ orders: to be made\n    partitions: 3\n" in said
+            assert "+ orders: to be created\n    partitions: 3\n" in said
             assert listed(clean) == {}
             terminal.type(keys)
             assert terminal.end() == code
@@ -411,7 +411,7 @@ def test_long_work_has_a_bar_on_a_terminal_and_nowhere_else(
         said = topic(clean, *words)
         assert (said.returncode, said.stderr) == (0, "")
         assert "━" not in said.stdout
-    assert said.stdout.endswith("Done for 60 of 60 topics.\n")
+    assert said.stdout.endswith("Changed 60 of 60 topics.\n")
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
         said = ottla("topic", *words, "-b", where)
         assert (said.returncode, said.stdout) == (1, "")
         assert said.stderr == (
-            f"ottla: no broker: {where}: nobody listens there. "
+            f"ottla: no broker found: {where}: connection refused. "
             "`ottla dev` starts one on this machine\n"
         )
         answer = ottla("topic", *words, "-b", where, "-o", "yaml")
@@ -507,7 +507,7 @@ def test_ctrl_c_ends_it_with_130() -> None:
         for one in held:
             one.close()
     waits, ended = terminal.said.splitlines()
-    assert waits.startswith(f"{where} takes connections and has not answered yet")
+    assert waits.startswith(f"{where} accepts connections but has not responded yet")
     assert ended == "ottla: interrupted"
 
 

@@ -94,9 +94,9 @@ def test_names_that_differ_in_dots_and_underscores_alone_cannot_both_be() -> Non
     steps = plan([WantedTopic(name) for name in names], present)
     found = collisions(steps, ["kept_x", "other_x", "more.x"])
     assert found == {
-        "a_c": "its name differs from that of a.c in . and _ alone",
-        "kept.x": "its name differs from that of kept_x in . and _ alone",
-        "other.x": "its name differs from that of other_x in . and _ alone",
+        "a_c": "its name differs from that of a.c only in . and _",
+        "kept.x": "its name differs from that of kept_x only in . and _",
+        "other.x": "its name differs from that of other_x only in . and _",
     }
 
 
@@ -121,7 +121,7 @@ def test_people_see_what_becomes_of_each() -> None:
     }
     steps = obstructed(plan(wanted, present, delete_others=True), {"other": "not now"})
     assert lines(steps) == [
-        "+ new: to be made",
+        "+ new: to be created",
         "    partitions: 3",
         "    replication factor: 1",
         "    retention.ms: 1",
@@ -130,10 +130,10 @@ def test_people_see_what_becomes_of_each() -> None:
         "    retention.ms: 1 -> (not set)",
         "    x: (not set) -> 1",
         "! less: to be changed",
-        "    partitions: 2 -> 1   cannot be: a topic cannot have fewer partitions than it has",
+        "    partitions: 2 -> 1   not possible: the partition count cannot be reduced",
         "! other: to be deleted with all its records",
-        "    cannot be: not now",
-        "= 1 topic is as wanted",
+        "    not possible: not now",
+        "= 1 topic is unchanged",
     ]
     assert steps[1].object() == {
         "topic": "kept",
