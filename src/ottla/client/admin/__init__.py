@@ -1,6 +1,6 @@
-"""The administrator, and the values that its calls take and give.
+"""The administrator, and the values that its calls take and return.
 
-They are imported when somebody first asks for one: who lists topics needs nothing of groups.
+Names are imported on first use: listing topics needs nothing of groups.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -180,7 +180,7 @@ _MODULES: Final = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         module = _MODULES.get(name)

@@ -1,6 +1,6 @@
-"""Rules of access: who may, or may not, do what to which resource.
+"""ACLs: who may do what to which resource.
 
-Invariant: a filter matches by all that it names; what it leaves open matches everything.
+Invariant: a filter matches by all fields that are set; a field that is not set matches everything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ from ottla.protocol.messages.describe_acls import (
 
 
 class AclResource(Kind):
-    """What a rule is about; the number is the wire's."""
+    """The resource type of an ACL, as on the wire."""
 
     UNKNOWN = 0
     ANY = 1
@@ -48,19 +48,19 @@ class AclResource(Kind):
 
 
 class AclPattern(Kind):
-    """How a resource is named; the number is the wire's."""
+    """The pattern type of a resource name, as on the wire."""
 
     UNKNOWN = 0
     ANY = 1
     MATCH = 2
-    """Only of filters: whatever applies to a resource of the name."""
+    """Only in filters: every ACL that applies to a resource of this name."""
 
     LITERAL = 3
     PREFIXED = 4
 
 
 class Permission(Kind):
-    """Yes or no; the number is the wire's."""
+    """Allow or deny, as on the wire."""
 
     UNKNOWN = 0
     ANY = 1
@@ -69,12 +69,12 @@ class Permission(Kind):
 
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one resource of the kind CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """A rule: a principal ("User:alice") may do an operation to a resource, from a host."""
+    """An ACL: a principal ("User:alice") may perform an operation on a resource, from a host."""
 
     resource: AclResource
     name: str
@@ -92,7 +92,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Rules that are alike; None and ANY match all."""
+    """Selects ACLs; None and ANY match all."""
 
     resource: AclResource = AclResource.ANY
     name: str | None = None
@@ -107,12 +107,12 @@ class AclFilter:
 
 
 class AclCalls(Calls):
-    """The calls on rules of access."""
+    """Calls about ACLs."""
 
     async def create_acls(
         self, acls: Iterable[Acl], *, timeout_s: float | None = None
     ) -> Results[Acl, None]:
-        """Make rules."""
+        """Create ACLs."""
         rules = many_of(acls, Acl, "a list of rules, as [Acl(AclResource.TOPIC, …)]")
         question = ApiCall(
             request=lambda keys, _: create_request(keys),
@@ -124,7 +124,7 @@ class AclCalls(Calls):
     async def describe_acls(
         self, matching: AclFilter | None = None, *, timeout_s: float | None = None
     ) -> tuple[Acl, ...]:
-        """All rules, or those that match."""
+        """Return all ACLs, or those that match."""
         return await self._asking.one(
             self._asking.to_any,
             lambda _: describe_request(matching or AclFilter()),
@@ -136,7 +136,7 @@ class AclCalls(Calls):
     async def delete_acls(
         self, matching: Iterable[AclFilter], *, timeout_s: float | None = None
     ) -> Results[AclFilter, Results[Acl, None]]:
-        """Delete the rules that match; tells which they were."""
+        """Delete the matching ACLs and return them."""
         filters = many_of(matching, AclFilter, 'a list of filters, as [AclFilter(name="orders")]')
         question = ApiCall[AclFilter, DeleteAclsResponse, Results[Acl, None]](
             request=lambda keys, _: delete_request(keys),
@@ -147,7 +147,7 @@ class AclCalls(Calls):
 
 
 def create_request(acls: Iterable[Acl]) -> CreateAclsRequest:
-    """The request that makes rules."""
+    """Build CreateAcls."""
     return CreateAclsRequest(
         creations=[
             AclCreation(
@@ -165,7 +165,7 @@ def create_request(acls: Iterable[Acl]) -> CreateAclsRequest:
 
 
 def created(keys: Sequence[Acl], answer: CreateAclsResponse) -> dict[Acl, RequestError | None]:
-    """What became of each rule; results are in the order of the request."""
+    """Return the result of each ACL; results are in request order."""
     return {
         key: refused(one.error_code, key, one.error_message)
         for key, one in zip(keys, answer.results, strict=False)
@@ -173,12 +173,12 @@ def created(keys: Sequence[Acl], answer: CreateAclsResponse) -> dict[Acl, Reques
 
 
 def describe_request(matching: AclFilter) -> DescribeAclsRequest:
-    """The request for rules."""
+    """Build DescribeAcls."""
     return DescribeAclsRequest(**_filter(matching))
 
 
 def described(answer: DescribeAclsResponse) -> tuple[Acl, ...]:
-    """The rules."""
+    """Return the ACLs."""
     check(answer.error_code, "rules of access", answer.error_message)
     return tuple(_rule(about, one) for about in answer.resources for one in about.acls)
 
@@ -199,12 +199,12 @@ def _rule(
 
 
 def delete_request(filters: Iterable[AclFilter]) -> DeleteAclsRequest:
-    """The request that deletes rules."""
+    """Build DeleteAcls."""
     return DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter(one)) for one in filters])
 
 
 def _filter(matching: AclFilter) -> dict[str, Any]:
-    """A filter by the wire's names, which are the same in both requests."""
+    """Return a filter's wire fields, which are the same in both requests."""
     return {
         "resource_type_filter": matching.resource,
         "resource_name_filter": matching.name,
@@ -219,7 +219,7 @@ def _filter(matching: AclFilter) -> dict[str, Any]:
 def deleted(
     keys: Sequence[AclFilter], answer: DeleteAclsResponse
 ) -> dict[AclFilter, Results[Acl, None] | RequestError]:
-    """The rules that each filter matched; results are in the order of the request."""
+    """Return the ACLs that each filter matched; results are in request order."""
     return {
         key: refused(one.error_code, key, one.error_message) or _matched(one)
         for key, one in zip(keys, answer.filter_results, strict=False)

@@ -1,6 +1,6 @@
-"""The life of an administrator: what it needs to ask, from its start to its end.
+"""The lifecycle of an administrator.
 
-Invariant: leaving its context leaves nothing behind; calls that are under way fail then.
+Invariant: leaving the context leaves nothing open; calls in progress fail.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Administration(Calls):
-    """What calls are made on; with the calls of some nouns it is an administrator of those."""
+    """The base of administrators; mix in the calls of some nouns."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Administration(Calls):
         token: "TokenFunction | None" = None,
         **arguments: object,
     ) -> None:
-        """Take settings by Kafka's names, as `{"client.id": "me"}`, or as `client_id="me"`.
+        """Take settings by Kafka's names, as `{"client.id": "me"}` or as `client_id="me"`.
 
-        `token` gives the tokens of OAUTHBEARER.
+        `token` returns OAUTHBEARER tokens.
         """
         self._config = config = client_config(ADMIN, settings, **arguments)
         self._network = network or TcpNetwork()
@@ -66,14 +66,14 @@ class Administration(Calls):
         await self.close()
 
     async def close(self) -> None:
-        """End: calls that are under way fail."""
+        """Close; calls in progress fail."""
         running, self._running, self._started = self._running, None, None
         if running is not None:
             await end_all(running.close())
 
 
 class _Running:
-    """The parts of an administrator that runs."""
+    """The parts of a running administrator."""
 
     def __init__(
         self,

@@ -1,12 +1,11 @@
-"""The administrator: asks and changes what a cluster is made of.
+"""The administrator: describes and changes a cluster.
 
-Invariant: a call ends within its timeout, `default.api.timeout.ms` if it names none, with what it
-was made for or with a RequestError. A call about one thing raises its error; one about many
-returns what became of each. What a broker does not offer is NotSupported. Leaving the
-administrator's context leaves nothing behind.
+Invariant: a call ends within its timeout (`default.api.timeout.ms` by default) with its result or a
+RequestError. A call about one thing raises its error; a call about many returns a result for each.
+An API that the broker does not offer raises NotSupported. Leaving the context leaves nothing open.
 
-The path of a call: it becomes a question (the module of its noun), which is led to the brokers that
-can answer (`asking/routes.py`) and asked until they have (`asking/asking.py`).
+A call becomes an ApiCall (in the module of its noun), which is routed to brokers
+(`calls/targets.py`) and repeated until it has a result (`calls/caller.py`).
 """
 
 from ottla.client.admin.acls import AclCalls
@@ -43,4 +42,4 @@ class Admin(
     FeatureCalls,
     ClusterCalls,
 ):
-    """Administers a cluster; `async with` starts it and ends it."""
+    """Administers a cluster; `async with` starts and closes it."""

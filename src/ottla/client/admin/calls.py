@@ -1,6 +1,6 @@
-"""Calls: what the calls of every noun stand on.
+"""The base of the calls of every noun.
 
-Invariant: a call is made by an administrator that runs, or says how to start one.
+Invariant: a call on an administrator that is not running raises and says how to start it.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ M = TypeVar("M", bound=Message)
 
 
 class AdminAsking(Caller):
-    """Asks for an administrator, which knows all ways to a broker."""
+    """A caller with all routes to brokers."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class AdminAsking(Caller):
         self.home: Final = LoopAffinity("administrator")
         self._coordinators = coordinators
 
-    # Whom.
+    # Targets.
 
     @property
     def to_any(self) -> ToAny:
@@ -60,11 +60,11 @@ class AdminAsking(Caller):
         return to_controller(self._metadata)
 
     def to_broker(self, broker_id: Callable[[K], int | None]) -> ByView[K]:
-        """The broker that a thing names, or any if it names none."""
+        """The broker named by the key, or any broker."""
         return to_broker(self._metadata, broker_id)
 
     def to_one(self, number: int) -> ByView[object]:
-        """One broker for all things."""
+        """One broker for all keys."""
         return self.to_broker(lambda _: number)
 
     @property
@@ -84,10 +84,10 @@ class AdminAsking(Caller):
 
     @property
     def to_leaders(self) -> ToLeaders:
-        """The leaders of partitions."""
+        """The partition leaders."""
         return ToLeaders(self._metadata)
 
-    # What.
+    # Calls.
 
     async def about(
         self,
@@ -101,7 +101,7 @@ class AdminAsking(Caller):
         since: int = 0,
         newest: int = VERSION_MAX,
     ) -> V:
-        """Ask about one thing; what is wrong is raised."""
+        """Call about one key; raises its error."""
         question = ApiCall[K, M, V](
             request=lambda _, terms: request(terms),
             answer=answer,
@@ -121,7 +121,7 @@ class AdminAsking(Caller):
         *,
         since: int = 0,
     ) -> V:
-        """Ask one question as a whole; what is wrong is raised."""
+        """Call once without a key; raises its error."""
         return await self.about(None, route, request, answer, read, timeout_s, since=since)
 
     async def listing(
@@ -133,7 +133,7 @@ class AdminAsking(Caller):
         *,
         since: int = 0,
     ) -> Listing[T]:
-        """Ask every broker for what it has."""
+        """Call every broker and combine the results."""
         deadline_s = self.deadline_s(timeout_s)
         brokers = await self.brokers(self.left_s(deadline_s))
         question = ApiCall[int, M, tuple[T, ...]](
@@ -147,7 +147,7 @@ class AdminAsking(Caller):
         return Listing(tuple(found), told.failed)
 
     async def brokers(self, timeout_s: float) -> tuple[int, ...]:
-        """The ids of all brokers that live."""
+        """Return the ids of all live brokers."""
         async with self._life.call():
             view = await self._metadata.refreshed(timeout_s)
         return tuple(sorted(view.brokers))

@@ -1,4 +1,4 @@
-"""The cluster: its brokers, its controller and its id.
+"""The cluster: brokers, controller and cluster id.
 
 Invariant: brokers are in the order of their ids.
 """
@@ -21,7 +21,7 @@ _FENCED_SINCE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """A broker, and where it is reached."""
+    """A broker and its address."""
 
     id: int
     host: str
@@ -37,15 +37,15 @@ class ClusterDescription:
 
     id: str | None
     controller: int | None
-    """Whom to ask for changes; of Kafka without ZooKeeper that is any broker."""
+    """The broker that accepts changes; in a KRaft cluster, any broker."""
 
     brokers: tuple[BrokerDescription, ...]
     operations: frozenset[Operation] | None = None
-    """What the caller may do with it; None when nobody asked."""
+    """The operations that the caller may perform; None if not requested."""
 
 
 class ClusterCalls(Calls):
-    """The calls on the cluster."""
+    """Calls about the cluster."""
 
     async def describe_cluster(
         self,
@@ -54,7 +54,7 @@ class ClusterCalls(Calls):
         include_fenced: bool = False,
         timeout_s: float | None = None,
     ) -> ClusterDescription:
-        """Tell of the cluster; include_fenced adds brokers that are registered but do not serve."""
+        """Describe the cluster; include_fenced adds brokers that are registered but not serving."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         try:
@@ -72,7 +72,7 @@ class ClusterCalls(Calls):
         except NotSupported:
             if include_fenced:
                 raise
-        return await asking.one(  # as brokers before 2.8 tell it
+        return await asking.one(  # for brokers before 2.8
             asking.to_any,
             lambda _: MetadataRequest(topics=(), include_cluster_authorized_operations=False),
             MetadataResponse,
@@ -82,7 +82,7 @@ class ClusterCalls(Calls):
 
 
 def described(answer: DescribeClusterResponse) -> ClusterDescription:
-    """The cluster as a broker describes it."""
+    """Return the cluster from DescribeCluster."""
     check(answer.error_code, "the cluster", answer.error_message)
     brokers = [
         BrokerDescription(one.broker_id, one.host, one.port, one.rack, one.is_fenced)
@@ -97,7 +97,7 @@ def described(answer: DescribeClusterResponse) -> ClusterDescription:
 
 
 def told_by_metadata(answer: MetadataResponse) -> ClusterDescription:
-    """The cluster as metadata show it."""
+    """Return the cluster from Metadata."""
     brokers = [
         BrokerDescription(one.node_id, one.host, one.port, one.rack) for one in answer.brokers
     ]

@@ -1,6 +1,6 @@
-"""Settings of topics, brokers, groups and client metrics: described, changed, listed.
+"""Configs of topics, brokers, groups and client metrics: describe, alter, list.
 
-Invariant: a change names what it does to each setting; a setting that is not named stays.
+Invariant: a change names the operation for each config; others stay.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,9 @@ from ottla.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-_KINDS_SINCE: Final = 1  # the version of ListConfigResources that tells more than client metrics
+_KINDS_SINCE: Final = (
+    1  # the first version of ListConfigResources with other types than client metrics
+)
 _DOCUMENTATION_SINCE: Final = 3
 
 _EXAMPLE: Final = 'as ConfigResource.topic("orders")'
@@ -45,7 +47,7 @@ _OF_RESOURCES: Final = (
 
 
 class ConfigKind(Kind):
-    """What has settings; the number is the wire's."""
+    """The resource type of configs, as on the wire."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -56,7 +58,7 @@ class ConfigKind(Kind):
 
 
 class ConfigSource(Kind):
-    """Where a value is from; the number is the wire's."""
+    """The source of a value, as on the wire."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -70,7 +72,7 @@ class ConfigSource(Kind):
 
 
 class ConfigType(Kind):
-    """What kind of value a setting has; the number is the wire's."""
+    """The type of a config, as on the wire."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -86,7 +88,7 @@ class ConfigType(Kind):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Something that has settings."""
+    """A resource that has configs."""
 
     kind: ConfigKind
     name: str
@@ -103,12 +105,12 @@ class ConfigResource:
 
     @classmethod
     def broker(cls, broker_id: int | None) -> "ConfigResource":
-        """One broker, or with None what all of them share."""
+        """One broker, or with None the cluster-wide default."""
         return cls(ConfigKind.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
     def broker_logger(cls, broker_id: int) -> "ConfigResource":
-        """The loggers of a broker, whose settings are their levels."""
+        """The loggers of a broker, whose configs are their levels."""
         return cls(ConfigKind.BROKER_LOGGER, str(broker_id))
 
     @classmethod
@@ -118,7 +120,7 @@ class ConfigResource:
 
     @classmethod
     def client_metrics(cls, name: str) -> "ConfigResource":
-        """A subscription to the metrics of clients."""
+        """A client metrics subscription."""
         return cls(ConfigKind.CLIENT_METRICS, name)
 
     def __str__(self) -> str:
@@ -127,7 +129,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A place where a value may be given, in the order in which they count."""
+    """A place where a value may be set, in order of precedence."""
 
     name: str
     value: str | None
@@ -136,11 +138,11 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting and its value."""
+    """A config and its value."""
 
     name: str
     value: str | None
-    """None for a secret, too."""
+    """None also for a sensitive value."""
 
     source: ConfigSource
     is_read_only: bool
@@ -151,12 +153,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody gave it."""
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT
 
 
 class ConfigAction(IntEnum):
-    """What is done to a setting; the number is the wire's."""
+    """The operation on a config, as on the wire."""
 
     SET = 0
     UNSET = 1
@@ -166,7 +168,7 @@ class ConfigAction(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """A change of one setting; APPEND and SUBTRACT are for settings that are lists."""
+    """A change of one config; APPEND and SUBTRACT are for lists."""
 
     name: str
     value: str | None
@@ -174,7 +176,7 @@ class ConfigChange:
 
 
 class ConfigCalls(Calls):
-    """The calls on settings."""
+    """Calls about configs."""
 
     async def describe_configs(
         self,
@@ -185,7 +187,7 @@ class ConfigCalls(Calls):
         include_documentation: bool = False,
         timeout_s: float | None = None,
     ) -> Results[ConfigResource, Mapping[str, ConfigEntry]]:
-        """The settings of each resource, all of them or those that are named."""
+        """Return the configs of each resource, all or the named ones."""
         form = 'a list of names of settings, as ["retention.ms"]'
         keys = None if names is None else many_of(names, str, form)
         ones = [resources] if isinstance(resources, ConfigResource) else resources
@@ -214,7 +216,7 @@ class ConfigCalls(Calls):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Change single settings: {name: value}, where None unsets, or a list of changes."""
+        """Alter single configs: {name: value}, where None deletes, or a list of changes."""
         mapping_of(changes, ConfigResource, _OF_RESOURCES)
         listed = {resource: _changes(ones) for resource, ones in changes.items()}
         question = ApiCall(
@@ -234,7 +236,7 @@ class ConfigCalls(Calls):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Let resources have these settings and no others: what is not named is unset."""
+        """Replace all configs of resources: those that are not named are deleted."""
         mapping_of(configs, ConfigResource, _OF_RESOURCES)
         for config in configs.values():
             settings_of(config)
@@ -251,7 +253,7 @@ class ConfigCalls(Calls):
     async def list_config_resources(
         self, kinds: Iterable[ConfigKind] = (), *, timeout_s: float | None = None
     ) -> tuple[ConfigResource, ...]:
-        """All that has settings, or what is of some kinds."""
+        """Return all resources that have configs, or those of some types."""
         form = "a list of kinds, as [ConfigKind.TOPIC]"
         wanted = [int(kind) for kind in many_of(kinds, ConfigKind, form)]
         only_metrics = wanted == [ConfigKind.CLIENT_METRICS]
@@ -268,7 +270,7 @@ class ConfigCalls(Calls):
 
     @property
     def _to_owner(self) -> ByView[ConfigResource]:
-        """A broker tells of itself; of the rest any does."""
+        """Route to the broker itself for its own configs, else to any broker."""
         return self._asking.to_broker(_owner)
 
 
@@ -280,7 +282,7 @@ def _owner(resource: ConfigResource) -> int | None:
 def described(
     answer: DescribeConfigsResponse,
 ) -> dict[ConfigResource, Mapping[str, ConfigEntry] | RequestError]:
-    """The settings of each resource."""
+    """Return the configs of each resource."""
     return {
         (key := _resource(one)): refused(one.error_code, key, one.error_message)
         or {entry.name: _entry(entry) for entry in one.configs}
@@ -345,7 +347,7 @@ def _altered_outcomes(
 
 
 def resources_listed(answer: ListConfigResourcesResponse) -> tuple[ConfigResource, ...]:
-    """All of them."""
+    """Return all resources."""
     check(answer.error_code, "resources with settings")
     return tuple(map(_resource, answer.config_resources))
 

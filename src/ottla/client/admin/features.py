@@ -1,6 +1,6 @@
-"""Features: what brokers can do together, and up to which level they do.
+"""Features: what brokers support and which level the cluster has finalized.
 
-Invariant: a level is changed by who names how: up, down without loss, or down with it.
+Invariant: a change names its kind: upgrade, safe downgrade or unsafe downgrade.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ from ottla.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-_FEATURES_SINCE: Final = 3  # the version of ApiVersions that tells of them
-_KINDS_SINCE: Final = 1  # the version of UpdateFeatures that tells the two ways down apart
+_FEATURES_SINCE: Final = 3  # the first version of ApiVersions with features
+_KINDS_SINCE: Final = 1  # the first version of UpdateFeatures with two kinds of downgrade
 
 
 class Levels(NamedTuple):
@@ -36,39 +36,39 @@ class Features:
     """The features of a cluster."""
 
     supported: Mapping[str, Levels]
-    """What the broker that was asked can do."""
+    """The levels that the broker supports."""
 
     finalized: Mapping[str, Levels]
-    """What the cluster does."""
+    """The levels that the cluster has finalized."""
 
     epoch: int | None
-    """Counts the changes of what is finalized."""
+    """Increases with every change of the finalized levels."""
 
 
 class FeatureChange(IntEnum):
-    """How a level is changed; the number is the wire's."""
+    """The kind of a change, as on the wire."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
-    """What was stored by the higher level may be lost."""
+    """Data written by the higher level may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The level that a feature is to have; 0 turns it off."""
+    """The new level of a feature; 0 disables it."""
 
     level: int
     change: FeatureChange = FeatureChange.UPGRADE
 
 
 class FeatureCalls(Calls):
-    """The calls on features."""
+    """Calls about features."""
 
     async def describe_features(
         self, *, broker: int | None = None, timeout_s: float | None = None
     ) -> Features:
-        """What the cluster does, and what a broker, or any, can do."""
+        """Return the finalized levels and those that a broker, or any, supports."""
         asking = self._asking
         return await asking.one(
             asking.to_any if broker is None else asking.to_one(broker),
@@ -88,7 +88,7 @@ class FeatureCalls(Calls):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Results[str, None]:
-        """Let the cluster do more, or less; Kafka since 4.0 makes all changes or none."""
+        """Change finalized levels; Kafka since 4.0 applies all changes or none."""
         mapping_of(updates, str, 'a mapping of features, as {"group.version": 1}')
         wanted = {
             name: FeatureUpdate(one) if isinstance(one, int) else one
@@ -109,7 +109,7 @@ class FeatureCalls(Calls):
 
 
 def described(answer: ApiVersionsResponse) -> Features:
-    """The features."""
+    """Return the features."""
     check(answer.error_code, "features")
     return Features(
         {one.name: Levels(one.min_version, one.max_version) for one in answer.supported_features},
@@ -124,7 +124,7 @@ def described(answer: ApiVersionsResponse) -> Features:
 def update_request(
     updates: Mapping[str, FeatureUpdate], terms: Terms, *, validate_only: bool
 ) -> UpdateFeaturesRequest:
-    """The request that changes levels."""
+    """Build UpdateFeatures."""
     return UpdateFeaturesRequest(
         timeout_ms=terms.timeout_ms,
         feature_updates=[*_updates(updates, terms.version)],
@@ -147,7 +147,7 @@ def _updates(updates: Mapping[str, FeatureUpdate], version: int) -> Iterable[Fea
 
 
 def updated(keys: Sequence[str], answer: UpdateFeaturesResponse) -> dict[str, RequestError | None]:
-    """What became of each feature; newer brokers tell only of all together."""
+    """Return the result of each feature; newer brokers report only all together."""
     check(answer.error_code, None, answer.error_message)
     told: dict[str, RequestError | None] = dict.fromkeys(keys)
     for one in answer.results:

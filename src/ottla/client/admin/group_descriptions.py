@@ -1,7 +1,7 @@
-"""Descriptions of groups, out of the three requests that tell of them.
+"""Group descriptions from the three requests that return them.
 
-Invariant: what members tell each other is read only where it is a consumer's; whatever cannot be
-read is kept as bytes, and is no failure.
+Invariant: member metadata is decoded only for consumers; what cannot be decoded is kept as bytes
+and is not an error.
 """
 
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ from ottla.protocol.messages.share_group_describe import Member as ShareMember
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeResponse
 
 CONSUMER: Final = "consumer"
-"""The protocol of groups whose members are consumers."""
+"""The protocol type of consumers."""
 
 SHARE: Final = "share"
 
-_DEAD: Final = "Dead"  # so say brokers before 3.9 of a group that does not exist
+_DEAD: Final = "Dead"  # what brokers before 3.9 return for a group that does not exist
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class MemberDescription:
     host: str
     assignment: tuple[Partition, ...]
     target_assignment: tuple[Partition, ...] | None = None
-    """What it is to have; only groups of the new protocol tell."""
+    """The target assignment; only of KIP-848 groups."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     rack: str | None = None
     epoch: int | None = None
     metadata: bytes = b""
-    """As a classic member sent it; of another protocol than a consumer's nobody else can read."""
+    """As a classic member sent it; other protocol types than consumer are opaque."""
 
     assignment_data: bytes = b""
 
@@ -66,24 +66,24 @@ class GroupDescription:
 
     id: str
     type: str
-    """"classic" or "consumer", which is the new protocol (KIP-848)."""
+    """"classic" or "consumer" (KIP-848)."""
 
     state: str
     protocol_type: str
     assignor: str
-    """How partitions are shared out; "" while the group has not agreed."""
+    """The assignor; "" while the group has not chosen one."""
 
     members: tuple[MemberDescription, ...]
     epoch: int | None = None
     assignment_epoch: int | None = None
     operations: frozenset[Operation] | None = None
-    """What the caller may do with it; None when nobody asked."""
+    """The operations that the caller may perform; None if not requested."""
 
 
 def modern_described(
     answer: ConsumerGroupDescribeResponse | ShareGroupDescribeResponse, kind: str
 ) -> dict[str, GroupDescription | RequestError]:
-    """Groups whose members the coordinator knows all about: CONSUMER or SHARE."""
+    """Return groups whose state is at the coordinator: CONSUMER or SHARE."""
     return {
         one.group_id: refused(one.error_code, one.group_id, one.error_message)
         or GroupDescription(
@@ -124,7 +124,7 @@ def _assigned(told: Assignment | ShareAssignment) -> tuple[Partition, ...]:
 def classic_described(
     answer: DescribeGroupsResponse,
 ) -> dict[str, GroupDescription | RequestError]:
-    """Classic groups."""
+    """Return classic groups."""
     return {one.group_id: _classic(one) for one in answer.groups}
 
 
@@ -161,7 +161,7 @@ def _member(told: DescribedGroupMember, *, is_consumer: bool) -> MemberDescripti
                     (one.topic, one.partitions) for one in assigned.assigned_partitions
                 )
         except ProtocolViolation:
-            pass  # its bytes are there
+            pass  # kept as bytes
     return MemberDescription(
         id=told.member_id,
         instance_id=told.group_instance_id,

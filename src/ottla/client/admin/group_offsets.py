@@ -1,6 +1,6 @@
-"""What groups have committed: listed, set and forgotten.
+"""Committed offsets of groups: list, alter and delete.
 
-Invariant: a partition in which a group committed nothing has None, which is no offset.
+Invariant: a partition without a committed offset has None.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,13 +43,13 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 
-_BY_NAME: Final = BY_ID - 1  # the last version of OffsetFetch and OffsetCommit that names topics
+_BY_NAME: Final = BY_ID - 1  # the last version of OffsetFetch and OffsetCommit with topic names
 _ALL_SINCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """How far a group is in a partition: the next record it reads."""
+    """The committed offset of a partition: the next record to read."""
 
     offset: int
     metadata: str = ""
@@ -60,7 +60,7 @@ GroupOffsets: TypeAlias = Results[Partition, CommittedOffset | None]
 
 
 class GroupOffsetCalls(Calls):
-    """The calls on what groups have committed."""
+    """Calls about committed offsets."""
 
     async def list_group_offsets(
         self,
@@ -70,9 +70,9 @@ class GroupOffsetCalls(Calls):
         require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> Results[str, GroupOffsets]:
-        """What groups have committed, in some partitions or wherever they did.
+        """Return the committed offsets of groups, for some or all partitions.
 
-        With require_stable it waits for transactions that may commit more.
+        With require_stable it waits for open transactions that may commit offsets.
         """
         wanted = None if partitions is None else each_once(partitions)
         since = _ALL_SINCE if wanted is None else 0
@@ -99,7 +99,7 @@ class GroupOffsetCalls(Calls):
         *,
         timeout_s: float | None = None,
     ) -> Results[Partition, None]:
-        """Let a group without members go on elsewhere; a group that does not exist is made."""
+        """Set the committed offsets of a group without members; creates a missing group."""
         name_of(group, "a group")
         kept = {where: _kept(one) for where, one in by_partition(offsets).items()}
         request = commit_request(GroupMember(group), kept, {})
@@ -117,7 +117,7 @@ class GroupOffsetCalls(Calls):
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[Partition], *, timeout_s: float | None = None
     ) -> Results[Partition, None]:
-        """Forget what a group has committed, in partitions of topics that it does not read."""
+        """Delete committed offsets of partitions whose topics the group does not read."""
         name_of(group, "a group")
         wanted = each_once(partitions)
         told = await self._asking.about(
@@ -134,7 +134,7 @@ class GroupOffsetCalls(Calls):
 def fetched(
     groups: Sequence[str], answer: OffsetFetchResponse
 ) -> dict[str, GroupOffsets | RequestError]:
-    """What each group has committed."""
+    """Return the committed offsets of each group."""
     if not answer.groups:
         (group,) = groups
         check(answer.error_code, group)
@@ -155,7 +155,7 @@ def _offsets(
     for key, one in rows(topics):
         error = refused(one.error_code, key)
         if error is not None and error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            return error  # the whole is asked for again
+            return error  # the whole request is repeated
         told[key] = error or _committed(one)
     return Results[Partition, CommittedOffset | None](told)
 
@@ -177,13 +177,13 @@ def _kept(given: int | CommittedOffset) -> OffsetAndMetadata:
 
 
 def committed(answer: OffsetCommitResponse) -> dict[Partition, RequestError | None]:
-    """What became of each partition."""
+    """Return the result of each partition."""
     topics = ((topic.name, topic.partitions) for topic in answer.topics)
     return settled({key: refused(one.error_code, key) for key, one in rows(topics)})
 
 
 def delete_request(group: str, partitions: Iterable[Partition]) -> OffsetDeleteRequest:
-    """The request that forgets offsets."""
+    """Build OffsetDelete."""
     return OffsetDeleteRequest(
         group_id=group,
         topics=[
@@ -196,7 +196,7 @@ def delete_request(group: str, partitions: Iterable[Partition]) -> OffsetDeleteR
 
 
 def deleted(group: str, answer: OffsetDeleteResponse) -> dict[Partition, RequestError | None]:
-    """What became of each partition."""
+    """Return the result of each partition."""
     check(answer.error_code, group)
     topics = ((topic.name, topic.partitions) for topic in answer.topics)
     return {key: refused(one.error_code, key) for key, one in rows(topics)}

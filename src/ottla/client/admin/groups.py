@@ -1,7 +1,7 @@
-"""Groups: listed, described, deleted, and rid of members.
+"""Groups: list, describe, delete, and remove members.
 
-Invariant: a group is described alike whichever protocol its members speak; one that does not exist
-is an error, of every broker.
+Invariant: groups of both protocols have the same description; a missing group is an error with
+every broker version.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,40 +33,40 @@ from ottla.protocol.messages.leave_group import (
 )
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-_STATES_SINCE: Final = 4  # the versions of ListGroups with filters
+_STATES_SINCE: Final = 4  # the first versions of ListGroups with filters
 _TYPES_SINCE: Final = 5
 _OPERATIONS_SINCE: Final = 3  # of DescribeGroups
-_MEMBERS_SINCE: Final = 3  # of LeaveGroup, from when others than oneself may leave
+_MEMBERS_SINCE: Final = 3  # of LeaveGroup, with members other than the sender
 
-# Not a group of the new protocol, or a broker that has none: it may be a classic one.
+# Not a KIP-848 group, or a broker without them: it may be a classic group.
 _NOT_NEW: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group that there is."""
+    """An existing group."""
 
     id: str
     protocol_type: str
     """"consumer" for consumers, "" for a group that only commits offsets."""
 
     state: str | None
-    """None when the broker does not tell."""
+    """None if the broker does not return it."""
 
     type: str | None
-    """"classic", "consumer", "share" or "streams"; None when the broker does not tell."""
+    """"classic", "consumer", "share" or "streams"; None if the broker does not return it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a classic group, by its id or, if it is static, by its instance id."""
+    """A member of a classic group, by member id or, if static, by instance id."""
 
     id: str = ""
     instance_id: str | None = None
 
 
 class GroupCalls(Calls):
-    """The calls on groups."""
+    """Calls about groups."""
 
     async def list_groups(
         self,
@@ -75,7 +75,7 @@ class GroupCalls(Calls):
         types: Iterable[str] = (),
         timeout_s: float | None = None,
     ) -> Listing[ListedGroup]:
-        """All groups, or those in some states ("Stable") and of some types ("consumer")."""
+        """List all groups, or those in some states ("Stable") and of some types ("consumer")."""
         wanted = many_of(states, str, 'a list of states, as ["Stable"]')
         kinds = many_of(types, str, 'a list of types, as ["consumer"]')
         return await self._asking.listing(
@@ -93,7 +93,7 @@ class GroupCalls(Calls):
         include_operations: bool = False,
         timeout_s: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """Groups of consumers and other classic groups, with their members."""
+        """Describe consumer groups and other classic groups with their members."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         wanted = names(groups)
@@ -121,14 +121,14 @@ class GroupCalls(Calls):
     async def describe_group(
         self, group: str, *, timeout_s: float | None = None
     ) -> GroupDescription:
-        """One group with its members."""
+        """Describe one group with its members."""
         name_of(group, "a group")
         return (await self.describe_groups(group, timeout_s=timeout_s))[group]
 
     async def delete_groups(
         self, groups: str | Iterable[str], *, timeout_s: float | None = None
     ) -> Results[str, None]:
-        """Delete groups without members, and the offsets they committed."""
+        """Delete groups without members, with their committed offsets."""
         question = ApiCall(
             request=lambda ids, _: DeleteGroupsRequest(groups_names=ids),
             answer=DeleteGroupsResponse,
@@ -146,7 +146,7 @@ class GroupCalls(Calls):
         reason: str | None = None,
         timeout_s: float | None = None,
     ) -> Results[GroupMember, None]:
-        """Let members leave a classic group; all of them if none are named."""
+        """Remove members from a classic group; all of them if none are named."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         name_of(group, "a group")
@@ -171,7 +171,7 @@ class GroupCalls(Calls):
 
 
 def listed(answer: ListGroupsResponse) -> tuple[ListedGroup, ...]:
-    """The groups of one broker."""
+    """Return the groups of one broker."""
     check(answer.error_code, "groups")
     return tuple(
         ListedGroup(
@@ -184,11 +184,11 @@ def listed(answer: ListGroupsResponse) -> tuple[ListedGroup, ...]:
 def leave_request(
     group: str, members: Iterable[GroupMember], reason: str | None
 ) -> LeaveGroupRequest:
-    """The request by which members leave."""
+    """Build LeaveGroup."""
     return LeaveGroupRequest(
         group_id=group,
         members=[
-            # Of a static member the broker looks up the id, which changes when it restarts.
+            # The broker looks up the id of a static member, which changes on restart.
             MemberIdentity(
                 member_id="" if one.instance_id is not None else one.id,
                 group_instance_id=one.instance_id,
@@ -202,7 +202,7 @@ def leave_request(
 def left(
     group: str, members: Sequence[GroupMember], answer: LeaveGroupResponse
 ) -> dict[GroupMember, RequestError | None]:
-    """What became of each member."""
+    """Return the result of each member."""
     check(answer.error_code, group)
     told = {
         one.group_instance_id or one.member_id: refused(

@@ -1,13 +1,13 @@
-"""Kinds of things, as the wire numbers them.
+"""Enumerations as on the wire.
 
-Invariant: a number that is not known here is UNKNOWN, and never taken for another kind.
+Invariant: an unknown number is UNKNOWN and never mistaken for another value.
 """
 
 from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """One of some; every class of them has UNKNOWN, which is what a later Kafka may say."""
+    """The base of wire enumerations; each has UNKNOWN for values of later Kafka versions."""
 
     @classmethod
     def _missing_(cls, value: object) -> "Kind":

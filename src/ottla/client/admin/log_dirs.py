@@ -1,7 +1,7 @@
-"""Directories with the data of brokers: what is in them, and moving replicas between them.
+"""Log directories of brokers: describe them, and move replicas between them.
 
-Invariant: every broker tells of its own directories, and each directory has its own outcome: one
-that is offline hides nothing of the others.
+Invariant: every broker reports its own directories, and each directory has its own result: an
+offline one hides nothing of the others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,26 +34,25 @@ class ReplicaSize:
 
     size_bytes: int
     offset_lag: int
-    """How many records it is behind: behind the high watermark, or if it comes from another
-    directory, behind the one there.
-    """
+    """The lag in offsets: behind the high watermark or, for a future replica, behind the current
+    replica."""
 
     is_future: bool
-    """Whether it comes from another directory, and will replace the one there."""
+    """Whether it is being moved from another directory and will replace the replica there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A directory and what is in it."""
+    """A directory and its replicas."""
 
     path: str
     replicas: Mapping[Partition, ReplicaSize]
     total_bytes: int | None
-    """Of its volume; None when the broker does not tell."""
+    """Of the volume; None if the broker does not return it."""
 
     usable_bytes: int | None
     is_cordoned: bool
-    """Whether it takes no new replicas."""
+    """Whether it gets no new replicas."""
 
 
 class Replica(NamedTuple):
@@ -68,7 +67,7 @@ LogDirs: TypeAlias = Results[str, LogDirDescription]
 
 
 class LogDirCalls(Calls):
-    """The calls on directories."""
+    """Calls about log directories."""
 
     async def describe_log_dirs(
         self,
@@ -77,7 +76,7 @@ class LogDirCalls(Calls):
         *,
         timeout_s: float | None = None,
     ) -> Results[int, LogDirs]:
-        """The directories of brokers, or of all; with all replicas or those of some partitions."""
+        """Describe the directories of brokers, with all replicas or those of partitions."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         if brokers is None:
@@ -94,7 +93,7 @@ class LogDirCalls(Calls):
     async def alter_replica_log_dirs(
         self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
     ) -> Results[Replica, None]:
-        """Let replicas move to other directories of their brokers."""
+        """Move replicas to other directories of their brokers."""
         mapping_of(
             paths, Replica, 'a mapping of replicas, as {Replica("orders", 0, broker=1): "/d"}'
         )
@@ -112,7 +111,7 @@ def _owner(replica: Replica) -> int:
 
 
 def describe_request(topics: Mapping[str, Sequence[int]] | None) -> DescribeLogDirsRequest:
-    """The request for directories."""
+    """Build DescribeLogDirs."""
     return DescribeLogDirsRequest(
         topics=None
         if topics is None
@@ -124,7 +123,7 @@ def describe_request(topics: Mapping[str, Sequence[int]] | None) -> DescribeLogD
 
 
 def described(answer: DescribeLogDirsResponse) -> LogDirs:
-    """The directories of one broker."""
+    """Return the directories of one broker."""
     check(answer.error_code, "directories")
     return LogDirs(
         {one.log_dir: refused(one.error_code, one.log_dir) or _dir(one) for one in answer.results}
@@ -145,7 +144,7 @@ def _dir(told: DescribeLogDirsResult) -> LogDirDescription:
 
 
 def alter_request(paths: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:
-    """The request that moves replicas of one broker."""
+    """Build AlterReplicaLogDirs for one broker."""
     by_path: dict[str, list[Partition]] = {}
     for replica, path in paths.items():
         by_path.setdefault(path, []).append((replica.topic, replica.partition))
@@ -166,7 +165,7 @@ def alter_request(paths: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:
 def altered(
     keys: Sequence[Replica], answer: AlterReplicaLogDirsResponse
 ) -> dict[Replica, RequestError | None]:
-    """What became of each replica."""
+    """Return the result of each replica."""
     topics = ((topic.topic_name, topic.partitions) for topic in answer.results)
     codes = {key: one.error_code for key, one in rows(topics)}
     return {

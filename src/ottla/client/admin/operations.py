@@ -1,6 +1,6 @@
-"""Operations that may be allowed or denied, as the wire numbers them.
+"""ACL operations, as on the wire.
 
-Invariant: every bit that is set is an operation, of a later Kafka too.
+Invariant: every set bit is an operation, also of a later Kafka version.
 """
 
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from typing import Final
 from ottla.client.admin.kinds import Kind
 
 NOT_ASKED: Final = -(1 << 31)
-"""In place of operations: nobody asked for them."""
+"""The bit field if operations were not requested."""
 
 
 class Operation(Kind):
-    """What may be done to a resource."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -34,7 +34,7 @@ class Operation(Kind):
 
 
 def operations(bits: int) -> frozenset[Operation] | None:
-    """The operations of which the bits are set; None when nobody asked."""
+    """Return the operations of the set bits; None if not requested."""
     return None if bits == NOT_ASKED else frozenset(_of(bits))
 
 

@@ -1,7 +1,7 @@
-"""Quotas: what users, clients and addresses may take.
+"""Quotas of users, client ids and IP addresses.
 
-Invariant: an entity is at least one of a user, a client id and an address; the default of a kind
-is not an entity of that name.
+Invariant: an entity has at least one of user, client id and IP; the default entity is not an entity
+of that name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class Quota(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a quota is for: a user, a client id, both together, or an address."""
+    """The entity of a quota: a user, a client id, both, or an IP address."""
 
     user: str | Quota | None = None
     client_id: str | Quota | None = None
@@ -56,14 +56,14 @@ class QuotaEntity:
         return ", ".join(parts) or "every entity"
 
     def parts(self) -> Iterator[tuple[str, str | Quota]]:
-        """What it is made of, by the wire's names."""
+        """Its parts, with wire names."""
         for kind, name in ((_USER, self.user), (_CLIENT_ID, self.client_id), (_IP, self.ip)):
             if name is not None:
                 yield kind, name
 
 
 class QuotaCalls(Calls):
-    """The calls on quotas."""
+    """Calls about quotas."""
 
     async def describe_quotas(
         self,
@@ -72,9 +72,9 @@ class QuotaCalls(Calls):
         strict: bool = False,
         timeout_s: float | None = None,
     ) -> dict[QuotaEntity, Mapping[str, float]]:
-        """The quotas of entities, by name; all of them, or those that match.
+        """Return the quotas of all or matching entities, by quota name.
 
-        Of a user's quotas those for the user and a client id are too, unless it is strict.
+        A filter on a user also matches quotas of the user with a client id, unless it is strict.
         """
         return await self._asking.one(
             self._asking.to_any,
@@ -91,7 +91,7 @@ class QuotaCalls(Calls):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Results[QuotaEntity, None]:
-        """Set quotas, as {"producer_byte_rate": 1e6}; None takes one away."""
+        """Set quotas, as {"producer_byte_rate": 1e6}; None removes one."""
         form = 'a mapping of entities, as {QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}'
         mapping_of(quotas, QuotaEntity, form)
         question = ApiCall[QuotaEntity, AlterClientQuotasResponse, None](
@@ -105,7 +105,7 @@ class QuotaCalls(Calls):
 
 
 def describe_request(matching: QuotaEntity, *, strict: bool) -> DescribeClientQuotasRequest:
-    """The request for quotas."""
+    """Build DescribeClientQuotas."""
     components = [
         ComponentData(
             entity_type=kind,
@@ -121,7 +121,7 @@ _MATCH: Final = {Quota.DEFAULT: _DEFAULT, Quota.ANY: _ANY}
 
 
 def described(answer: DescribeClientQuotasResponse) -> dict[QuotaEntity, Mapping[str, float]]:
-    """The quotas of each entity."""
+    """Return the quotas of each entity."""
     check(answer.error_code, "quotas", answer.error_message)
     return {
         entity(entry.entity): {one.key: one.value for one in entry.values}
@@ -130,7 +130,7 @@ def described(answer: DescribeClientQuotasResponse) -> dict[QuotaEntity, Mapping
 
 
 def entity(told: Sequence[ToldEntity | EntityData]) -> QuotaEntity:
-    """An entity from the wire."""
+    """Return an entity from the wire."""
     names = {
         one.entity_type: Quota.DEFAULT if one.entity_name is None else one.entity_name
         for one in told
@@ -141,7 +141,7 @@ def entity(told: Sequence[ToldEntity | EntityData]) -> QuotaEntity:
 def alter_request(
     quotas: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
 ) -> AlterClientQuotasRequest:
-    """The request that sets quotas."""
+    """Build AlterClientQuotas."""
     return AlterClientQuotasRequest(
         entries=[
             EntryData(
@@ -163,7 +163,7 @@ def alter_request(
 
 
 def altered(answer: AlterClientQuotasResponse) -> dict[QuotaEntity, RequestError | None]:
-    """What became of each entity."""
+    """Return the result of each entity."""
     return {
         (key := entity(one.entity)): refused(one.error_code, key, one.error_message)
         for one in answer.entries

@@ -1,7 +1,6 @@
-"""Replicas on other brokers, and leaders among replicas.
+"""Partition reassignments and leader elections.
 
-Invariant: what is asked for is begun when the call returns, not done: moving takes its time, which
-`list_reassignments` shows.
+Invariant: a call starts a reassignment and returns; `list_reassignments` shows its progress.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,13 +39,13 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 
-_FACTOR_SINCE: Final = 1  # the version in which a change of the replication factor can be refused
-_KINDS_SINCE: Final = 1  # the version of ElectLeaders with unclean elections
+_FACTOR_SINCE: Final = 1  # the first version that can refuse a changed replication factor
+_KINDS_SINCE: Final = 1  # the first version of ElectLeaders with unclean elections
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A move of replicas that is under way."""
+    """A reassignment in progress."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -54,17 +53,17 @@ class Reassignment:
 
 
 class Election(IntEnum):
-    """Whom to elect; the number is the wire's."""
+    """The kind of an election, as on the wire."""
 
     PREFERRED = 0
-    """The first of the replicas, if it is in sync."""
+    """The first replica, if it is in sync."""
 
     UNCLEAN = 1
-    """Any that lives, if none is in sync: records may be lost."""
+    """Any live replica if none is in sync: records may be lost."""
 
 
 class ReassignmentCalls(Calls):
-    """The calls on replicas and leaders."""
+    """Calls about reassignments and elections."""
 
     async def alter_reassignments(
         self,
@@ -73,7 +72,7 @@ class ReassignmentCalls(Calls):
         allow_factor_change: bool = True,
         timeout_s: float | None = None,
     ) -> Results[Partition, None]:
-        """Let partitions have their replicas on these brokers; None ends a move under way."""
+        """Move the replicas of partitions to these brokers; None cancels a reassignment."""
         wanted = by_partition(replicas)
         question = ApiCall(
             request=lambda keys, terms: alter_request(
@@ -88,7 +87,7 @@ class ReassignmentCalls(Calls):
     async def list_reassignments(
         self, partitions: Iterable[Partition] | None = None, *, timeout_s: float | None = None
     ) -> dict[Partition, Reassignment]:
-        """The moves that are under way, all or of some partitions."""
+        """Return the reassignments in progress, all or of some partitions."""
         wanted = None if partitions is None else by_topic(each_once(partitions))
         return await self._asking.one(
             self._asking.to_controller,
@@ -105,9 +104,9 @@ class ReassignmentCalls(Calls):
         *,
         timeout_s: float | None = None,
     ) -> Results[Partition, bool]:
-        """Elect leaders of partitions, or of all that need one; False where nothing had to change.
+        """Elect leaders of partitions, or of all that need one; False where nothing changed.
 
-        Of all partitions only those are told of where something happened.
+        For all partitions, only those with an election are returned.
         """
         asking = self._asking
         since = _KINDS_SINCE if kind is Election.UNCLEAN else 0
@@ -133,7 +132,7 @@ class ReassignmentCalls(Calls):
 def alter_request(
     replicas: Mapping[Partition, Sequence[int] | None], terms: Terms, *, allow_factor_change: bool
 ) -> AlterPartitionReassignmentsRequest:
-    """The request that moves replicas."""
+    """Build AlterPartitionReassignments."""
 
     def row(one: Partition) -> ReassignablePartition:
         return ReassignablePartition(partition_index=one[1], replicas=replicas[one])
@@ -149,7 +148,7 @@ def alter_request(
 
 
 def altered(answer: AlterPartitionReassignmentsResponse) -> dict[Partition, RequestError | None]:
-    """What became of each partition."""
+    """Return the result of each partition."""
     check(answer.error_code, None, answer.error_message)
     topics = ((topic.name, topic.partitions) for topic in answer.responses)
     return {key: refused(one.error_code, key, one.error_message) for key, one in rows(topics)}
@@ -158,7 +157,7 @@ def altered(answer: AlterPartitionReassignmentsResponse) -> dict[Partition, Requ
 def list_request(
     topics: Mapping[str, Sequence[int]] | None, terms: Terms
 ) -> ListPartitionReassignmentsRequest:
-    """The request for moves under way."""
+    """Build ListPartitionReassignments."""
     return ListPartitionReassignmentsRequest(
         timeout_ms=terms.timeout_ms,
         topics=None
@@ -171,7 +170,7 @@ def list_request(
 
 
 def listed(answer: ListPartitionReassignmentsResponse) -> dict[Partition, Reassignment]:
-    """The moves."""
+    """Return the reassignments."""
     check(answer.error_code, None, answer.error_message)
     return {
         key: Reassignment(
@@ -184,7 +183,7 @@ def listed(answer: ListPartitionReassignmentsResponse) -> dict[Partition, Reassi
 def elect_request(
     kind: Election, wanted: Iterable[Partition] | None, terms: Terms
 ) -> ElectLeadersRequest:
-    """The request that elects leaders."""
+    """Build ElectLeaders."""
     return ElectLeadersRequest(
         election_type=kind,
         topic_partitions=None
@@ -198,7 +197,7 @@ def elect_request(
 
 
 def elected(answer: ElectLeadersResponse) -> dict[Partition, bool | RequestError]:
-    """Whether there was an election, of each partition."""
+    """Return whether each partition had an election."""
     check(answer.error_code, None)
     told: dict[Partition, bool | RequestError] = {}
     for topic in answer.replica_election_results:

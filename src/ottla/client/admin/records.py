@@ -1,6 +1,6 @@
-"""Records of partitions: where they begin, end and stand in time, and deleting the first of them.
+"""Records: offsets of partitions, and deleting the first records.
 
-Invariant: the leader of a partition is asked, and no other.
+Invariant: only the partition leader is asked.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse
 
 HIGH_WATERMARK: Final = -1
-"""As the offset before which records are deleted: all that are committed."""
+"""As the offset before which records are deleted: all committed records."""
 
 _ISOLATION_SINCE: Final = 2
 
 
 class OffsetAt(IntEnum):
-    """Where to look, other than at a time; the number is the wire's."""
+    """Special offsets, as on the wire."""
 
     LATEST = -1
     EARLIEST = -2
@@ -49,19 +49,19 @@ _SINCE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """An offset that was looked for."""
+    """The result of an offset lookup."""
 
     offset: int | None
-    """None when no record is so late."""
+    """None if no record is that late."""
 
     timestamp_ms: int | None
-    """Of the record, if it was looked for by time."""
+    """Of the record, for a lookup by time."""
 
     leader_epoch: int | None
 
 
 class RecordCalls(Calls):
-    """The calls on records."""
+    """Calls about records."""
 
     async def list_offsets(
         self,
@@ -70,9 +70,9 @@ class RecordCalls(Calls):
         read_committed: bool = False,
         timeout_s: float | None = None,
     ) -> Results[Partition, FoundOffset]:
-        """The offset at an end, or of the first record at a time in milliseconds or later.
+        """Return the offset at an end, or of the first record at or after a timestamp.
 
-        With read_committed the latest is the first of an open transaction.
+        With read_committed, the latest offset is the first of an open transaction.
         """
         wanted = by_partition(partitions)
         since = max((_SINCE.get(OffsetAt(at), 0) for at in wanted.values() if at < 0), default=0)
@@ -87,7 +87,7 @@ class RecordCalls(Calls):
     async def delete_records(
         self, before: Mapping[P, int], *, timeout_s: float | None = None
     ) -> Results[Partition, int]:
-        """Delete the records before an offset; tells the first offset that is left."""
+        """Delete the records before an offset; returns the new log start offset."""
         wanted = by_partition(before)
         question = ApiCall(
             request=lambda keys, terms: delete_request({key: wanted[key] for key in keys}, terms),
@@ -102,7 +102,7 @@ def _found(told: ListOffsetsPartitionResponse) -> FoundOffset:
 
 
 def delete_request(before: Mapping[Partition, int], terms: Terms) -> DeleteRecordsRequest:
-    """The request that deletes records."""
+    """Build DeleteRecords."""
 
     def row(one: Partition) -> DeleteRecordsPartition:
         return DeleteRecordsPartition(partition_index=one[1], offset=before[one])
@@ -117,7 +117,7 @@ def delete_request(before: Mapping[Partition, int], terms: Terms) -> DeleteRecor
 
 
 def deleted(answer: DeleteRecordsResponse) -> dict[Partition, int | RequestError]:
-    """The first offset that is left, of each partition."""
+    """Return the log start offset of each partition."""
     told: dict[Partition, int | RequestError] = {}
     for key, one in rows((topic.name, topic.partitions) for topic in answer.topics):
         error = refused(one.error_code, key)

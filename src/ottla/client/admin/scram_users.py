@@ -1,6 +1,6 @@
-"""Users with passwords (SCRAM, RFC 5802): what they have, and giving or taking it.
+"""SCRAM users (RFC 5802): describe, set and remove credentials.
 
-Invariant: a password never leaves the client; what is sent is derived from it by a salt of its own.
+Invariant: a password never leaves the client; it sends a salted hash.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,13 +28,13 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
 )
 
 ITERATIONS: Final = 8192
-"""Brokers take 4096 to 16384; a login costs client and broker as much."""
+"""Brokers accept 4096 to 16384; every login costs client and broker that many iterations."""
 
 SALT_BYTES: Final = 24
 
 
 class ScramMechanism(Kind):
-    """The hash; the number is the wire's."""
+    """The hash, as on the wire."""
 
     UNKNOWN = 0
     SHA_256 = 1
@@ -46,7 +46,7 @@ _HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a user has, without the secret."""
+    """A user's credential without the secret."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -54,7 +54,7 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class ScramPassword:
-    """A password that a user is given, in place of the one with this mechanism."""
+    """A password to set for a user and mechanism."""
 
     user: str
     password: str = field(repr=False)
@@ -68,21 +68,21 @@ class ScramPassword:
 
 @dataclass(frozen=True, slots=True)
 class ScramRemoval:
-    """A password that is taken from a user."""
+    """A credential to remove from a user."""
 
     user: str
     mechanism: ScramMechanism
 
 
 class ScramUserCalls(Calls):
-    """The calls on users with passwords."""
+    """Calls about SCRAM users."""
 
     _random_bytes: Callable[[int], bytes]
 
     async def describe_scram_users(
         self, users: str | Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> Results[str, tuple[ScramCredential, ...]]:
-        """What users have, or all users that have a password."""
+        """Return the credentials of some users, or of all that have any."""
         wanted = None if users is None else names(users)
         told = await self._asking.one(
             self._asking.to_controller,
@@ -99,9 +99,9 @@ class ScramUserCalls(Calls):
         *,
         timeout_s: float | None = None,
     ) -> Results[str, None]:
-        """Give users passwords and take them away; a user's changes in their order, till one fails.
+        """Set and remove credentials; a user's changes are applied in order until one fails.
 
-        A broker takes one change of a user in a request, so that several need as many.
+        A broker accepts one change per user and request, so several changes need several requests.
         """
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
@@ -121,7 +121,7 @@ class ScramUserCalls(Calls):
     async def _alter_each(
         self, changes: Mapping[str, ScramPassword | ScramRemoval], timeout_s: float
     ) -> Mapping[str, RequestError]:
-        """One change of each user; tells what failed."""
+        """Send one change per user; returns the failures."""
         question = ApiCall(
             request=lambda keys, _: alter_request(
                 [changes[key] for key in keys], self._random_bytes
@@ -134,13 +134,13 @@ class ScramUserCalls(Calls):
 
 
 def salted(password: ScramPassword, salt: bytes) -> bytes:
-    """The salted password of RFC 5802, section 3."""
+    """Return the salted password of RFC 5802, section 3."""
     secret = password.password.encode()
     return pbkdf2_hmac(_HASHES[password.mechanism], secret, salt, password.iterations)
 
 
 def describe_request(users: Sequence[str] | None) -> DescribeUserScramCredentialsRequest:
-    """The request for what users have."""
+    """Build DescribeUserScramCredentials."""
     return DescribeUserScramCredentialsRequest(
         users=None if users is None else [UserName(name=user) for user in users]
     )
@@ -149,7 +149,7 @@ def describe_request(users: Sequence[str] | None) -> DescribeUserScramCredential
 def described(
     answer: DescribeUserScramCredentialsResponse,
 ) -> dict[str, tuple[ScramCredential, ...] | RequestError]:
-    """What each user has."""
+    """Return the credentials of each user."""
     check(answer.error_code, "users", answer.error_message)
     return {
         one.user: refused(one.error_code, one.user, one.error_message)
@@ -164,7 +164,7 @@ def described(
 def alter_request(
     changes: Iterable[ScramPassword | ScramRemoval], random_bytes: Callable[[int], bytes]
 ) -> AlterUserScramCredentialsRequest:
-    """The request that gives and takes passwords."""
+    """Build AlterUserScramCredentials."""
     deletions: list[ScramCredentialDeletion] = []
     upsertions: list[ScramCredentialUpsertion] = []
     for one in changes:
@@ -185,7 +185,7 @@ def alter_request(
 
 
 def altered(answer: AlterUserScramCredentialsResponse) -> dict[str, RequestError | None]:
-    """What became of each user."""
+    """Return the result of each user."""
     return {
         one.user: refused(one.error_code, one.user, one.error_message) for one in answer.results
     }

@@ -1,7 +1,6 @@
 """Share groups, whose members share partitions record by record (KIP-932).
 
-Invariant: what a share group has read is known by the offset that it starts from; a partition in
-which it has none has None.
+Invariant: a partition without a start offset has None.
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,19 +50,19 @@ from ottla.protocol.messages.share_group_describe import (
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """Where a share group starts in a partition."""
+    """The start offset of a share group in a partition."""
 
     start_offset: int
     leader_epoch: int | None
     lag: int | None
-    """How many records it has before it; None when the broker does not tell."""
+    """The number of records after it; None if the broker does not return it."""
 
 
 ShareOffsets: TypeAlias = Results[Partition, ShareOffset | None]
 
 
 class ShareGroupCalls(Calls):
-    """The calls on share groups."""
+    """Calls about share groups."""
 
     async def describe_share_groups(
         self,
@@ -72,7 +71,7 @@ class ShareGroupCalls(Calls):
         include_operations: bool = False,
         timeout_s: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """Share groups with their members."""
+        """Describe share groups with their members."""
         question = ApiCall(
             request=lambda ids, _: ShareGroupDescribeRequest(
                 group_ids=ids, include_authorized_operations=include_operations
@@ -89,7 +88,7 @@ class ShareGroupCalls(Calls):
         *,
         timeout_s: float | None = None,
     ) -> Results[str, ShareOffsets]:
-        """Where share groups start, in some partitions or in all that they read."""
+        """Return the start offsets of share groups, for some or all partitions."""
         wanted = None if partitions is None else by_topic(each_once(partitions))
         question = ApiCall[str, DescribeShareGroupOffsetsResponse, ShareOffsets](
             request=lambda ids, _: offsets_request(ids, wanted),
@@ -101,7 +100,7 @@ class ShareGroupCalls(Calls):
     async def alter_share_group_offsets(
         self, group: str, offsets: Mapping[P, int], *, timeout_s: float | None = None
     ) -> Results[Partition, None]:
-        """Let a share group without members start elsewhere."""
+        """Set the start offsets of a share group without members."""
         name_of(group, "a group")
         wanted = by_partition(offsets)
         told = await self._asking.about(
@@ -117,7 +116,7 @@ class ShareGroupCalls(Calls):
     async def delete_share_group_offsets(
         self, group: str, topics: str | Iterable[str], *, timeout_s: float | None = None
     ) -> Results[str, None]:
-        """Forget what a share group without members has read of topics."""
+        """Delete the start offsets of topics of a share group without members."""
         name_of(group, "a group")
         wanted = names(topics)
         told = await self._asking.about(
@@ -137,7 +136,7 @@ class ShareGroupCalls(Calls):
 def offsets_request(
     groups: Iterable[str], topics: Mapping[str, list[int]] | None
 ) -> DescribeShareGroupOffsetsRequest:
-    """The request for where groups start."""
+    """Build DescribeShareGroupOffsets."""
     asked = (
         None
         if topics is None
@@ -171,7 +170,7 @@ def _offset(told: DescribeShareGroupOffsetsResponsePartition) -> ShareOffset | N
 
 
 def alter_request(group: str, offsets: Mapping[Partition, int]) -> AlterShareGroupOffsetsRequest:
-    """The request that sets where a group starts."""
+    """Build AlterShareGroupOffsets."""
 
     def row(one: Partition) -> AlterShareGroupOffsetsRequestPartition:
         return AlterShareGroupOffsetsRequestPartition(
@@ -190,14 +189,14 @@ def alter_request(group: str, offsets: Mapping[Partition, int]) -> AlterShareGro
 def altered(
     group: str, answer: AlterShareGroupOffsetsResponse
 ) -> dict[Partition, RequestError | None]:
-    """What became of each partition."""
+    """Return the result of each partition."""
     check(answer.error_code, group, answer.error_message)
     topics = ((topic.topic_name, topic.partitions) for topic in answer.responses)
     return {key: refused(one.error_code, key, one.error_message) for key, one in rows(topics)}
 
 
 def deleted(group: str, answer: DeleteShareGroupOffsetsResponse) -> dict[str, RequestError | None]:
-    """What became of each topic."""
+    """Return the result of each topic."""
     check(answer.error_code, group, answer.error_message)
     return {
         one.topic_name: refused(one.error_code, one.topic_name, one.error_message)

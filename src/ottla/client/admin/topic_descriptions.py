@@ -1,7 +1,6 @@
-"""Descriptions of topics, out of the two requests that tell of them.
+"""Topic descriptions from the two requests that return them.
 
-Invariant: a topic that comes in several pages is described once, with the partitions of all pages
-in the order of their numbers.
+Invariant: a topic in several pages is described once, with its partitions in order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +30,7 @@ from ottla.protocol.messages.metadata import (
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition and the brokers that have it."""
+    """A partition and its replicas."""
 
     index: int
     leader: int | None
@@ -40,7 +39,7 @@ class PartitionDescription:
     in_sync: tuple[int, ...]
     offline: tuple[int, ...]
     eligible_leaders: tuple[int, ...] | None = None
-    """Out of sync, but safe to elect (KIP-966); None when the broker does not tell."""
+    """Out of sync but eligible as leader (KIP-966); None if the broker does not return it."""
 
     last_known_leaders: tuple[int, ...] | None = None
 
@@ -54,11 +53,11 @@ class TopicDescription:
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
     operations: frozenset[Operation] | None = None
-    """What the caller may do with it; None when nobody asked or the broker does not tell."""
+    """The operations that the caller may perform; None if not requested or not returned."""
 
 
 def page_request(topics: Iterable[str], cursor: Cursor | None) -> DescribeTopicPartitionsRequest:
-    """Ask for topics from where a cursor stands."""
+    """Build DescribeTopicPartitions from a cursor on."""
     return DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in sorted(topics)], cursor=cursor
     )
@@ -67,7 +66,7 @@ def page_request(topics: Iterable[str], cursor: Cursor | None) -> DescribeTopicP
 def paged(
     pages: Iterable[DescribeTopicPartitionsResponse],
 ) -> dict[str, TopicDescription | RequestError]:
-    """The topics of all pages."""
+    """Return the topics of all pages."""
     firsts: dict[str, DescribeTopicPartitionsResponseTopic] = {}
     partitions: dict[str, list[PartitionDescription]] = {}
     for page in pages:
@@ -84,7 +83,7 @@ def paged(
 def metadata_request(
     topics: Sequence[str | Uuid], version: int, *, include_operations: bool
 ) -> MetadataRequest:
-    """Ask for topics by name or id."""
+    """Build Metadata for topics by name or id."""
     return MetadataRequest(
         topics=[
             MetadataRequestTopic(name=None, topic_id=key)
@@ -100,7 +99,7 @@ def metadata_request(
 def described(
     keys: Iterable[str | Uuid], answer: MetadataResponse
 ) -> dict[str | Uuid, TopicDescription | RequestError]:
-    """The topics that were asked for, by how they were asked for."""
+    """Return the requested topics, by their keys in the request."""
     told: dict[str | Uuid, TopicDescription | RequestError] = {}
     wanted = {*keys}
     for topic in answer.topics:

@@ -1,7 +1,6 @@
-"""The list of topics, out of the metadata that any broker tells.
+"""The list of topics, from Metadata.
 
-Invariant: it is what an administrator of topics tells, with the same connections and settings; it
-is on its own because a list is what people ask for most, and then wait for.
+It is a module of its own because listing is the most frequent call, and its import should be fast.
 """
 
 from typing import Final, NamedTuple
@@ -11,11 +10,11 @@ from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 NOT_CREATING: Final = 4
-"""The version of Metadata that can be asked not to make topics."""
+"""The first version of Metadata that does not create topics."""
 
 
 class ListedTopic(NamedTuple):
-    """A topic that there is."""
+    """An existing topic."""
 
     name: str
     id: Uuid | None
@@ -29,7 +28,7 @@ class TopicListCalls(Calls):
     async def list_topics(
         self, *, include_internal: bool = False, timeout_s: float | None = None
     ) -> dict[str, ListedTopic]:
-        """All topics that the caller may see."""
+        """Return all topics that the caller may see."""
         return await self._asking.one(
             self._asking.to_any,
             lambda _: MetadataRequest(topics=None, allow_auto_topic_creation=False),
@@ -41,7 +40,7 @@ class TopicListCalls(Calls):
 
 
 def listed(answer: MetadataResponse, *, include_internal: bool) -> dict[str, ListedTopic]:
-    """All topics, by name."""
+    """Return all topics by name."""
     return {
         topic.name: ListedTopic(
             topic.name, topic_id(topic.topic_id), len(topic.partitions), topic.is_internal
@@ -52,5 +51,5 @@ def listed(answer: MetadataResponse, *, include_internal: bool) -> dict[str, Lis
 
 
 def topic_id(told: Uuid) -> Uuid | None:
-    """An id from the wire, where zero stands for none."""
+    """Return a topic id; None for the zero id."""
     return None if told == ZERO_UUID else told

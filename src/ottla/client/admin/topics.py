@@ -1,6 +1,6 @@
-"""Topics: made, deleted, listed, described, and given more partitions.
+"""Topics: create, delete, list, describe and add partitions.
 
-Invariant: a topic is named in its outcome as it was named in the call, by name or by id.
+Invariant: a result has the key of the call, the topic's name or id.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,45 +47,45 @@ from ottla.protocol.messages.describe_topic_partitions import (
 from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.transport.failures import NotSupported
 
-_DEFAULTS_SINCE: Final = 4  # the version of CreateTopics in which a broker may choose
-_IDS_SINCE: Final = 6  # the version of DeleteTopics with ids
-_DESCRIBED_BY_ID: Final = 12  # the version of Metadata that is asked by id
+_DEFAULTS_SINCE: Final = 4  # the first version of CreateTopics with broker defaults
+_IDS_SINCE: Final = 6  # the first version of DeleteTopics with ids
+_DESCRIBED_BY_ID: Final = 12  # the first version of Metadata with ids
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made; what is None the broker chooses."""
+    """A topic to create; the broker chooses what is None."""
 
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     replicas: Mapping[int, Sequence[int]] | None = None
-    """The brokers of each partition, instead of the two numbers; the first is preferred."""
+    """The brokers of each partition instead of the two numbers; the first is preferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was made, as far as the broker tells."""
+    """A created topic, as far as the broker returns it."""
 
     name: str
     id: Uuid | None
     partitions: int | None
     replication_factor: int | None
     config: Mapping[str, str | None] | None
-    """None when the caller may not see it."""
+    """None if the caller may not see it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have, and which brokers have the new ones."""
+    """The new partition count of a topic, and the brokers of the new partitions."""
 
     total: int
     replicas: Sequence[Sequence[int]] | None = None
 
 
 class TopicCalls(TopicListCalls):
-    """The calls on topics."""
+    """Calls about topics."""
 
     async def create_topics(
         self,
@@ -94,7 +94,7 @@ class TopicCalls(TopicListCalls):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Results[str, CreatedTopic]:
-        """Make topics, or only say whether they could be made."""
+        """Create topics, or only validate."""
         listed = many_of(topics, NewTopic, 'a list of topics, as [NewTopic("orders", 3)]')
         wanted = {name_of(topic.name, "a topic"): topic for topic in listed}
         for topic in wanted.values():
@@ -119,14 +119,14 @@ class TopicCalls(TopicListCalls):
         *,
         timeout_s: float | None = None,
     ) -> CreatedTopic:
-        """Make one topic."""
+        """Create one topic."""
         topic = NewTopic(name, partitions, replication_factor, config or {})
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]
 
     async def delete_topics(
         self, topics: str | Uuid | Iterable[str | Uuid], *, timeout_s: float | None = None
     ) -> Results[str | Uuid, None]:
-        """Delete topics, by their names or their ids, with all their records."""
+        """Delete topics by name or id, with all their records."""
         keys = _keys(topics)
         has_ids = any(isinstance(key, Uuid) for key in keys)
         question = ApiCall(
@@ -144,13 +144,13 @@ class TopicCalls(TopicListCalls):
         include_operations: bool = False,
         timeout_s: float | None = None,
     ) -> Results[str | Uuid, TopicDescription]:
-        """Topics with their partitions; include_operations tells what the caller may do."""
+        """Describe topics with their partitions; include_operations adds the allowed operations."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         keys = _keys(topics)
         told: dict[str | Uuid, TopicDescription | RequestError] = {}
         named = [key for key in keys if isinstance(key, str)]
-        with suppress(NotSupported):  # by older brokers, which tell of topics in their metadata
+        with suppress(NotSupported):  # older brokers return topics in Metadata
             told.update(await self._paged(named, deadline_s))
         left = [key for key in keys if key not in told]
         question = ApiCall(
@@ -168,7 +168,7 @@ class TopicCalls(TopicListCalls):
     async def _paged(
         self, named: Sequence[str], deadline_s: float
     ) -> Mapping[str, TopicDescription | RequestError]:
-        """Topics of a broker that tells of them page by page."""
+        """Describe topics in pages."""
         asking = self._asking
         pages: list[DescribeTopicPartitionsResponse] = []
         cursor: Cursor | None = None
@@ -188,7 +188,7 @@ class TopicCalls(TopicListCalls):
     async def describe_topic(
         self, name: str, *, timeout_s: float | None = None
     ) -> TopicDescription:
-        """One topic with its partitions."""
+        """Describe one topic with its partitions."""
         name_of(name, "a topic")
         return (await self.describe_topics(name, timeout_s=timeout_s))[name]
 
@@ -199,7 +199,7 @@ class TopicCalls(TopicListCalls):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Results[str, None]:
-        """Let topics have more partitions, so many in all."""
+        """Increase the partition counts of topics to these totals."""
         mapping_of(totals, str, 'a mapping of topics, as {"orders": 6}')
         question = ApiCall(
             request=lambda keys, terms: partitions_request(
@@ -215,7 +215,7 @@ class TopicCalls(TopicListCalls):
 
 
 def _keys(topics: str | Uuid | Iterable[str | Uuid]) -> list[str | Uuid]:
-    # An id is of bytes, and those are iterable, too.
+    # A Uuid is bytes, which are iterable too.
     ones = [topics] if isinstance(topics, str | Uuid) else topics
     form = 'the name or the id of a topic, or a list of them, as ["orders"]'
     return [*dict.fromkeys(many_of(ones, (str, Uuid), form))]
@@ -228,7 +228,7 @@ def _has_defaults(topic: NewTopic) -> bool:
 def create_request(
     topics: Iterable[NewTopic], terms: Terms, *, validate_only: bool
 ) -> CreateTopicsRequest:
-    """The request that makes topics."""
+    """Build CreateTopics."""
     return CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
         timeout_ms=terms.timeout_ms,
@@ -252,7 +252,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def created(answer: CreateTopicsResponse) -> dict[str, CreatedTopic | RequestError]:
-    """What became of each topic."""
+    """Return the result of each topic."""
     return {
         one.name: refused(one.error_code, one.name, one.error_message) or _created(one)
         for one in answer.topics
@@ -271,7 +271,7 @@ def _created(told: CreatableTopicResult) -> CreatedTopic:
 
 
 def delete_request(keys: Sequence[str | Uuid], terms: Terms) -> DeleteTopicsRequest:
-    """The request that deletes topics."""
+    """Build DeleteTopics."""
     if terms.version < _IDS_SINCE:
         return DeleteTopicsRequest(
             topic_names=[str(key) for key in keys], timeout_ms=terms.timeout_ms
@@ -290,7 +290,7 @@ def delete_request(keys: Sequence[str | Uuid], terms: Terms) -> DeleteTopicsRequ
 def deleted(
     keys: Sequence[str | Uuid], answer: DeleteTopicsResponse
 ) -> dict[str | Uuid, RequestError | None]:
-    """What became of each topic."""
+    """Return the result of each topic."""
     wanted = {*keys}
     told: dict[str | Uuid, RequestError | None] = {}
     for one in answer.responses:
@@ -302,7 +302,7 @@ def deleted(
 def partitions_request(
     totals: Mapping[str, int | NewPartitions], terms: Terms, *, validate_only: bool
 ) -> CreatePartitionsRequest:
-    """The request that adds partitions."""
+    """Build CreatePartitions."""
     return CreatePartitionsRequest(
         topics=[_more_partitions(name, wanted) for name, wanted in totals.items()],
         timeout_ms=terms.timeout_ms,

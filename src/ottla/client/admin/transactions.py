@@ -1,7 +1,7 @@
-"""Transactions and the producers in them: listed, described, aborted and fenced.
+"""Transactions and producers: list, describe, abort and fence.
 
-Invariant: a transaction is told of by the coordinator of its id, a producer by the leader of the
-partition that it writes to.
+Invariant: a transaction is described by the coordinator of its id, a producer by the partition
+leader.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,13 +46,13 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-_DURATION_SINCE: Final = 1  # the versions of ListTransactions with more filters
+_DURATION_SINCE: Final = 1  # the first versions of ListTransactions with more filters
 _PATTERN_SINCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transactional id that a coordinator knows."""
+    """A transactional id known to a coordinator."""
 
     id: str
     producer_id: int
@@ -61,7 +61,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The newest transaction of an id."""
+    """The latest transaction of an id."""
 
     id: str
     state: str
@@ -69,14 +69,14 @@ class TransactionDescription:
     producer_epoch: int
     timeout_ms: int
     started_ms: int | None
-    """None when it is not open."""
+    """None if no transaction is open."""
 
     partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer that wrote to a partition of late."""
+    """A producer that recently wrote to a partition."""
 
     id: int
     epoch: int
@@ -84,19 +84,19 @@ class ProducerDescription:
     last_timestamp_ms: int | None
     coordinator_epoch: int | None
     transaction_start_offset: int | None
-    """Of its open transaction in this partition; None when there is none."""
+    """Of its open transaction in this partition; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """What a transactional id has after its producers were fenced."""
+    """The state of a transactional id after fencing."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionCalls(Calls):
-    """The calls on transactions."""
+    """Calls about transactions."""
 
     async def list_transactions(
         self,
@@ -107,7 +107,7 @@ class TransactionCalls(Calls):
         id_pattern: str | None = None,
         timeout_s: float | None = None,
     ) -> Listing[ListedTransaction]:
-        """All transactional ids, or those that fit: in a state ("Ongoing"), open for so long..."""
+        """List transactional ids, all or filtered: by state ("Ongoing"), by duration..."""
         request = ListTransactionsRequest(
             state_filters=many_of(states, str, 'a list of states, as ["Ongoing"]'),
             producer_id_filters=many_of(producer_ids, int, "a list of ids, as [1000, 1001]"),
@@ -126,7 +126,7 @@ class TransactionCalls(Calls):
     async def describe_transactions(
         self, ids: str | Iterable[str], *, timeout_s: float | None = None
     ) -> Results[str, TransactionDescription]:
-        """The newest transaction of each id."""
+        """Return the latest transaction of each id."""
         question = ApiCall(
             request=lambda keys, _: DescribeTransactionsRequest(transactional_ids=keys),
             answer=DescribeTransactionsResponse,
@@ -142,7 +142,7 @@ class TransactionCalls(Calls):
         broker: int | None = None,
         timeout_s: float | None = None,
     ) -> Results[Partition, tuple[ProducerDescription, ...]]:
-        """The producers that wrote to partitions of late, as the leaders or a broker know them."""
+        """Return the recent producers of partitions, from the leaders or one broker."""
         question = ApiCall(
             request=lambda keys, _: producers_request(keys),
             answer=DescribeProducersResponse,
@@ -160,7 +160,7 @@ class TransactionCalls(Calls):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Abort what a producer left open in a partition and no coordinator knows of."""
+        """Abort a producer's transaction in a partition that no coordinator knows."""
         question = ApiCall(
             request=lambda keys, _: abort_request(keys, producer),
             answer=WriteTxnMarkersResponse,
@@ -173,7 +173,7 @@ class TransactionCalls(Calls):
     async def fence_producers(
         self, ids: str | Iterable[str], *, timeout_s: float | None = None
     ) -> Results[str, FencedProducer]:
-        """End the producers of transactional ids: their open transactions are aborted."""
+        """Fence the producers of transactional ids and abort their open transactions."""
         question = ApiCall(
             request=fence_request,
             answer=InitProducerIdResponse,
@@ -185,7 +185,7 @@ class TransactionCalls(Calls):
 
 
 def listed(answer: ListTransactionsResponse) -> tuple[ListedTransaction, ...]:
-    """The transactions of one coordinator."""
+    """Return the transactions of one coordinator."""
     check(answer.error_code, "transactions")
     if answer.unknown_state_filters:
         states = ", ".join(answer.unknown_state_filters)
@@ -199,7 +199,7 @@ def listed(answer: ListTransactionsResponse) -> tuple[ListedTransaction, ...]:
 def described(
     answer: DescribeTransactionsResponse,
 ) -> dict[str, TransactionDescription | RequestError]:
-    """The transaction of each id."""
+    """Return the transaction of each id."""
     return {
         one.transactional_id: refused(one.error_code, one.transactional_id)
         or TransactionDescription(
@@ -216,7 +216,7 @@ def described(
 
 
 def producers_request(keys: Iterable[Partition]) -> DescribeProducersRequest:
-    """The request for producers."""
+    """Build DescribeProducers."""
     return DescribeProducersRequest(
         topics=[
             TopicRequest(name=topic, partition_indexes=indexes)
@@ -228,7 +228,7 @@ def producers_request(keys: Iterable[Partition]) -> DescribeProducersRequest:
 def producers(
     answer: DescribeProducersResponse,
 ) -> dict[Partition, tuple[ProducerDescription, ...] | RequestError]:
-    """The producers of each partition."""
+    """Return the producers of each partition."""
     return {
         key: refused(one.error_code, key, one.error_message)
         or tuple(map(_producer, one.active_producers))
@@ -250,7 +250,7 @@ def _producer(told: ProducerState) -> ProducerDescription:
 def abort_request(
     keys: Iterable[Partition], producer: ProducerDescription
 ) -> WriteTxnMarkersRequest:
-    """The request that aborts, as if it came from the first coordinator if none is known."""
+    """Build WriteTxnMarkers with an abort; with coordinator epoch 0 if it is not known."""
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
@@ -268,13 +268,13 @@ def abort_request(
 
 
 def aborted(answer: WriteTxnMarkersResponse) -> dict[Partition, RequestError | None]:
-    """What became of each partition."""
+    """Return the result of each partition."""
     topics = ((one.name, one.partitions) for marker in answer.markers for one in marker.topics)
     return {key: refused(one.error_code, key) for key, one in rows(topics)}
 
 
 def fence_request(keys: Sequence[str], terms: Terms) -> InitProducerIdRequest:
-    """The request that fences the producers of one id."""
+    """Build InitProducerId, which fences the producers of an id."""
     (key,) = keys
     return InitProducerIdRequest(
         transactional_id=key, transaction_timeout_ms=max(1, terms.timeout_ms)
@@ -284,7 +284,7 @@ def fence_request(keys: Sequence[str], terms: Terms) -> InitProducerIdRequest:
 def fenced(
     keys: Sequence[str], answer: InitProducerIdResponse
 ) -> dict[str, FencedProducer | RequestError]:
-    """What the id has now."""
+    """Return the new state of the id."""
     (key,) = keys
     error = refused(answer.error_code, key)
     return {key: error or FencedProducer(answer.producer_id, answer.producer_epoch)}

@@ -1,7 +1,7 @@
-"""Keys and values as bytes, and bytes as keys and values: Java's forms, JSON, Avro, Protobuf.
+"""Serializers and deserializers: Java's formats, JSON, Avro, Protobuf.
 
-A `Serde[T]` has both directions, for producers and consumers alike; a function of one's own is as
-good: `(topic, value) -> bytes | None` for a producer, `(topic, bytes) -> T` for a consumer.
+A `Serde[T]` has both directions, for producers and consumers. A function works as well: `(topic,
+value) -> bytes | None` for a producer, `(topic, bytes) -> T` for a consumer.
 """
 
 from ottla.client.serializers.documents import (

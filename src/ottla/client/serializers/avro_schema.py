@@ -1,7 +1,7 @@
-"""Avro schemas: read from text, and looked at before anything is written or read with them.
+"""Parses and checks Avro schemas.
 
-Invariant: what comes back is a schema that the library of Avro takes and that can hold a value.
-What is none is a BadSchema, whatever the library raises for it, and its text says why.
+Invariant: a returned schema is accepted by the Avro library and can represent a value. Anything
+else raises BadSchema with the reason, whatever the library raises.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ import msgspec
 
 
 class BadSchema(ValueError):
-    """What was given is no Avro schema; the text says why."""
+    """Not a valid Avro schema; the text says why."""
 
 
 class _Part(NamedTuple):
-    """What a kind of schema has beside its type."""
+    """What a schema type has besides its type."""
 
     name: str
     kinds: tuple[type, ...]
@@ -32,13 +32,13 @@ _PARTS: Final = {
     "map": _Part("values", _TYPES, "a schema"),
     "fixed": _Part("size", (int,), "a number of bytes"),
 }
-"""The library takes a record without fields, and says of others no more than a Python name."""
+"""The library accepts a record without fields, and reports other errors only as a Python name."""
 
 _TOO_DEEP: Final = "this is no Avro schema: it is nested too deeply"
 
 
 def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
-    """An Avro schema as Python has its JSON; BadSchema for text that is no JSON."""
+    """Return an Avro schema as parsed JSON; raises BadSchema for text that is not JSON."""
     if not isinstance(given, str):
         return dict(given)
     try:
@@ -50,7 +50,7 @@ def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
 
 
 def parsed(given: str | Mapping[str, object]) -> Any:
-    """A schema as the library has it; BadSchema for what is none."""
+    """Return a schema parsed by the library; raises BadSchema."""
     from fastavro import parse_schema
     from fastavro.schema import UnknownType
 
@@ -66,7 +66,7 @@ def parsed(given: str | Mapping[str, object]) -> Any:
         name: object = error.name  # or the object that has it
         kind = cast("Any", name)["type"] if isinstance(name, Mapping) else name
         raise _bad(f"there is no type {_shown(kind)}") from error
-    # What the library raises for what is no schema is of any kind.
+    # The library may raise anything for an invalid schema.
     except Exception as error:
         raise _bad(str(error)) from error
 
@@ -76,7 +76,7 @@ def _bad(why: str) -> BadSchema:
 
 
 def _check(schema: object) -> None:
-    """Find what the library takes in silence, or cannot explain."""
+    """Find errors that the library accepts silently or cannot explain."""
     match schema:
         case str():
             pass  # a name, which the library looks up
@@ -109,7 +109,7 @@ def _check_object(schema: Mapping[str, object]) -> None:
 
 
 def _has_type(field: object) -> bool:
-    """Whether there is more to look at: the library says what is wrong with other fields."""
+    """Whether to check further: the library explains errors of other fields."""
     return isinstance(field, Mapping) and "type" in field
 
 
@@ -119,7 +119,7 @@ def _check_each(schemas: Iterable[object]) -> None:
 
 
 def _shown(part: object) -> str:
-    """A part of a schema as its JSON, cut short."""
+    """Return a part of a schema as shortened JSON."""
     from json import dumps
 
     return f"{dumps(part, default=repr, ensure_ascii=False):.80}"

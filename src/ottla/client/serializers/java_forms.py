@@ -1,7 +1,7 @@
-"""The forms of Java's own serializers, byte for byte: text, numbers, truth, UUIDs, nothing.
+"""Java's built-in serializers, byte for byte: text, numbers, booleans, UUIDs, null.
 
-Invariant: what Java's class of the same kind writes is written here, and what it reads is read;
-what it refuses is refused. A number that Java's type cannot hold is refused and never cut.
+Invariant: the bytes are those of Java's class of the same kind, and what Java refuses is refused. A
+number out of range is refused, never truncated.
 """
 
 import re
@@ -22,7 +22,7 @@ _NOT_A_NUMBER: Final = bytes.fromhex("7ff8000000000000")
 
 
 def uuid_text(encoding: str = "utf-8") -> Serde[uuid.UUID]:
-    """A UUID as its 36 characters in an encoding; shorter fields are read too, as Java does."""
+    """A UUID as 36 characters in an encoding; shorter fields are decoded too, as in Java."""
     text = string(encoding)
 
     def write(topic: str, value: uuid.UUID) -> bytes | None:
@@ -43,7 +43,7 @@ def _parse_uuid(text: str) -> uuid.UUID:
     for field, bits in zip(fields, _UUID_FIELDS_BITS, strict=True):
         if not _UUID_FIELD.fullmatch(field) or (value := int(field, 16)) > _LONG_MAX:
             raise ValueError("not a UUID: a field is no hexadecimal number")
-        number = number << bits | value & (1 << bits) - 1  # Java drops what a field has too much
+        number = number << bits | value & (1 << bits) - 1  # Java drops excess digits of a field
     return uuid.UUID(int=number)
 
 
@@ -62,7 +62,7 @@ def _number(layout: Struct) -> Serde[N]:
 
 
 def _write_double(topic: str, value: float) -> bytes:
-    # Java has many doubles that are no number, which alone do not equal themselves, and writes one.
+    # Java has many NaNs, which are not equal to themselves, and writes one of them.
     return _DOUBLE_LAYOUT.pack(value) if value == value else _NOT_A_NUMBER
 
 

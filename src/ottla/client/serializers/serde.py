@@ -1,8 +1,8 @@
-"""What turns values into bytes and back, and what is raised when it cannot.
+"""Serializers, deserializers and their errors.
 
-Invariant: null is no value. None becomes null and null becomes None without any function being
-asked, so that a function sees what is there and nothing else. Whatever a function raises leaves
-here as one of two errors that say where it happened; the cause and the bytes are kept.
+Invariant: None becomes null and null becomes None without a call, so a function gets only values.
+Whatever a function raises becomes one of two errors that say where it happened; the cause and the
+bytes are kept.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,23 +17,23 @@ T = TypeVar("T")
 Part: TypeAlias = Literal["key", "value"]
 
 Serializer: TypeAlias = Callable[[str, T], bytes | None]
-"""From the topic and a value to bytes; None makes it null."""
+"""A function of topic and value that returns bytes, or None for null."""
 
 Deserializer: TypeAlias = Callable[[str, bytes], T]
-"""From the topic and bytes to a value."""
+"""A function of topic and bytes that returns a value."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Serde(Generic[T]):
-    """Both directions of one form."""
+    """Both directions of one format."""
 
     serialize: Serializer[T]
     deserialize: Deserializer[T]
 
 
 class SerializationFailed(RequestError):
-    """A key or a value could not be turned into bytes; nothing was sent. The cause is kept."""
+    """A key or value could not be serialized; nothing was sent. The cause is chained."""
 
     def __init__(self, topic: str, part: Part, reason: str) -> None:
         message = f"the {part} of a record for topic {topic!r} cannot be serialized: {reason}"
@@ -47,16 +47,16 @@ class SerializationFailed(RequestError):
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """How to fix it."""
         return (
             "Nothing was sent. Correct the value, or give the producer a serializer for its type."
         )
 
 
 class DeserializationFailed(RequestError):
-    """The bytes of a record are not what was expected; who reads may skip it or stop.
+    """A key or value could not be deserialized; the application may skip the record or stop.
 
-    `data` has the bytes as they are in the record, for a look or for a topic of dead letters.
+    `data` has the bytes of the record, to inspect or for a dead letter topic.
     """
 
     def __init__(
@@ -80,34 +80,34 @@ class DeserializationFailed(RequestError):
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """How to fix it."""
         return "Skip the record, or read it with the deserializer of the form it was written in."
 
 
 def serializer_of(given: Serde[T] | Serializer[T]) -> Serializer[T]:
-    """What a producer calls, of what it was given."""
+    """Return the serializer function of what the user gave."""
     if isinstance(given, Serde):
         return given.serialize
     return _function(given, "a serializer", "topic and value")
 
 
 def deserializer_of(given: Serde[T] | Deserializer[T]) -> Deserializer[T]:
-    """What a consumer calls, of what it was given."""
+    """Return the deserializer function of what the user gave."""
     if isinstance(given, Serde):
         return given.deserialize
     return _function(given, "a deserializer", "topic and bytes")
 
 
 def serialize(serializer: Serializer[T], topic: str, part: Part, value: T | None) -> bytes | None:
-    """The bytes of a key or a value; None for none."""
+    """Serialize a key or value; None for null."""
     if value is None:
         return None
     try:
         data = serializer(topic, value)
-    # The function is anybody's, and so is what it raises.
+    # A user's function may raise anything.
     except Exception as cause:
         raise SerializationFailed(topic, part, _reason(cause)) from cause
-    # One that forgot to encode is told here and not by the batch that takes the bytes.
+    # A function that forgot to encode is reported here, not by the batch.
     if data is not None and not isinstance(data, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
         reason = f"the serializer returned {type(data).__name__} and not bytes"
         raise SerializationFailed(topic, part, reason)
@@ -122,19 +122,19 @@ def deserialize(
     part: Part,
     data: bytes | None,
 ) -> T | None:
-    """The key or the value of a record; None for null."""
+    """Deserialize a key or value; None for null."""
     if data is None:
         return None
     try:
         return deserializer(topic, data)
-    # The function is anybody's, and so is what it raises.
+    # A user's function may raise anything.
     except Exception as cause:
         reason = _reason(cause)
         raise DeserializationFailed(topic, partition, offset, part, data, reason) from cause
 
 
 def check_parts(key: object, value: object, headers: Iterable[object]) -> None:
-    """Refuse a record that no batch takes, before there is one for it."""
+    """Refuse a record that no batch accepts."""
     parts = [key, value]
     for pair in headers:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
@@ -146,7 +146,7 @@ def check_parts(key: object, value: object, headers: Iterable[object]) -> None:
 
 
 def check_kind(value: object, kind: type) -> None:
-    """Refuse what is of another class."""
+    """Refuse a value of another class."""
     if not isinstance(value, kind):
         raise TypeError(f"this is {type(value).__name__} and not {kind.__name__}")
 

@@ -1,9 +1,9 @@
-"""Text in an encoding, with the bytes and the replacements that Java has for it.
+"""Text in an encoding, with Java's bytes and replacement characters.
 
 Invariant: in the encodings that every Java has (ASCII, Latin-1, UTF-8, UTF-16 and UTF-32 in either
-order) a text has the bytes that Java's `String` gives it, and sound bytes are the text that Java
-makes of them; so are unsound ones, except that in UTF-16 and UTF-32 no more than what is unsound
-is replaced, where Java may take the character behind with it. Other encodings are Python's.
+byte order), text has the bytes of Java's `String`, and bytes decode to Java's text. Exception: in
+UTF-16 and UTF-32 only the invalid bytes are replaced, where Java may also replace the next
+character. Other encodings are Python's.
 """
 
 import codecs
@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla.client.serializers.serde import Serde, check_kind
 
-# How each is written, with which mark, and as what it is read: by its mark, or as the first.
+# The encoding and byte order mark to write, and how to decode: by the mark, or as the first.
 _MARKED: Final = {
     "utf-16": ("utf-16-be", codecs.BOM_UTF16_BE, ("utf-16-be", "utf-16-le")),
     "utf-32": ("utf-32-be", b"", ("utf-32-be", "utf-32-le")),
@@ -23,10 +23,10 @@ _HALF_IN_UTF_8: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def string(encoding: str = "utf-8", *, strict: bool = False) -> Serde[str]:
-    """Text in an encoding, UTF-8 unless told; LookupError when there is none of this name.
+    """Text in an encoding, UTF-8 by default; raises LookupError for an unknown one.
 
-    As with Java, what the encoding cannot express is written as its replacement (`?` in most), and
-    what cannot be read becomes U+FFFD. With `strict` both fail instead, so that nothing is lost.
+    As in Java, a character that the encoding lacks is written as its replacement (`?` in most), and
+    invalid bytes become U+FFFD. With `strict`, both raise instead.
     """
     name = codecs.lookup(encoding).name
     return _marked(name, strict=strict) if name in _MARKED else _plain(name, strict=strict)
@@ -56,8 +56,8 @@ def _plain(name: str, *, strict: bool) -> Serde[str]:
 
 
 def _replacing(text: str, name: str) -> bytes:
-    """The bytes with a replacement for what the encoding cannot express."""
-    # Two halves of a character that stand side by side are one to Java.
+    """Encode with replacements for characters that the encoding lacks."""
+    # Java treats two adjacent surrogates as one character.
     units = text.encode("utf-16-be", "surrogatepass")
     if name.startswith(("utf-16", "utf-32")):
         return units.decode("utf-16-be", "replace").encode(name)
