@@ -1,8 +1,8 @@
-"""A line that bash is to complete: its words as a command gets them, and what bash puts in.
+"""Parses the line that bash is completing, and formats completions for it.
 
-Invariant: a word is what the shell would make of it, with `:` and `=` inside it. Bash breaks words
-at those (COMP_WORDBREAKS) and replaces what is behind the last break alone, so what is offered
-begins there, and is quoted as the word is.
+A word is what the shell would make of it, including `:` and `=`. Bash breaks words at those
+characters (COMP_WORDBREAKS) and replaces only the part after the last break. A completion therefore
+starts there, quoted like the word.
 """
 
 import re
@@ -13,16 +13,16 @@ _SPECIAL: Final = re.compile(r"([^\w@%+=:,./-])")
 
 
 class BashLine(NamedTuple):
-    """The words up to the cursor, of which the last is to be completed."""
+    """The words up to the cursor; the last one is to be completed."""
 
     words: Sequence[str]
-    kept: int  # how much of the last word bash leaves as it is
-    quote: str  # the one that is open
+    kept: int  # length of the part of the last word that bash keeps
+    quote: str  # the open quote
 
     def offered(self, value: str) -> str | None:
-        """What bash is to put behind what it keeps, so that a value is there; None: it cannot."""
+        """Return the text that bash must insert for a value; None if that is not possible."""
         word = self.words[-1]
-        if word.startswith("-") and "=" in word:  # values are told without their option
+        if word.startswith("-") and "=" in word:  # values are given without their option
             value = word[: word.index("=") + 1] + value
         if not value.startswith(word[: self.kept]):
             return None
@@ -31,7 +31,7 @@ class BashLine(NamedTuple):
 
 
 def bash_line(text: str, breaks: str) -> BashLine:
-    """Read a line up to the cursor, where bash breaks words at these characters."""
+    """Parse a line up to the cursor; bash breaks words at these characters."""
     words: list[str] = []
     word: str | None = None
     quote, kept, opened = "", 0, 0

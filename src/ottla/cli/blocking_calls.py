@@ -1,7 +1,7 @@
-"""Calls that block, such as those to a terminal or a pipe, beside an event loop.
+"""Runs blocking calls, such as terminal or pipe I/O, beside an event loop.
 
-Invariant: one call at a time, in the order in which they began. Nobody waits for the thread at the
-end: a reader that never reads does not keep a command from being interrupted.
+Invariant: one call at a time, in order. Nobody waits for the thread at exit: a reader that never
+reads cannot keep a command from being interrupted.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class BlockingCalls:
-    """A thread of its own for them; it begins with the first."""
+    """A thread for blocking calls, started with the first call."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = (
@@ -23,9 +23,9 @@ class BlockingCalls:
         self._thread: threading.Thread | None = None
 
     def begin(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Let it be done; the future tells when, and what came of it."""
+        """Start a call; the future has its result."""
         if self._thread is None:
-            # As a daemon it may be left in the middle of a call.
+            # A daemon thread can be left in the middle of a call.
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -37,12 +37,12 @@ class BlockingCalls:
             call, done = self._calls.get()
             try:
                 found, error = call(), None
-            # Whatever it is, who waits for it hears it.
+            # Any exception is passed to the caller.
             except Exception as raised:
                 found, error = None, raised
             try:
                 done.get_loop().call_soon_threadsafe(_tell, done, found, error)
-            except RuntimeError:  # the loop has ended, and nobody waits
+            except RuntimeError:  # the loop is closed, nobody waits
                 return
 
 

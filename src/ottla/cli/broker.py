@@ -127,7 +127,7 @@ def dev(
 
 
 def _facts(node: "Node") -> dict[str, Json]:
-    """What programs get to know of a broker that listens."""
+    """Return what programs need to know about a running broker."""
     found: dict[str, Json] = {
         "broker": node.id,
         "listeners": {name: str(one) for name, one in node.addresses.items()},
@@ -137,7 +137,7 @@ def _facts(node: "Node") -> dict[str, Json]:
 
 
 def _show(value: dict[str, Json], output: Output) -> None:
-    """Write it at once: who reads it waits for a broker that does not end."""
+    """Write at once, because the broker keeps running."""
     write_object(value, output)
     sys.stdout.flush()
 
@@ -150,7 +150,7 @@ def _complain(failure: Failure, output: Output) -> None:
 
 
 def _metrics(node: "Node") -> str:
-    """The line about metrics: where they are, or why there are none and what changes it."""
+    """Return the line about metrics: the address, or why there is none and how to fix it."""
     if node.metrics is not None:
         return f"  metrics  http://{node.metrics}/metrics\n"
     if node.no_metrics is None:
@@ -160,7 +160,7 @@ def _metrics(node: "Node") -> str:
 
 
 def _command() -> str:
-    """What to type for `ottla` here: its path, unless the shell finds it."""
+    """Return the command to type for `ottla`: its path, unless the shell finds it."""
     from shutil import which
 
     return "ottla" if which("ottla") else shlex.quote(os.path.abspath(sys.argv[0]))
@@ -176,7 +176,7 @@ def served(
     signals: StopSignals,
     output: Output = Output.TABLE,
 ) -> int:
-    """Serve until asked to stop; the exit code, and the reason is told when it is not 0."""
+    """Serve until a signal; prints an error and returns the exit code."""
     from ottla.broker.event_lines import LineFormat
     from ottla.broker.service import log_to_stderr, run
     from ottla.coordination.errors import StoreInUse

@@ -1,9 +1,4 @@
-"""What is known of the settings in a profile: which are secret, wrong, meant, and for which client.
-
-Invariant: a value that the tables call secret is never shown; neither is one that nobody knows but
-whose name says that it is one. What a client does not take never reaches it from a profile, and
-what nobody knows is never left out in silence.
-"""
+"""What is known about the settings of a profile: which are secret and who accepts them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -35,14 +30,14 @@ _PATIENCE: Final = DEFAULT_API_TIMEOUT_MS.name
 
 
 def row(name: str) -> Row | None:
-    """What a client knows under a name."""
+    """Return the setting of a client by name."""
     found = [one for table in _TABLES.values() if (one := table.find(name)) is not None]
     # What one client accepts without effect or refuses may count for another.
     return next((one for one in found if isinstance(one, Setting)), next(iter(found), None))
 
 
 def is_secret(name: str) -> bool:
-    """Whether nobody may see the value."""
+    """Whether the value is secret."""
     known = row(name)
     if isinstance(known, Setting):
         return known.sensitive
@@ -50,7 +45,7 @@ def is_secret(name: str) -> bool:
 
 
 def masked(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they may be shown."""
+    """Return settings with secrets hidden."""
     return {name: HIDDEN if is_secret(name) else value for name, value in settings.items()}
 
 

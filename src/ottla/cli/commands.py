@@ -1,7 +1,7 @@
-"""The commands of `ottla`, and where each of them is.
+"""The table of `ottla` commands.
 
-Invariant: a command's module is imported when that command runs or when all are to be shown, so
-that what one command needs costs the others nothing.
+Invariant: a command's module is imported only if it runs or if all are listed, so that commands
+start fast.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Command(NamedTuple):
     attribute: str = "app"
 
     def add(self, app: typer.Typer, verb: str = "") -> None:
-        """Import it and put it there, a noun with the verb alone that was said."""
+        """Import and add it; of a noun only the requested verb."""
         found: Any = getattr(import_module(self.module), self.attribute)
         if isinstance(found, typer.Typer):
             app.add_typer(_with(found, verb), name=self.name)
@@ -48,14 +48,14 @@ COMMANDS: Final = (
 
 
 def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """Put the one there that arguments begin with, and of a noun that verb; or all."""
+    """Add the command that the arguments name, or all commands."""
     noun, verb = [*arguments, "", ""][:2]
     for one in [one for one in COMMANDS if one.name == noun] or COMMANDS:
         one.add(app, verb if one.name == noun else "")
 
 
 def _with(noun: typer.Typer, verb: str) -> typer.Typer:
-    """A noun with one of its verbs, if it has that: the others are not to be made ready."""
+    """Return a noun with one of its verbs only, if it has that."""
     named = [one for one in noun.registered_commands if one.name == verb]
     if not named:
         return noun

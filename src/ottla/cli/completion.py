@@ -1,8 +1,8 @@
-"""Completion of names: a shell asks, a cluster or a file answers, soon or not at all.
+"""Completes names of topics, groups and profiles.
 
-Invariant: it says nothing and fails never. It takes no longer than somebody waits for a key, asks
-whom the command would ask by what is said of it so far, and offers what begins as the word does.
-What does the work is imported when it is used: every command names what completes its words.
+Invariant: completion prints nothing and never fails. It returns within the time that a user waits
+for a key, asks the cluster that the command would use, and offers what starts with the word.
+Modules are imported on use.
 """
 
 import os
@@ -17,23 +17,23 @@ TIMEOUT_S: Final = 2.0
 
 @dataclass(slots=True)
 class Offer:
-    """What is known of an offer beside its words."""
+    """Properties of a completion."""
 
-    is_of_names: bool = False  # of what is somewhere else: no file is one of them
+    is_of_names: bool = False  # names of a cluster, not files
 
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The topics whose names begin so; of those that are named already none."""
+    """Complete topics, except those already named."""
     return _offered(_topics, context, incomplete)
 
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The groups whose names begin so; of those that are named already none."""
+    """Complete groups, except those already named."""
     return _offered(_groups, context, incomplete)
 
 
 def profile_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The profiles whose names begin so."""
+    """Complete profiles."""
     _offer_names(context)
     from ottla.cli import profiles
 
@@ -56,7 +56,7 @@ def _offered(
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
         found = asyncio.run(_asked(ask, context.params))
-    except Exception:  # a shell that completes is no place for words about a broker
+    except Exception:  # a completing shell is not the place for error messages
         return []
     named = _named(context.params)
     return sorted(one for one in found if one.startswith(incomplete) and one not in named)
@@ -106,7 +106,7 @@ async def _groups(settings: dict[str, str]) -> Iterable[str]:
 
 
 def _named(said: dict[str, Any]) -> set[str]:
-    """What several arguments hold already."""
+    """Return the names already given."""
     found: set[str] = set()
     for name, values in said.items():
         if name != "settings" and isinstance(values, list | tuple):

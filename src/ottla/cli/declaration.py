@@ -1,7 +1,4 @@
-"""How a command is declared: a function, with the options that all of them have, as Typer sees it.
-
-Invariant: a command says what is its own, and every command has the same words for the rest.
-"""
+"""Declares commands: a function with its own options plus the common ones."""
 
 import functools
 import inspect
@@ -29,12 +26,12 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for con
 
 
 def asks(act: Callable[..., Coroutine[Any, Any, Result | None]]) -> Callable[..., None]:
-    """Make a command of a function that asks a cluster: with the options that all of them have."""
+    """Make a command of a function that talks to a cluster, with the connection options."""
     return _asking(act, is_fast=False)
 
 
 def streams(act: Callable[..., Coroutine[Any, Any, Result | None]]) -> Callable[..., None]:
-    """As `asks`, of a function that moves many records: on the faster event loop."""
+    """Like `asks`, for a function that moves many records: on uvloop."""
     return _asking(act, is_fast=True)
 
 
@@ -65,7 +62,7 @@ def _asking(
 
 
 def answers(act: Callable[..., Result]) -> Callable[..., None]:
-    """Make a command of a function that asks nobody: with `-o`."""
+    """Make a command of a function that needs no cluster, with `-o`."""
     own = [*inspect.signature(act, eval_str=True).parameters.values()]
 
     @functools.wraps(act)
@@ -78,15 +75,15 @@ def answers(act: Callable[..., Result]) -> Callable[..., None]:
 
 
 def with_parameters(command: C, parameters: Sequence[inspect.Parameter]) -> C:
-    """Let a function have the parameters that Typer is to see."""
-    vars(command).pop("__wrapped__", None)  # whose parameters would be seen
+    """Set the parameters that Typer sees."""
+    vars(command).pop("__wrapped__", None)  # otherwise Typer would see its parameters
     vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
 
 
 def option(name: str, annotation: Any, default: object) -> inspect.Parameter:
-    """An option that several commands have, as Typer is to see it."""
+    """Declare an option that several commands have."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
     )

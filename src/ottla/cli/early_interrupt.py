@@ -1,14 +1,14 @@
-"""Ctrl-C while a command is still being imported.
+"""Handles Ctrl-C while a command is still being imported.
 
-Invariant: from a command's first step until it begins, an interrupt ends the process at once with
-130, and with the word or the object that it has later: nothing has been done yet that would have to
-be ended well. Where interrupts are ignored they stay so.
+Invariant: until the command starts, an interrupt ends the process at once with exit code 130 and
+the same message or object as later: nothing has been done that would need a clean-up. An ignored
+SIGINT stays ignored.
 """
 
 import os
 import signal
 
-TYPE_CHECKING = False  # typing is imported where it is needed: this comes before all
+TYPE_CHECKING = False  # typing is imported on use, because this module comes first
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Final
@@ -19,30 +19,30 @@ INTERRUPTED: "Final" = 130
 
 
 class EarlyInterrupt:
-    """Ends the process; says so on stderr, or with an object on stdout."""
+    """Ends the process with a message on stderr or an object on stdout."""
 
     def __init__(self, said: str = "", written: str = "") -> None:
         self._said = said.encode()
         self._written = written.encode()
 
     def heed(self) -> None:
-        """Hear of it from now on, until the command begins."""
-        # Python's own, or that of the first moment.
+        """Install the handler, until the command starts."""
+        # Python's own handler, or the one of the first moment.
         if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
             signal.signal(signal.SIGINT, self)
 
     def __call__(self, number: int, frame: "FrameType | None") -> None:
-        """Neither Python's buffers nor its end are waited for: an import may be half done."""
+        """End without Python's buffers and exit handlers: an import may be half done."""
         for descriptor, text in ((2, self._said), (1, self._written)):
             try:  # noqa: SIM105 - contextlib would have to be imported
                 os.write(descriptor, text)
-            except OSError:  # nobody is there to read it
+            except OSError:  # nobody reads it
                 pass
         os._exit(INTERRUPTED)
 
 
 def early_interrupt(output: "Output") -> EarlyInterrupt:
-    """As `ottla` says it, in the form that was asked for."""
+    """Return the handler for an output format."""
     if output == "json":
         text = '{"error": {"code": "INTERRUPTED", "message": "interrupted"}}\n'
         return EarlyInterrupt(written=text)
@@ -52,6 +52,6 @@ def early_interrupt(output: "Output") -> EarlyInterrupt:
 
 
 def begin() -> None:
-    """The command has begun, and hears of Ctrl-C itself: as KeyboardInterrupt."""
+    """Restore KeyboardInterrupt: the command has started."""
     if isinstance(signal.getsignal(signal.SIGINT), EarlyInterrupt):
         signal.signal(signal.SIGINT, signal.default_int_handler)

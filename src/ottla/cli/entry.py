@@ -1,8 +1,7 @@
-"""The console script's first step: to hear a signal before anything takes time.
+"""The console script's first step: installs signal handlers before anything slow.
 
-Invariant: nothing is imported here that takes long. To import the commands takes a tenth of a
-second; a broker that is asked to stop meanwhile ends with 0, and a command that is interrupted with
-130, as they do later.
+Invariant: nothing slow is imported here. Importing the commands takes a tenth of a second; a broker
+stopped meanwhile exits with 0, and an interrupted command with 130, as they do later.
 """
 
 from ottla.cli.first_moment import end_silently

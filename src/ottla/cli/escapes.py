@@ -1,18 +1,17 @@
-"""Text from files, made safe to print.
+"""Escapes text from files and peers before it is printed.
 
-Invariant: what comes out holds no character that a terminal acts on or that changes how others
-are shown: no control characters, no marks of direction, no lone surrogates. What came in can be
-told from it.
+Invariant: the result has no characters that a terminal acts on or that change how others are
+displayed: control characters, direction marks, lone surrogates. It is reversible.
 """
 
 
 def printable(text: str) -> str:
-    """A sentence of ours with all escaped that a terminal acts on; backslashes are its own."""
+    """Escape what a terminal acts on in a message; backslashes stay."""
     return "\\".join(map(escaped, text.split("\\")))
 
 
 def escaped(text: str) -> str:
-    """The text with everything that is not printed as itself in the escapes of Python."""
+    """Escape everything that is not printed as itself, as Python does."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(map(_escaped_character, text))

@@ -1,9 +1,9 @@
-"""The event loop in which a command asks a cluster.
+"""The event loop of a command.
 
-Invariant: nothing is imported before it is needed. A command that says what is wrong with its
-arguments needs no loop, and one that asks a few questions not the fastest. When a command first
-waits for somebody it has what it needs, and the collector works again. Until there is a loop Ctrl-C
-ends the process at once: an interrupt in the midst of making one would leave half of it behind.
+Invariant: nothing is imported before it is needed. A command with wrong arguments needs no loop,
+and a short one not the fastest. By its first wait a command has imported everything and the garbage
+collector works again. Until the loop exists, Ctrl-C ends the process at once: an interrupt while it
+is created would leave half of it.
 """
 
 from collections.abc import Callable, Coroutine
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 
 def run_asking(asked: Callable[[], Coroutine[Any, Any, T]], *, is_fast: bool = False) -> T:
-    """Run it to its end; `is_fast` is for one that moves many records."""
+    """Run a coroutine; `is_fast` is for commands that move many records."""
     import asyncio
     import logging
 
-    # What the client has to say is said by its errors.
+    # The client reports through its errors.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     factory = None
     if is_fast:
-        with suppress(ImportError):  # there is none for Windows
+        with suppress(ImportError):  # not available on Windows
             import uvloop
 
             factory = uvloop.new_event_loop

@@ -1,7 +1,7 @@
-"""What a command could not do, and how that is told.
+"""Failures of commands and how they are reported.
 
-Invariant: every failure is one line on stderr, or one object on stdout, and an exit code: 1 for
-what was not done, 2 for a wrong use. So is one that nobody foresaw.
+Invariant: every failure is one line on stderr or one object on stdout, and an exit code: 1 for a
+failure, 2 for wrong usage. So is an unexpected one.
 """
 
 import os
@@ -19,7 +19,7 @@ _OF_TYPER: Final = ("typer", "click")
 
 
 class Failed(OttlaError):
-    """A command cannot do what it was asked for; the text says why."""
+    """A command failed; the text says why."""
 
     def __init__(self, message: str, code: str = "FAILED") -> None:
         super().__init__(message)
@@ -27,14 +27,14 @@ class Failed(OttlaError):
 
 
 class Misused(Failed):
-    """What was said on the command line does not fit together."""
+    """The arguments do not fit together."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "USAGE")
 
 
 class Stopped(Failed):
-    """A signal ended it, which had its way; the text says how far it came."""
+    """A signal stopped it in order; the text says how far it came."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message, "INTERRUPTED")
@@ -42,15 +42,15 @@ class Stopped(Failed):
 
 
 class BadSetting(Misused):
-    """What was said on the command line is no setting."""
+    """An argument is not a setting."""
 
 
 class BadProfile(Misused):
-    """The file of profiles cannot be read, or has not the profile that was asked for."""
+    """The profile file cannot be read, or does not have the profile."""
 
 
 def tell(error: OttlaError | InvalidSettings, output: Output) -> int:
-    """Say why nothing came of it; the exit code."""
+    """Print the error and return the exit code."""
     if isinstance(error, InvalidSettings):
         show_failure(Failure("; ".join(map(str, error.problems)), "USAGE"), output)
         return WRONG_USE
@@ -59,13 +59,13 @@ def tell(error: OttlaError | InvalidSettings, output: Output) -> int:
 
 
 def own_mistake(error: Exception) -> str:
-    """What to say of an error that nobody foresaw; raises one that somebody else tells of."""
+    """Return the message for an unexpected error; re-raises errors that others report."""
     if isinstance(error, OSError):
         if error.filename is not None:
             return f"{error.filename}: {error.strerror}"
         if error.errno in OUTPUT_ERRORS:
             raise error
-    # Typer's errors, which end a command in its own way, are not imported for this.
+    # Typer's own errors end a command their way; Typer is not imported for this check.
     if os.environ.get(TRACEBACK) or type(error).__module__.partition(".")[0] in _OF_TYPER:
         raise error
     what = " ".join(f"{type(error).__name__}: {error}".split())
@@ -73,11 +73,11 @@ def own_mistake(error: Exception) -> str:
 
 
 def failure_of(error: OttlaError, about: str | None = None) -> Failure:
-    """What a client's error says."""
+    """Return the failure of a client's error."""
     if isinstance(error, RequestError):
         message = error.message or error.code.text
         if about == "" and message.startswith(": "):
-            message = f"''{message}"  # nobody sees an empty name
+            message = f"''{message}"  # an empty name would be invisible
         return Failure(message, error.code.name, about)
     code = error.code if isinstance(error, Failed) else "FAILED"
     return Failure(str(error), code, about)

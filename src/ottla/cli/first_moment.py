@@ -1,17 +1,17 @@
-"""Ctrl-C in the first moment of a script, before anything of Ottla's could tell of it.
+"""Handles Ctrl-C in the first moment of a script, before a message could be printed.
 
-Invariant: in a console script it ends the process silently by the signal, as it ends programs that
-do not hear of it: a traceback of half an import helps nobody. Where interrupts are ignored they
-stay so, and a process that only imports a script's module hears of them as before.
+Invariant: in a console script it ends the process silently by the signal, like programs that do not
+handle it: a traceback of half an import helps nobody. An ignored SIGINT stays ignored, and a
+process that only imports the module is not affected.
 """
 
 import sys
 
-TYPE_CHECKING = False  # typing is imported where it is needed: this comes before all
+TYPE_CHECKING = False  # typing is imported on use, because this module comes first
 if TYPE_CHECKING:
     import signal as _signal
 else:
-    import _signal  # a part of Python's core; `signal` over it is slow to import
+    import _signal  # a part of Python's core; `signal` is slow to import
 
 
 def end_silently() -> None:

@@ -1,28 +1,28 @@
-"""Python's cyclic collector while a command starts.
+"""Relaxes the garbage collector while a command starts.
 
-Invariant: what is imported stays to the end, so nobody looks for garbage in it: not while it is
-imported, nor later. A command that goes on has the collector that Python gives it.
+Imported modules stay to the end, so scanning them is a waste, during the import and later. A
+running command has Python's normal collector.
 """
 
 import gc
 
-TYPE_CHECKING = False  # typing is imported where it is needed: this comes before all
+TYPE_CHECKING = False  # typing is imported on use, because this module comes first
 if TYPE_CHECKING:
     from typing import Final
 
 HELD: "Final" = 100_000
-"""So many new objects make one search meanwhile. A command that answers at once has fewer."""
+"""Allocations that trigger a collection meanwhile; a short command has fewer."""
 
 _usual = gc.get_threshold()
 
 
 def hold() -> None:
-    """A command starts: let the collector rest."""
+    """Relax the collector at the start of a command."""
     gc.set_threshold(HELD, *_usual[1:])
 
 
 def release() -> None:
-    """What a command needs is imported: put it aside, and let the collector work as usual."""
+    """Freeze what is imported and restore the collector."""
     if gc.get_threshold() != _usual:
         gc.freeze()
         gc.set_threshold(*_usual)

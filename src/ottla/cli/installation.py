@@ -1,6 +1,6 @@
-"""What is installed here: the versions, and which kernel runs.
+"""The installed versions and kernel.
 
-Invariant: nothing is imported to find out, so that the answer comes at once.
+Nothing is imported to find out, so that the command is fast.
 """
 
 import os
@@ -11,7 +11,7 @@ import ottla
 
 
 def found() -> dict[str, str]:
-    """What there is."""
+    """Return the versions."""
     loaded = sys.modules.get("ottla.records.kernel")
     spec = loaded.__spec__ if loaded is not None else _there()
     compiled = spec is not None and isinstance(spec.loader, ExtensionFileLoader)
@@ -24,7 +24,7 @@ def found() -> dict[str, str]:
 
 
 def _there() -> ModuleSpec | None:
-    """The kernel that would be imported."""
+    """Return the kernel that would be imported."""
     return PathFinder.find_spec(
         "kernel", [os.path.join(os.path.dirname(ottla.__file__), "records")]
     )

@@ -1,8 +1,8 @@
-"""The `ottla` command: it gathers the commands and turns outcomes into exit codes.
+"""The `ottla` command: collects the commands and maps results to exit codes.
 
-Invariant: 0 is success, 1 a failure that was explained, 2 a wrong use, 74 output that could not be
-written (sysexits' EX_IOERR), 141 a reader that left, as if by SIGPIPE. With `-o json` stdout
-carries one JSON object and nothing else, or one a line where a command shows a stream of them.
+Invariant: exit code 0 is success, 1 a reported failure, 2 wrong usage, 74 output that cannot be
+written (EX_IOERR), 141 a reader that closed (as if by SIGPIPE). With `-o json`, stdout carries one
+JSON object, or one per line for a stream.
 """
 
 import os
@@ -24,13 +24,13 @@ INTERRUPTED: Final = 130
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
-    """The command line, with as much of it as the arguments need."""
+    """Return the Typer app with the commands that the arguments need."""
     found = typer.Typer(
         name="ottla",
         help="Event streaming in Python with Kafka's wire protocol and files.",
         no_args_is_help=True,
-        add_completion=False,  # Typer's would not heed which shell is named
-        pretty_exceptions_show_locals=False,  # locals may hold secrets
+        add_completion=False,  # Typer's own ignores the named shell
+        pretty_exceptions_show_locals=False,  # locals may contain secrets
         rich_markup_mode="markdown",
     )
 
@@ -45,7 +45,7 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def run(signals: StopSignals) -> None:
-    """Run the command that the arguments name; a broker stops when the signals say so."""
+    """Run the command of the arguments; the signals stop a broker."""
     with heeded("ottla"):
         if QUESTION in os.environ:
             answer_shell(app(()))
@@ -54,7 +54,7 @@ def run(signals: StopSignals) -> None:
 
 
 def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
-    """Run a command; what is wrong with its arguments is one line, or one object."""
+    """Run a command; wrong arguments are reported as one line or one object."""
     output = wanted(arguments)
     try:
         said = with_shell(arguments, os.environ)
@@ -69,7 +69,7 @@ def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
     except typer.Abort:
         show_failure(Failure("interrupted", "INTERRUPTED"), output)
         sys.exit(INTERRUPTED)
-    except Exception as error:  # the edge of the command line
+    except Exception as error:  # the outermost handler
         show_failure(Failure(own_mistake(error), "INTERNAL"), output)
         sys.exit(FAILED)
 

@@ -1,12 +1,12 @@
-"""The forms of an answer: a table for people, JSON or YAML for programs.
+"""Output formats: a table for people, JSON or YAML for programs.
 
-Invariant: the keys of JSON and YAML are the same and stable; only the table is free to change.
+Invariant: JSON and YAML have the same stable keys; only the table may change.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
 
-TYPE_CHECKING = False  # typing is imported where it is needed: this comes before all
+TYPE_CHECKING = False  # typing is imported on use, because this module comes first
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias
@@ -17,7 +17,7 @@ else:
 
 
 class Output(StrEnum):
-    """How an answer is printed."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"
@@ -25,7 +25,7 @@ class Output(StrEnum):
 
 
 def wanted(arguments: Sequence[str]) -> Output:
-    """What arguments ask for, if they are right or not."""
+    """Return the format in the arguments, valid or not."""
     for name, value in zip(arguments, [*arguments[1:], ""], strict=False):
         if name.startswith("--output="):
             value = name.removeprefix("--output=")

@@ -1,8 +1,7 @@
-"""What becomes of a command whose output cannot be written.
+"""Handles output that cannot be written.
 
-Invariant: nothing is left half said without a sign: 74 says that the output could not be written
-(sysexits' EX_IOERR), 141 that its reader left, as if by SIGPIPE. Ctrl-C ends a command whose
-output nobody reads.
+Invariant: truncated output has an exit code: 74 if it could not be written (EX_IOERR), 141 if its
+reader closed (as if by SIGPIPE). Ctrl-C ends a command whose output nobody reads.
 """
 
 import errno
@@ -14,8 +13,7 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Final
 
-# Why what a command says cannot be written: a full disk, a broken one, a limit, a reader that left,
-# no output at all.
+# Errors of writing output: a full or broken disk, a limit, a closed reader, no stdout.
 OUTPUT_ERRORS: Final = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -30,17 +28,17 @@ READER_LEFT: Final = 141
 
 @contextmanager
 def heeded(command: str) -> Generator[None]:
-    """End the process as its output demands."""
+    """End the process as its output requires."""
     _open_what_is_closed()
     stdout = sys.stdout
     if isinstance(stdout, TextIOWrapper) and stdout.errors == "strict":
-        # A name that the output's encoding does not have is shown, and ends nothing.
+        # Characters that the encoding lacks are escaped and end nothing.
         stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             yield
         except SystemExit as ended:
-            # When the reader left typer puts another one there; rich, which draws help, ends.
+            # When the reader closed, Typer replaces stdout; rich, which prints help, exits.
             if sys.stdout is not stdout or isinstance(ended.__context__, BrokenPipeError):
                 sys.exit(READER_LEFT)
             raise
@@ -49,7 +47,7 @@ def heeded(command: str) -> Generator[None]:
     except OSError as error:
         if error.errno not in OUTPUT_ERRORS or error.filename is not None:
             raise
-        # What is left in the buffer cannot be written either, and is not tried when Python ends.
+        # The rest of the buffer cannot be written either, so Python must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
         if error.errno == errno.EPIPE:
             sys.exit(READER_LEFT)
@@ -58,9 +56,9 @@ def heeded(command: str) -> Generator[None]:
 
 
 def is_heard() -> bool:
-    """Whether stdout takes a last word at once; if it does not, what is left of it is let go.
+    """Whether stdout accepts a last message at once; otherwise its buffer is dropped.
 
-    Who was interrupted waits for no reader.
+    An interrupted command waits for no reader.
     """
     _, writable, _ = select.select([], [sys.stdout], [], 0)
     if not writable:
@@ -69,11 +67,11 @@ def is_heard() -> bool:
 
 
 def _open_what_is_closed() -> None:
-    """Give a process that was started without stdin, stdout or stderr something in their place.
+    """Replace closed stdin, stdout or stderr.
 
-    Or the first file that is opened would be there (`<&-`, `>&-`), and an event loop ends the
-    process when it finds a socket there. Nothing comes from such a stdin. To write to such a stdout
-    fails, as it does for any command; what is for people alone is let go.
+    Otherwise the first opened file would get their descriptor (`<&-`, `>&-`), and an event loop
+    aborts if it finds a socket there. Such a stdin is empty. Writing to such a stdout fails, as for
+    any command; messages are dropped.
     """
     if sys.stdin is None:
         _occupy(0, os.O_RDONLY)

@@ -1,8 +1,8 @@
-"""Whether a broker answers where a cluster is said to be.
+"""Probes whether a broker responds at the bootstrap servers.
 
-Invariant: it asks which versions are spoken, which any broker answers to anybody, and nothing else;
-where TLS is spoken it only looks whether connections are taken. What is no broker is told at once.
-One that is slow to answer is no failure: the client has patience, and whoever waits is told.
+Invariant: it sends only ApiVersions, which every broker answers; with TLS it only connects.
+Something that is not a broker is reported at once. A slow broker is not a failure: the client
+waits, and the user is told.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from ottla.settings.connection import BOOTSTRAP_SERVERS
 from ottla.settings.security import SECURITY_PROTOCOL
 
 REACH_S: Final = 5.0
-"""So long an address may take to take a connection."""
+"""Timeout of a connection attempt."""
 
 QUIET_S: Final = 2.0
-"""So long a broker may take to answer before that is told."""
+"""Time without a response after which the user is told."""
 
 _CORRELATION: Final = 0x6F74746C
 _QUESTION: Final = struct.pack(">ihhih5s", 15, 18, 0, _CORRELATION, 5, b"ottla")
-"""ApiVersions in its oldest version; with a name, as every client has one."""
+"""ApiVersions in version 0, with a client id."""
 
 _HEAD: Final = struct.Struct(">ii")
 _ANSWER_MAX: Final = 1 << 20
@@ -35,10 +35,9 @@ _WHO: Final = "check that it is a Kafka broker; if the port requires TLS, set se
 async def probe(
     settings: Mapping[str, str], timeout_s: float = REACH_S, *, tells: bool = True
 ) -> str | None:
-    """None when one of the addresses may be a broker's; else why none is.
+    """Return None if an address may be a broker's, else why none is.
 
-    With `tells` one that does not answer at once is named on stderr. InvalidSettings for one that
-    is no address.
+    With `tells`, an address that does not respond is named on stderr. Raises InvalidSettings.
     """
     in_clear = "SSL" not in settings.get(SECURITY_PROTOCOL.name, "").upper().split("_")
     whys: list[str] = []
@@ -69,9 +68,9 @@ async def probe(
 
 
 async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
-    """Why it is no broker who took the connection; TimeoutError when it does not say.
+    """Return why the peer is not a broker; raises TimeoutError without a response.
 
-    One that hangs up may be a broker that is stopping, or has no room: the client tries again.
+    A peer that closes may be a broker that is stopping or full: the client tries again.
     """
     try:
         async with asyncio.timeout(QUIET_S):

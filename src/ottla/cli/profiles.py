@@ -1,8 +1,7 @@
-"""Profiles: the settings of clusters by name, in a file of the user's.
+"""Profiles: named connection settings in a file of the user.
 
-Invariant: the file is changed as a whole or not at all, by one command after the other, and only
-its owner reads it: passwords may be in it. What is not ours in it, a comment above all, is lost
-when it is changed.
+Invariant: the file is replaced atomically, by one command at a time, and only its owner can read
+it, because it may contain passwords. Comments in it are lost on a change.
 """
 
 import os
@@ -19,13 +18,13 @@ PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 
 
 class Profiles(NamedTuple):
-    """What is in the file."""
+    """The content of the file."""
 
     settings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     used: str | None = None
 
     def of(self, name: str) -> Mapping[str, str]:
-        """The settings of a profile."""
+        """Return the settings of a profile."""
         if name not in self.settings:
             names = ", ".join(sorted(self.settings))
             known = f"use one of {names}" if names else "there are no profiles"
@@ -33,26 +32,26 @@ class Profiles(NamedTuple):
         return self.settings[name]
 
     def with_settings(self, name: str, changes: Mapping[str, str]) -> "Profiles":
-        """With a profile changed or made; an empty value takes a setting away."""
+        """Return with a profile changed or added; an empty value removes a setting."""
         before = self.settings.get(name, {})
         after = {key: value for key, value in {**before, **changes}.items() if value}
         return Profiles({**self.settings, name: after}, self.used)
 
     def without(self, name: str) -> "Profiles":
-        """Without a profile."""
+        """Return without a profile."""
         self.of(name)
         left = {other: found for other, found in self.settings.items() if other != name}
         return Profiles(left, None if self.used == name else self.used)
 
     def using(self, name: str | None) -> "Profiles":
-        """With a profile that counts where none is named."""
+        """Return with another default profile."""
         if name is not None:
             self.of(name)
         return Profiles(self.settings, name)
 
 
 def place(environment: Mapping[str, str]) -> Path:
-    """Where the file is."""
+    """Return the path of the file."""
     if given := environment.get(CONFIG_VARIABLE):
         return Path(given)
     base = environment.get("XDG_CONFIG_HOME") or os.path.join(
@@ -62,14 +61,14 @@ def place(environment: Mapping[str, str]) -> Path:
 
 
 def read(path: Path) -> Profiles:
-    """The profiles of a file; none when it is not there."""
+    """Return the profiles of a file; none if it does not exist."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Profiles()
     except (OSError, UnicodeDecodeError) as error:
         raise BadProfile(f"cannot read {path}: {error}") from None
-    import tomllib  # without a file there is nothing to be read, and commands start sooner
+    import tomllib  # not needed without a file, and commands start faster
 
     try:
         found = tomllib.loads(text)
@@ -88,7 +87,7 @@ def read(path: Path) -> Profiles:
 
 
 def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """Settings by their whole names: without quotes TOML makes tables of names with dots."""
+    """Return settings with full names: TOML makes tables of dotted names without quotes."""
     flat: dict[str, str] = {}
     for name, value in given.items():
         if isinstance(value, dict):
@@ -101,7 +100,7 @@ def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, str]:
 
 
 def changed(path: Path, change: Callable[[Profiles], Profiles]) -> Profiles:
-    """Read the file, change what is in it and write it, while nobody else does; what it has now."""
+    """Read, change and write the file under a lock; returns the new profiles."""
     with _locked(path):
         after = change(read(path))
         write(path, after)
@@ -110,12 +109,12 @@ def changed(path: Path, change: Callable[[Profiles], Profiles]) -> Profiles:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Be the only one to change a file.
+    """Lock the file.
 
-    The lock is on a file beside it, for the file itself is replaced. That one stays: who removed
-    it would let in somebody besides those who wait for it.
+    The lock is a file beside it, because the file itself is replaced. It stays: removing it would
+    let in a command besides those that wait for it.
     """
-    import fcntl  # only few commands change something
+    import fcntl  # needed only for changes
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +132,7 @@ def _locked(path: Path) -> Generator[None]:
 
 
 def write(path: Path, profiles: Profiles) -> None:
-    """Write all of it."""
+    """Write the file."""
     lines = [] if profiles.used is None else [f"profile = {_quoted(profiles.used)}", ""]
     for name, settings in profiles.settings.items():
         lines.append(f"[profiles.{_quoted(name)}]")
@@ -152,7 +151,7 @@ def write(path: Path, profiles: Profiles) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML: those of JSON are, but for one character."""
+    """Return a TOML string: a JSON string but for one character."""
     from json import dumps
 
     return dumps(text).replace("\x7f", "\\u007f")

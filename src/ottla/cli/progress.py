@@ -1,6 +1,6 @@
-"""How far long work is, for who watches it.
+"""Progress of long work.
 
-Invariant: the bar is on stderr, when that is a terminal, and leaves no trace. Otherwise nothing is
+Invariant: the bar is on stderr, only on a terminal, and is removed at the end. Otherwise nothing is
 imported for it.
 """
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress(total: float, *, in_bytes: bool = False) -> Generator[Callable[[float], object]]:
-    """What is told how much more is done, for as long as the `with` lasts."""
+    """Yield a function that is called with the amount of finished work."""
     if not sys.stderr.isatty():
         yield lambda amount: None
         return

@@ -1,8 +1,8 @@
-"""A question to somebody at a terminal.
+"""Asks for confirmation on a terminal.
 
-Invariant: Ctrl-C is heard whenever it comes. Python looks for signals before it waits for a line
-and when one ends the waiting; one that comes in between would be heard with the next line only. So
-it waits for a line or for a signal, whichever is first, and reads a line that is there already.
+Invariant: Ctrl-C always works. Python checks for signals before it waits for a line and when one
+interrupts the wait; one in between would be noticed with the next line. So this waits for a line or
+a signal, whichever is first.
 """
 
 import os
@@ -14,7 +14,7 @@ import typer
 
 
 def confirmed(question: str) -> bool:
-    """Whether the answer is yes; nothing at all is no, and the end of the input ends it all."""
+    """Whether the answer is yes; an empty answer is no, and the end of input aborts."""
     while True:
         typer.echo(f"{question} [y/N]: ", err=True, nl=False)
         _wait_for_a_line()
@@ -31,14 +31,14 @@ def confirmed(question: str) -> bool:
 
 
 def _wait_for_a_line() -> None:
-    """Return when a line can be read, or when a signal came that Python handles."""
-    if sys.platform == "win32":  # one cannot wait for keys there
+    """Return when a line can be read, or when a signal arrived."""
+    if sys.platform == "win32":  # waiting for keys is not supported there
         return
     heard, told = os.pipe()
     os.set_blocking(told, False)
     before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     try:
-        # One that came in another thread just before is not looked for until a call like this.
+        # A signal in another thread just before is only noticed in a call like this.
         signal.pthread_sigmask(signal.SIG_BLOCK, ())
         select.select([sys.stdin, heard], [], [])
     finally:

@@ -1,1 +1,1 @@
-"""The cluster and its brokers: what `ottla cluster` and `ottla api-versions` do."""
+"""`ottla cluster` and `ottla api-versions`."""

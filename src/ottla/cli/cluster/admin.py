@@ -1,4 +1,4 @@
-"""The administrator of commands on the cluster."""
+"""The administrator for commands about the cluster."""
 
 from collections.abc import Iterable
 
@@ -12,12 +12,12 @@ from ottla.protocol.schema import Versions
 
 
 class ClusterAdmin(Administration, ClusterCalls):
-    """Asks about the cluster, and brokers about themselves."""
+    """Describes the cluster and its brokers."""
 
     async def api_versions(
         self, brokers: Iterable[int], timeout_s: float | None = None
     ) -> Results[int, dict[int, Versions]]:
-        """The versions of each API that brokers serve, by the APIs' keys."""
+        """Return the API versions that brokers serve, by API key."""
         question = ApiCall[int, ApiVersionsResponse, dict[int, Versions]](
             request=lambda _, terms: ApiVersionsRequest(
                 client_software_name="ottla", client_software_version=__version__
@@ -29,6 +29,6 @@ class ClusterAdmin(Administration, ClusterCalls):
 
 
 def served(answer: ApiVersionsResponse) -> dict[int, Versions]:
-    """What a broker serves."""
+    """Return the versions in a response."""
     check(answer.error_code, "the versions of APIs")
     return {one.api_key: Versions(one.min_version, one.max_version) for one in answer.api_keys}

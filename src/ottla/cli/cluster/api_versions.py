@@ -1,6 +1,6 @@
-"""`ottla api-versions`: what brokers serve, and what they and we have in common.
+"""`ottla api-versions`: the API versions of brokers and of this client.
 
-Invariant: what does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 from typing import TYPE_CHECKING, Annotated

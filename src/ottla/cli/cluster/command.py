@@ -1,6 +1,6 @@
-"""`ottla cluster`: its brokers, and what they are together.
+"""`ottla cluster`: the cluster and its brokers.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 from typing import Annotated

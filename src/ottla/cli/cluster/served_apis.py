@@ -1,7 +1,6 @@
-"""What a broker serves, beside what we speak.
+"""Compares the APIs of a broker with those of this client.
 
-Invariant: an API is usable in the newest version that both ends have, and in none where there is
-no such version.
+Invariant: an API is usable in the newest common version, or not at all.
 """
 
 from collections.abc import Mapping
@@ -14,25 +13,25 @@ from ottla.protocol.schema import Versions
 
 @dataclass(frozen=True, slots=True)
 class ServedApi:
-    """An API, as one end or both have it."""
+    """An API of one or both ends."""
 
     key: int
     name: str | None
-    """None for one that we do not know."""
+    """None for an API that this client does not know."""
 
     theirs: Versions | None
     ours: Versions | None
 
     @property
     def usable(self) -> int | None:
-        """The version that the two would speak."""
+        """The version that both ends would use."""
         if self.theirs is None or self.ours is None:
             return None
         return negotiate(self.ours, self.theirs)
 
     @property
     def verdict(self) -> str:
-        """Why it cannot be used, or that it can."""
+        """Whether it can be used, or why not."""
         if self.theirs is None:
             return "not served"
         if self.ours is None:
@@ -43,7 +42,7 @@ class ServedApi:
 
 
 def compared(served: Mapping[int, Versions]) -> list[ServedApi]:
-    """All APIs that one of the two ends knows, in the order of their keys."""
+    """Return all APIs of both ends, by API key."""
     found: list[ServedApi] = []
     for key in sorted({*served, *API_OF_KEY}):
         api = API_OF_KEY.get(key)

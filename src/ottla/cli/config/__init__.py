@@ -1,1 +1,1 @@
-"""Settings and quotas: what `ottla config` does."""
+"""`ottla config`: settings and quotas."""

@@ -1,4 +1,4 @@
-"""The administrator of commands on settings."""
+"""The administrator for commands about settings."""
 
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.configs import ConfigCalls
@@ -6,4 +6,4 @@ from ottla.client.admin.quotas import QuotaCalls
 
 
 class ConfigAdmin(Administration, ConfigCalls, QuotaCalls):
-    """Asks and changes settings and quotas."""
+    """Describes and changes settings and quotas."""

@@ -1,6 +1,6 @@
-"""Settings described and changed as commands ask for it, and what is told of that.
+"""Describes and changes settings for `ottla config`.
 
-Invariant: a value that is secret is not shown; the cluster does not tell it.
+Invariant: secret values are not shown; the cluster does not return them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _OWN = {
 async def described(
     admin: ConfigAdmin, target: Target, names: Sequence[str], *, everything: bool
 ) -> Result:
-    """The settings of one thing: those that somebody gave, all, or those that are named."""
+    """Return the settings of a resource: those that are set, all, or the named ones."""
     if isinstance(target, QuotaEntity):
         return quotas_answer(await admin.describe_quotas(target, strict=True))
     told = await admin.describe_configs(target, names=names or None)
@@ -44,7 +44,7 @@ async def described(
 
 
 def configs_answer(target: ConfigResource, entries: Sequence[ConfigEntry]) -> Result:
-    """Settings for programs and for people."""
+    """Return settings as a result."""
     rows: list[tuple[Cell, ...]] = [
         (one.name, "(secret)" if one.is_sensitive else one.value, _source(one), one.is_read_only)
         for one in entries
@@ -80,7 +80,7 @@ def _resource(target: ConfigResource) -> dict[str, Json]:
 
 
 def quotas_answer(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Result:
-    """Quotas for programs and for people."""
+    """Return quotas as a result."""
     found = sorted(quotas.items(), key=lambda pair: str(pair[0]))
     return Result(
         {
@@ -105,7 +105,7 @@ def quotas_answer(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Result:
 
 
 def _entity(whose: QuotaEntity) -> list[dict[str, Json]]:
-    """Its parts; a name that is null is the default of its kind."""
+    """Return the parts of an entity; a null name is the default."""
     return [
         {"kind": kind, "name": None if isinstance(name, Quota) else name}
         for kind, name in whose.parts()
@@ -113,11 +113,13 @@ def _entity(whose: QuotaEntity) -> list[dict[str, Json]]:
 
 
 async def check_unset(admin: ConfigCalls, target: ConfigResource, names: Sequence[str]) -> None:
-    """Failed when a setting that is to be unset is none: a cluster takes that for done."""
-    if not names or not target.name:  # of all brokers only those are told that are set
+    """Raise Failed for a setting that does not exist: a cluster would accept removing it."""
+    if not names or not target.name:  # of the cluster-wide defaults only set ones are returned
         return
     told = await admin.describe_configs(target, names=names)
-    there = told.succeeded.get(target, names)  # of what it does not tell the change itself will
+    there = told.succeeded.get(
+        target, names
+    )  # for a resource that is not returned, the change itself reports the error
     if missing := [name for name in names if name not in there]:
         raise Failed(f"{target} does not have {', '.join(missing)}", "INVALID_CONFIG")
 
@@ -130,7 +132,7 @@ async def changed(
     *,
     dry_run: bool,
 ) -> Result:
-    """Change settings, or quotas if that is what the thing has; None unsets."""
+    """Change settings, or quotas for a quota entity; None removes one."""
     if isinstance(target, QuotaEntity):
         outcome = await admin.alter_quotas({target: quotas}, validate_only=dry_run)
         outcome.or_raise()

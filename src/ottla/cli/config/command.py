@@ -1,6 +1,6 @@
-"""`ottla config`: settings of topics, brokers and groups, and the quotas of clients.
+"""`ottla config`: settings of topics, brokers and groups, and quotas.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 import functools
@@ -26,7 +26,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Validate only; ch
 
 
 def _of(name: str, *flags: str, kind: type = str, **facts: Any) -> inspect.Parameter:
-    """An option that says whose settings are meant: one of the fields of `Said`."""
+    """Declare an option that names the resource: a field of `Said`."""
     default = False if kind is bool else None
     found = typer.Option(*flags, rich_help_panel=_WHOSE, **facts)
     return option(name, Annotated[kind if kind is bool else kind | None, found], default)
@@ -57,7 +57,7 @@ _OPTIONS = (
 
 
 def _whose(act: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Any]:
-    """Give a command the options that say whose settings it is about; it gets them as one thing."""
+    """Add the options that name the resource to a command, which gets them as one value."""
     session, _, *own = inspect.signature(act).parameters.values()
 
     @functools.wraps(act)

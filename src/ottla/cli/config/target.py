@@ -1,7 +1,7 @@
-"""Whose settings a command is about, out of its options.
+"""The resource of a command, from its options.
 
-Invariant: it is one thing: a topic, a broker, all brokers, a group, or somebody with quotas, who
-may be a user, a client id or both together, or an address.
+Invariant: exactly one resource: a topic, a broker, the cluster-wide defaults, a group, or a quota
+entity, which is a user, a client id, both, or an IP address.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of it."""
+    """The options as given."""
 
     topic: str | None = None
     broker: int | None = None
@@ -35,7 +35,7 @@ class Said:
     ip_defaults: bool = False
 
     def target(self) -> Target:
-        """The one thing that it is; Misused when it is none or more than one."""
+        """Return the resource; raises Misused for none or several."""
         found: list[Target] = []
         if self.topic is not None:
             found.append(ConfigResource.topic(self.topic))
@@ -63,7 +63,7 @@ def _entity(what: str, name: str | None, *, default: bool) -> str | Quota | None
 
 
 def quotas_of(settings: dict[str, str]) -> dict[str, float | None]:
-    """Values of quotas, which are numbers."""
+    """Parse quota values, which are numbers."""
     found: dict[str, float | None] = {}
     for name, text in settings.items():
         try:

@@ -1,1 +1,1 @@
-"""What `ottla doctor` looks at: facts are gathered first, and judged apart from that."""
+"""`ottla doctor`: gathers facts and judges them separately."""

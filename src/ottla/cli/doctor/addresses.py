@@ -1,7 +1,7 @@
-"""Facts about a cluster: who answers where clients are told to come to.
+"""Facts about a cluster: whether its advertised addresses can be reached.
 
-Invariant: each address is tried from here as a client would, at most for so long; what is reached
-is asked who it is, and nothing else.
+Invariant: each address is tried from here like a client would, for a limited time, and only asked
+who it is.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ PATIENCE_S: Final = 5.0
 
 
 async def cluster(settings: Mapping[str, str], *, chosen: bool) -> ClusterFacts:
-    """The cluster of a client's settings."""
+    """Return facts about the cluster of a client's settings."""
     servers = settings[BOOTSTRAP_SERVERS.name]
     if why_not := await probe(settings, PATIENCE_S, tells=False):
         return ClusterFacts(servers, chosen, why_not)
@@ -32,7 +32,7 @@ async def cluster(settings: Mapping[str, str], *, chosen: bool) -> ClusterFacts:
 
 
 async def asked(settings: Mapping[str, str]) -> ClusterDescription:
-    """What the cluster says of itself."""
+    """Return what the cluster reports about itself."""
     async with ClusterAdmin(settings) as admin:
         return await admin.describe_cluster(timeout_s=PATIENCE_S)
 
@@ -53,7 +53,7 @@ async def _address(
 
 
 async def unreached(where: str) -> str | None:
-    """Why nobody takes connections at an address; None when somebody does."""
+    """Return why an address does not accept connections; None if it does."""
     from ottla.client.options.connection import place
 
     spot = place(where)
@@ -71,7 +71,7 @@ async def unreached(where: str) -> str | None:
 
 
 async def is_broker(port: int) -> bool:
-    """Whether a broker answers on a port of this machine."""
+    """Whether a broker responds on a local port."""
     from ottla import __version__
     from ottla.transport.channel import open_channel
     from ottla.transport.network import TcpNetwork
@@ -94,7 +94,7 @@ async def is_broker(port: int) -> bool:
 
 
 async def is_metrics_page(port: int) -> bool:
-    """Whether a broker's metrics are on a port of this machine."""
+    """Whether a broker's metrics page is on a local port."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,6 +1,6 @@
-"""`ottla doctor`: whether a broker and its clients can work here, and what to do where not.
+"""`ottla doctor`: checks whether a broker and its clients can work here.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 import os
@@ -54,7 +54,7 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
     from ottla.cli.doctor.facts import Facts
     from ottla.clock import SystemClock
 
-    java = asyncio.to_thread(machine.java, os.environ)  # a virtual machine starts for it
+    java = asyncio.to_thread(machine.java, os.environ)  # starts a JVM
     cluster, java_found, is_broker, is_page = await asyncio.gather(
         addresses.cluster(
             session.target.settings_of("admin"), chosen=session.target.servers != HERE
@@ -79,7 +79,7 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
 
 
 def answer(found: "list[Judgement]") -> Result:
-    """What there is to say."""
+    """Return the judgements as a result."""
     problems = [one for one in found if one.grade.value == "problem"]
     lines: list[Table | str] = [
         Table(

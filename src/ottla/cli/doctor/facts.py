@@ -1,7 +1,6 @@
-"""Facts about a machine and a cluster, as far as a broker and its clients depend on them.
+"""Facts about a machine and a cluster.
 
-Invariant: a fact says what was found and not what to think of it; None is what could not be found
-out.
+Invariant: a fact says what was found, not how to judge it; None is unknown.
 """
 
 from collections.abc import Sequence
@@ -36,19 +35,19 @@ class JavaFacts:
 
 @dataclass(frozen=True, slots=True)
 class PortFacts:
-    """A port of this machine that a broker takes by default."""
+    """A port that a broker uses by default."""
 
     number: int
     use: str
     is_free: bool
     occupant: str | None = None
     is_ours: bool = False
-    """Whether what listens there answers as a broker, or its metrics, would."""
+    """Whether a broker, or its metrics page, responds there."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFacts:
-    """The place of the data, or the nearest folder above that is there."""
+    """The data directory, or its nearest existing parent."""
 
     folder: str
     nearest: str
@@ -59,7 +58,7 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """How many files a process may open; None is no limit."""
+    """The limit of open files; None for unlimited."""
 
     now: int | None
     most: int | None
@@ -71,32 +70,32 @@ class ClockFacts:
 
     now_ms: int
     installed_ms: int
-    """When Ottla's files were written, which is past."""
+    """When Ottla's files were written, which is in the past."""
 
     synchronized: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AddressFacts:
-    """Where a broker tells clients to come to."""
+    """An advertised address of a broker."""
 
     broker: int
     host: str
     port: int
     why_not: str | None = None
-    """Why nobody is reached there from here."""
+    """Why it cannot be reached from here."""
 
     is_other: bool = False
-    """Whether another cluster answers there."""
+    """Whether another cluster responds there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """The cluster that commands would ask."""
+    """The cluster that commands would use."""
 
     servers: str
     chosen: bool
-    """Whether somebody said that it is there."""
+    """Whether its address was configured."""
 
     why_not: str | None = None
     addresses: Sequence[AddressFacts] = ()
@@ -104,7 +103,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All of it."""
+    """All facts."""
 
     python: PythonFacts
     kernel: KernelFacts

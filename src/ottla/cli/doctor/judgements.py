@@ -1,7 +1,7 @@
-"""What to think of facts, and what to do.
+"""Judges facts and names remedies.
 
-Invariant: a judgement is a function of its facts alone. A problem is what a broker or a client
-cannot work with, a warning what it works with worse or not for long; both say what to do.
+Invariant: a judgement is a function of its facts. A problem keeps a broker or client from working;
+a warning makes it worse or limits how long it works. Both name a remedy.
 """
 
 from collections.abc import Iterator
@@ -25,20 +25,20 @@ from ottla.cli.doctor.facts import (
 
 PYTHON_MIN: Final = (3, 11)
 FILES_MIN: Final = 1024
-"""Below it a broker with some hundred partitions, each with three open files, stands still."""
+"""With fewer, a broker with some hundred partitions, three open files each, stops working."""
 
 FILES_GOOD: Final = 65_536
 ROOM_MIN: Final = 256 * 1024 * 1024
-"""Less than one segment beside what the indexes allot."""
+"""Less than one segment plus its preallocated indexes."""
 
 ROOM_GOOD: Final = 2 * 1024 * 1024 * 1024
 ROOM_GOOD_SHARE: Final = 0.05
 CLOCK_BEHIND_MS: Final = 24 * 3600 * 1000
-"""Time zones that were set wrongly move a clock by less."""
+"""A wrong time zone moves a clock by less."""
 
 
 class Grade(StrEnum):
-    """How bad it is."""
+    """The severity."""
 
     OK = "ok"
     WARNING = "warning"
@@ -50,7 +50,7 @@ OK, WARNING, PROBLEM = Grade
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was found about one thing."""
+    """The judgement of one fact."""
 
     about: str
     grade: Grade
@@ -59,14 +59,14 @@ class Judgement:
 
 
 def judged(facts: Facts) -> Iterator[Judgement]:
-    """All judgements, in the order in which things are needed."""
+    """Return all judgements, in the order in which things are needed."""
     yield python(facts.python)
     yield kernel(facts.kernel)
     yield java(facts.java)
     for one in facts.ports:
         yield port(one)
     yield writable(facts.disk)
-    if facts.disk.total_bytes:  # /proc and its like have no room, and tell of none
+    if facts.disk.total_bytes:  # /proc and similar file systems report no size
         yield room(facts.disk)
     yield open_files(facts.limits)
     yield clock(facts.clock)
@@ -76,7 +76,7 @@ def judged(facts: Facts) -> Iterator[Judgement]:
 
 
 def python(facts: PythonFacts) -> Judgement:
-    """New enough, and with its assertions."""
+    """Check the version and assertions."""
     found = f"{facts.implementation} {'.'.join(map(str, facts.version))}"
     if facts.version[:2] < PYTHON_MIN:
         needed = ".".join(map(str, PYTHON_MIN))
@@ -88,7 +88,7 @@ def python(facts: PythonFacts) -> Judgement:
 
 
 def kernel(facts: KernelFacts) -> Judgement:
-    """Compiled, or slow."""
+    """Check whether it is compiled."""
     if facts.compiled:
         return Judgement("kernel", OK, "compiled")
     return Judgement(
@@ -100,14 +100,14 @@ def kernel(facts: KernelFacts) -> Judgement:
 
 
 def java(facts: JavaFacts) -> Judgement:
-    """Needed by Spark alone."""
+    """Check Java, which only Spark needs."""
     if facts.version is not None:
         return Judgement("java", OK, f"Java {facts.version}")
     return Judgement("java", WARNING, facts.why_not, "required only for Spark pipelines")
 
 
 def port(facts: PortFacts) -> Judgement:
-    """Free, ours, or somebody else's."""
+    """Check whether the port is free or in use by a broker."""
     about = f"port {facts.number}"
     if facts.is_free:
         return Judgement(about, OK, f"free for {facts.use}")
@@ -124,7 +124,7 @@ def port(facts: PortFacts) -> Judgement:
 
 
 def writable(facts: DiskFacts) -> Judgement:
-    """Whether data can be kept there."""
+    """Check whether the directory is writable."""
     if facts.why_not_writable is None:
         return Judgement("data directory", OK, f"{facts.folder} is writable")
     return Judgement(
@@ -136,7 +136,7 @@ def writable(facts: DiskFacts) -> Judgement:
 
 
 def room(facts: DiskFacts) -> Judgement:
-    """How much more fits there."""
+    """Check the free disk space."""
     found = f"{size(facts.free_bytes)} of {size(facts.total_bytes)} free at {facts.nearest}"
     advice = (
         "free disk space, lower the retention of topics (retention.ms), or move log.dirs to "
@@ -150,7 +150,7 @@ def room(facts: DiskFacts) -> Judgement:
 
 
 def open_files(facts: LimitFacts) -> Judgement:
-    """A broker takes all that it is allowed, so the upper limit counts."""
+    """Check the hard limit, to which a broker raises its own."""
     if facts.most is None:
         return Judgement("open files", OK, "unlimited")
     found = f"at most {facts.most} per process"
@@ -166,7 +166,7 @@ def open_files(facts: LimitFacts) -> Judgement:
 
 
 def clock(facts: ClockFacts) -> Judgement:
-    """What timestamps and retention go by."""
+    """Check the clock, which timestamps and retention depend on."""
     if facts.now_ms < facts.installed_ms - CLOCK_BEHIND_MS:
         return Judgement(
             "clock",
@@ -185,7 +185,7 @@ def clock(facts: ClockFacts) -> Judgement:
 
 
 def cluster(facts: ClusterFacts) -> Judgement:
-    """Whether there is somebody to ask."""
+    """Check whether the cluster responds."""
     about = "cluster"
     if facts.why_not is None:
         count = len(facts.addresses)
@@ -202,7 +202,7 @@ def cluster(facts: ClusterFacts) -> Judgement:
 
 
 def listener(facts: AddressFacts, servers: str) -> Judgement:
-    """Whether clients reach a broker where it tells them to come to."""
+    """Check whether clients can reach an advertised address."""
     about = f"broker {facts.broker}"
     where = f"{facts.host}:{facts.port}"
     advice = "set its advertised.listeners to an address that clients can reach, and open the port"
@@ -219,7 +219,7 @@ def listener(facts: AddressFacts, servers: str) -> Judgement:
 
 
 def hosts(servers: str) -> list[str]:
-    """The hosts of addresses with commas between them."""
+    """Return the hosts of a list of addresses."""
     found: list[str] = []
     for one in servers.split(","):
         host, colon, port_text = one.strip().rpartition(":")
@@ -228,7 +228,7 @@ def hosts(servers: str) -> list[str]:
 
 
 def is_local(host: str) -> bool:
-    """Whether a name means the machine that asks."""
+    """Whether a host name means the local machine."""
     host = host.strip("[]").lower()
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -239,7 +239,7 @@ def is_local(host: str) -> bool:
 
 
 def size(count: int) -> str:
-    """Bytes, in a unit that can be read."""
+    """Format bytes in a readable unit."""
     number = float(count)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024:

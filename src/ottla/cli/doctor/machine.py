@@ -1,7 +1,7 @@
 """Facts about this machine.
 
-Invariant: nothing is left behind: a port that was tried is free again, and the file that shows
-whether a folder can be written has no name.
+Invariant: nothing is left behind: a tested port is free again, and the file that tests a directory
+has no name.
 """
 
 import os
@@ -28,11 +28,11 @@ from ottla.cli.installation import found
 from ottla.clock import Clock
 
 _UNSYNCHRONIZED: Final = 5  # TIME_ERROR of timex.h
-_TIMEX_BYTES: Final = 512  # more than the structure has anywhere
+_TIMEX_BYTES: Final = 512  # larger than the structure on any platform
 
 
 def python() -> PythonFacts:
-    """The interpreter that runs this."""
+    """The running interpreter."""
     version = sys.version_info
     return PythonFacts(
         (version.major, version.minor, version.micro),
@@ -58,7 +58,7 @@ def java(environment: Mapping[str, str]) -> JavaFacts:
 
 
 def port(number: int, use: str, *, is_ours: bool) -> PortFacts:
-    """Who has a port of this machine."""
+    """Return who uses a port."""
     from ottla.transport.port_owner import port_owner
 
     if is_free(number):
@@ -67,7 +67,7 @@ def port(number: int, use: str, *, is_ours: bool) -> PortFacts:
 
 
 def is_free(number: int) -> bool:
-    """Whether a broker could listen there."""
+    """Whether a broker could listen on the port."""
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does
         try:
@@ -79,7 +79,7 @@ def is_free(number: int) -> bool:
 
 
 def disk(folder: Path) -> DiskFacts:
-    """The place of the data."""
+    """The data directory."""
     why_not: str | None = None
     try:
         folder = folder.absolute()
@@ -89,7 +89,7 @@ def disk(folder: Path) -> DiskFacts:
     try:
         folder.stat()
     except (FileNotFoundError, NotADirectoryError):
-        pass  # it would be made
+        pass  # it would be created
     except OSError as error:
         why_not = why_not or error.strerror
     try:
@@ -108,7 +108,7 @@ def disk(folder: Path) -> DiskFacts:
 
 
 def _is_seen(path: Path) -> bool:
-    """Whether there is something, as far as this user may look."""
+    """Whether the path exists, as far as this user may see."""
     try:
         path.stat()
     except OSError:
@@ -117,7 +117,7 @@ def _is_seen(path: Path) -> bool:
 
 
 def limits() -> LimitFacts:
-    """How many files a process may open."""
+    """The limits of open files."""
     import resource
 
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -131,16 +131,16 @@ def _limit(number: int) -> int | None:
 
 
 def clock(time: Clock) -> ClockFacts:
-    """What time it is, and whether somebody sees to it."""
+    """The time and whether it is synchronized."""
     installed_s = Path(ottla.__file__).stat().st_mtime
     return ClockFacts(time.now_ms(), int(installed_s * 1000), is_synchronized())
 
 
 def is_synchronized() -> bool | None:
-    """What the kernel of the system knows; None where it does not tell."""
+    """Return what the kernel reports; None if unknown."""
     import ctypes
 
-    with suppress(OSError, AttributeError):  # only Linux has it
+    with suppress(OSError, AttributeError):  # Linux only
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
         if state >= 0:
             return state != _UNSYNCHRONIZED

@@ -1,1 +1,1 @@
-"""Groups of consumers: what `ottla group` does."""
+"""`ottla group`: consumer groups."""

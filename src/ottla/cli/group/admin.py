@@ -1,4 +1,4 @@
-"""The administrator of commands on groups."""
+"""The administrator for commands about groups."""
 
 from collections.abc import Iterable
 
@@ -14,12 +14,12 @@ from ottla.client.network.cluster_view import BrokerView
 class GroupAdmin(
     Administration, GroupCalls, GroupOffsetCalls, RecordCalls, TopicCalls, FirstRecordCalls
 ):
-    """Asks and changes groups."""
+    """Describes and changes groups."""
 
     async def coordinators(
         self, groups: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, BrokerView]:
-        """Which broker looks after each group, where that is known."""
+        """Return the known coordinators of groups."""
         asking = self._asking
         names = [*groups]
         left_s = asking.left_s(asking.deadline_s(timeout_s))

@@ -1,6 +1,6 @@
-"""`ottla group`: who reads, how far they are, and where they go on.
+"""`ottla group`: members, lag and positions of groups.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 import time
@@ -140,7 +140,7 @@ async def delete(
 
 
 async def _forget(admin: "GroupAdmin", names: list[str], choices: "list[Choice]") -> Result:
-    """Delete what groups committed in partitions."""
+    """Delete committed offsets of partitions."""
     from ottla.cli.offsets.admin import expanded
     from ottla.client.partitions import partition
 
@@ -274,7 +274,7 @@ async def _aims_to(
 async def _aims_from(
     admin: "GroupAdmin", other: str, choices: "list[Choice] | None"
 ) -> "dict[Partition, Aim]":
-    """Where another group is."""
+    """Return the positions of another group."""
     from ottla.cli.group.view import committed_offsets
     from ottla.cli.offsets.admin import expanded
     from ottla.cli.offsets.positions import PositionKind

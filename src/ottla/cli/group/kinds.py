@@ -1,4 +1,4 @@
-"""The states and the types that groups of consumers have.
+"""The states and types of groups.
 
 Invariant: the words are Kafka's, in its order.
 """
@@ -12,10 +12,10 @@ STATES: Final = (
 )
 TYPES: Final = ("Classic", "Consumer")
 OTHER_TYPES: Final = ("Share", "Streams")
-"""Those of groups that are no consumers', which can be listed."""
+"""Types of groups that are not consumer groups, but can be listed."""
 
 
 def strange(words: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The words that are none of those, however they are written."""
+    """Return the words that are not known, ignoring case."""
     there = {one.lower() for one in known}
     return [word for word in words if word.lower() not in there]

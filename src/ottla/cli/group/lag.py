@@ -1,8 +1,7 @@
-"""Lag: how far a group is behind the end of what it reads, and since when.
+"""Lag of a group per partition, and since when.
 
-Invariant: a partition that a member has and in which nothing was committed has no lag: nobody
-knows where its reading begins. Lag counts offsets. Since when is the time of the first record that
-was not read, as that record tells it; None when nothing is left to be read or nobody knows.
+Invariant: an assigned partition without a committed offset has no lag. Lag counts offsets. `since`
+is the timestamp of the first unread record; None if nothing is unread or it is unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,22 +14,22 @@ from ottla.client.partitions import Partition
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """A partition that a group reads, or has read."""
+    """A partition that a group reads or has read."""
 
     partition: Partition
     committed: CommittedOffset | None
     start: int | None
-    """The first offset that there is; None when the partition does not tell."""
+    """The first offset; None if unknown."""
 
     end: int | None
     member: MemberDescription | None
-    """Who has it; None when nobody has."""
+    """The member it is assigned to; None if unassigned."""
 
     since_ms: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are left to be read."""
+        """The number of unread offsets."""
         if self.committed is None or self.end is None:
             return None
         return self.end - self.committed.offset
@@ -42,7 +41,7 @@ def partition_lags(
     starts: Mapping[Partition, int | None],
     ends: Mapping[Partition, int | None],
 ) -> list[PartitionLag]:
-    """What members have, the busiest first, and then what nobody has."""
+    """Return the partitions of members, then the unassigned ones."""
 
     def reading(where: Partition, member: MemberDescription | None) -> PartitionLag:
         told = committed.get(where)
@@ -58,21 +57,21 @@ def partition_lags(
 
 
 def first_unread(given: Iterable[PartitionLag]) -> dict[Partition, int]:
-    """The offset of the first record that was not read, where there is one."""
+    """Return the offset of the first unread record per partition."""
     found: dict[Partition, int] = {}
     for one in given:
         if one.committed is not None and one.lag is not None and one.lag > 0:
-            # What was deleted unread cannot be looked at.
+            # Records deleted unread cannot be looked up.
             found[one.partition] = max(one.committed.offset, one.start or 0)
     return found
 
 
 def total(given: Sequence[PartitionLag]) -> int | None:
-    """The lag of all; None when it is known of none."""
+    """Return the total lag; None if no lag is known."""
     known = [one.lag for one in given if one.lag is not None]
     return sum(known) if known else None
 
 
 def earliest(given: Iterable[PartitionLag]) -> int | None:
-    """Since when the first of them waits."""
+    """Return the earliest `since`."""
     return min((one.since_ms for one in given if one.since_ms is not None), default=None)

@@ -1,4 +1,4 @@
-"""What commands on groups answer: the same as an object and as tables.
+"""Results of group commands, as objects and as tables.
 
 Invariant: keys are stable; a time is UTC, as 2026-11-01T00:00:00.000Z.
 """
@@ -27,7 +27,7 @@ _LIMITS: Final = {
 
 
 def listed_object(one: ListedGroup) -> dict[str, Json]:
-    """A group that there is."""
+    """Return a listed group as an object."""
     return {
         "name": one.id,
         "type": one.type,
@@ -37,7 +37,7 @@ def listed_object(one: ListedGroup) -> dict[str, Json]:
 
 
 def listed_table(groups: Sequence[ListedGroup]) -> Table:
-    """The groups that there are."""
+    """Return listed groups as a table."""
     return Table(
         ("GROUP", "TYPE", "STATE", "PROTOCOL"),
         [(one.id, one.type, one.state, one.protocol_type or None) for one in groups],
@@ -48,7 +48,7 @@ def listed_table(groups: Sequence[ListedGroup]) -> Table:
 
 
 def described_object(view: GroupView) -> dict[str, Json]:
-    """A group with its members and what it reads."""
+    """Return a described group as an object."""
     told, coordinator = view.description, view.coordinator
     return {
         "name": told.id,
@@ -104,7 +104,7 @@ def _member_object(one: MemberDescription, readings: Sequence[PartitionLag]) -> 
 
 
 def described_shown(view: GroupView) -> list[Table | str]:
-    """The same, for people."""
+    """Return a described group as tables."""
     told = view.description
     coordinator: str | None = None
     if view.coordinator is not None:
@@ -145,7 +145,7 @@ def _member_row(one: MemberDescription, readings: Sequence[PartitionLag]) -> tup
 
 
 def _name(one: MemberDescription) -> str:
-    """A static member by the name that its operator gave it."""
+    """Return the instance id of a static member, else the member id."""
     return one.id if one.instance_id is None else one.instance_id
 
 
@@ -161,7 +161,7 @@ def _in_order(given: Sequence[PartitionLag]) -> list[PartitionLag]:
 
 
 def move_object(one: Move) -> dict[str, Json]:
-    """What is to become of one partition."""
+    """Return the move of one partition as an object."""
     return {
         "topic": one.partition[0],
         "partition": one.partition[1],
@@ -176,7 +176,7 @@ def move_object(one: Move) -> dict[str, Json]:
 
 
 def moves_table(moves: Sequence[Move]) -> Table:
-    """The plan."""
+    """Return the plan as a table."""
     return Table(
         ("TOPIC", "PARTITION", "BEFORE", "AFTER", "SKIPPED", "AGAIN", "LEFT", "NOTE"),
         [
@@ -195,7 +195,7 @@ def moves_table(moves: Sequence[Move]) -> Table:
 
 
 def moves_sentence(group: str, moves: Sequence[Move], *, is_done: bool) -> str:
-    """What became of the plan, or is to."""
+    """Return the summary of a plan or of its execution."""
     group = escaped(group)
     count = len(moves)
     whole = f"{count} partition{'' if count == 1 else 's'}"

@@ -1,8 +1,7 @@
-"""A seek of a group: what is to be known for its plan, and the plan carried out.
+"""Gathers what a seek of a group needs, and executes its plan.
 
-Invariant: nothing is changed until a plan is carried out, and that is one request to the group's
-coordinator. Only a group without members is moved: members would go on where they are, and commit
-that.
+Invariant: nothing changes until the plan is executed, which is one request to the coordinator. Only
+a group without members is moved: members would continue at their positions and commit those.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,7 @@ EMPTY: Final = "Empty"
 
 
 class HasMembers(OttlaError):
-    """A group that is read just now is not moved."""
+    """A group with members cannot be moved."""
 
     def __init__(self, group: str, state: str, members: int) -> None:
         whom = "a member" if members == 1 else f"{members} members"
@@ -33,7 +32,7 @@ class HasMembers(OttlaError):
 
 
 async def check_unread(admin: GroupAdmin, group: str, *, timeout_s: float | None = None) -> bool:
-    """Whether a group exists; HasMembers when it is read just now."""
+    """Return whether a group exists; raises HasMembers."""
     try:
         found = (await admin.describe_groups(group, timeout_s=timeout_s))[group]
     except RequestError as error:
@@ -52,7 +51,7 @@ async def surveyed(
     *,
     timeout_s: float | None = None,
 ) -> list[Move]:
-    """The plan, of partitions as they are now."""
+    """Return the plan for the partitions as they are now."""
     starts = await _offsets(admin, dict.fromkeys(aims, OffsetAt.EARLIEST), timeout_s)
     ends = await _offsets(admin, dict.fromkeys(aims, OffsetAt.LATEST), timeout_s)
     times_ms = {
@@ -77,7 +76,7 @@ async def _offsets(
 async def carried_out(
     admin: GroupAdmin, group: str, moves: Iterable[Move], *, timeout_s: float | None = None
 ) -> Results[Partition, None]:
-    """Let a group go on where a plan says."""
+    """Commit the offsets of a plan."""
     offsets = {one.partition: one.after for one in moves}
     if not offsets:
         return Results[Partition, None]({})
@@ -85,6 +84,6 @@ async def carried_out(
 
 
 def only_code(told: Results[Partition, None]) -> ErrorCode | None:
-    """Why nothing was done, if that is the same for all partitions."""
+    """Return the error code if it is the same for all partitions."""
     codes = {error.code for error in told.failed.values()}
     return codes.pop() if len(codes) == 1 and not told.succeeded else None

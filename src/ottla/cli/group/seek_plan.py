@@ -1,8 +1,8 @@
-"""The plan of a seek: where a group is in partitions, and where it is to go on.
+"""The plan of a seek: present and new offsets of a group.
 
-Invariant: a plan changes nothing. Where it leads is between the first record of a partition and
-behind its last, but for a group that stays where it is. What it tells to be skipped or read again
-counts offsets: of a compacted topic that is the most that it can be.
+Invariant: planning changes nothing. A new offset is between the first record and the end of its
+partition, unless the group stays. Skipped and repeated records are counted in offsets, an upper
+bound for a compacted topic.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from ottla.client.partitions import Partition, partition
 from ottla.errors import OttlaError
 
 Aim: TypeAlias = Position | None
-"""Where to go on; None is to stay, or at the end of what has been committed nowhere."""
+"""The new position; None to stay, or the end without a committed offset."""
 
 
 class NothingCommitted(OttlaError):
-    """To go some records on or back, a group has to be somewhere."""
+    """A relative move needs a committed offset."""
 
     def __init__(self, where: Partition) -> None:
         super().__init__(f"the group has no committed offset for {partition(*where)}")
@@ -27,21 +27,21 @@ class NothingCommitted(OttlaError):
 
 
 class Limit(StrEnum):
-    """Why a group goes on elsewhere than was said."""
+    """Why the new offset differs from the requested one."""
 
     START = "start"
-    """What was said is before the first record."""
+    """The requested offset is before the first record."""
 
     END = "end"
-    """What was said is behind the last record."""
+    """The requested offset is after the last record."""
 
     NO_LATER = "no_later"
-    """No record is so late."""
+    """No record is that late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition holds: the first offset, and the one behind the last."""
+    """The first offset of a partition and the offset after the last."""
 
     start: int
     end: int
@@ -49,28 +49,28 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A group in one partition."""
+    """The move of a group in one partition."""
 
     partition: Partition
     before: int | None
-    """Where it is; None when it has committed nothing."""
+    """The present offset; None without a committed one."""
 
     after: int
     bounds: Bounds
     limit: Limit | None = None
     wanted: int | None = None
-    """The offset that was said, when a limit is why it is another."""
+    """The requested offset, if a limit changed it."""
 
     @property
     def skipped(self) -> int:
-        """How many records it will not read that it would have read."""
+        """The number of records that will be skipped."""
         if self.before is None:
             return 0
         return max(0, self.after - max(self.before, self.bounds.start))
 
     @property
     def again(self) -> int:
-        """How many records it will read a second time, of those that there are."""
+        """The number of existing records that will be read again."""
         return 0 if self.before is None else max(0, min(self.before, self.bounds.end) - self.after)
 
 
@@ -80,7 +80,7 @@ def planned(
     bounds: Mapping[Partition, Bounds],
     found: Mapping[Partition, int | None],
 ) -> list[Move]:
-    """The moves, in order; `found` are the offsets of the times that are aimed at, if any."""
+    """Return the moves in order; `found` has the offsets of requested times."""
     return [
         _move(where, aims[where], committed.get(where), bounds[where], found.get(where))
         for where in sorted(aims)

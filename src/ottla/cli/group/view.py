@@ -1,7 +1,7 @@
-"""Groups as operators see them: their members, where they are in partitions, and how far behind.
+"""Groups as operators see them: members, positions and lag.
 
-Invariant: nothing is changed. What a partition does not tell is missing in its row alone; a group
-that cannot be described has its error, whatever the others have.
+Invariant: nothing is changed. A partition without data is incomplete only in its own row; a group
+that cannot be described has its error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ async def viewed(
     with_since: bool = True,
     timeout_s: float | None = None,
 ) -> dict[str, GroupView | RequestError]:
-    """Groups, or why not; with_since looks at the first records that were not read."""
+    """Return groups or errors; with_since reads the first unread records."""
     names = [*dict.fromkeys(groups)]
     described = await admin.describe_groups(names, timeout_s=timeout_s)
     found = described.succeeded
@@ -65,7 +65,7 @@ async def viewed(
 async def _since(
     admin: GroupAdmin, rows: Mapping[str, Sequence[PartitionLag]], timeout_s: float | None
 ) -> dict[str, list[PartitionLag]]:
-    """The same rows with since when they lag; groups may wait for different records."""
+    """Return the rows with `since`; groups may wait for different records."""
     dated: dict[str, list[PartitionLag]] = {}
     for name, ones in rows.items():
         times_ms = await admin.first_times_ms(first_unread(ones), timeout_s=timeout_s)
@@ -80,7 +80,7 @@ async def edges(
     *,
     timeout_s: float | None = None,
 ) -> dict[Partition, int | None]:
-    """Where partitions begin or end, those that tell."""
+    """Return the start or end offsets of partitions that have them."""
     told = await admin.list_offsets(dict.fromkeys(partitions, at), timeout_s=timeout_s)
     return {where: one.offset for where, one in told.succeeded.items()}
 
@@ -88,6 +88,6 @@ async def edges(
 async def committed_offsets(
     admin: GroupAdmin, group: str, *, timeout_s: float | None = None
 ) -> dict[Partition, CommittedOffset]:
-    """Where a group is, wherever it has committed; nothing for one that does not exist."""
+    """Return all committed offsets of a group; empty for a missing group."""
     told = (await admin.list_group_offsets(group, timeout_s=timeout_s))[group]
     return {where: one for where, one in told.or_raise().items() if one is not None}

@@ -1,1 +1,1 @@
-"""Files of logs: what `ottla log` does."""
+"""`ottla log`: log files."""

@@ -1,7 +1,7 @@
-"""The work of `ottla log adopt`: take a Kafka broker's data over, and tell what became of it.
+"""`ottla log adopt`: takes over a Kafka broker's data.
 
-Invariant: with --check nothing is changed. What cannot be taken is on stdout with the rest; the
-reasons of a refusal are on stderr, all of them.
+Invariant: with --check nothing is changed. What cannot be taken over is listed on stdout; the
+reasons of a refusal are on stderr.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from ottla.log.files import OsDisk
 
 
 def run(paths: Sequence[Path], *, node_id: int | None, check_only: bool, output: Output) -> int:
-    """Do it; the exit code."""
+    """Adopt and return the exit code."""
     directories = [os.path.abspath(path) for path in paths]
     disk = OsDisk()
     try:

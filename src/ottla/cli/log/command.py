@@ -1,6 +1,6 @@
-"""`ottla log`: what is in the files of a log, and whether they are right.
+"""`ottla log`: dump, verify and adopt.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 from pathlib import Path

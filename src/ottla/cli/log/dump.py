@@ -1,7 +1,7 @@
-"""The work of `ottla log dump`: look at each path, print what is there, and say how it went.
+"""`ottla log dump`: prints or verifies paths.
 
-Invariant: files are only read. Stdout carries the entries and findings in the form that was asked
-for, stderr what is for people alone.
+Invariant: files are only read. Stdout carries entries and findings in the requested format, stderr
+only messages.
 """
 
 import json
@@ -49,7 +49,7 @@ from ottla.log.disk import Disk
 from ottla.log.files import OsDisk
 from ottla.log.names import parse_partition_directory
 
-PROGRESS_BYTES_MIN: Final = 64 * 1024 * 1024  # smaller files are done before one has read the line
+PROGRESS_BYTES_MIN: Final = 64 * 1024 * 1024  # smaller files finish before a user has read the line
 
 _COLORS: Final = {Level.DAMAGE: "red", Level.INCOMPLETE: "yellow", Level.NOTE: "bright_black"}
 _OFFSET_MAX: Final = 2**63 - 1
@@ -57,7 +57,7 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the user asked for."""
+    """The options of the command."""
 
     paths: Sequence[Path]
     verify: bool
@@ -73,7 +73,7 @@ class Request:
 
     @property
     def view(self) -> View:
-        """How much is listed."""
+        """The range to list."""
         return View(
             records=self.records,
             from_offset=self.from_offset or 0,
@@ -83,7 +83,7 @@ class Request:
 
 
 def run(request: Request) -> int:
-    """Do it; returns the exit code."""
+    """Dump and return the exit code."""
     disk = OsDisk(read_only=True)
     verify = request.verify
     progress = Progress(visible=sys.stderr.isatty() and (verify or not sys.stdout.isatty()))
@@ -117,7 +117,7 @@ def run(request: Request) -> int:
 
 
 def _is_of_a_log(disk: Disk, path: str) -> bool:
-    """Whether a path that was named can be looked at: to pass one over would look like success."""
+    """Whether a named path contains log files: skipping it would look like success."""
     name = os.path.basename(path)
     if not os.path.isdir(path):
         return identify(name) is not None
@@ -131,13 +131,13 @@ def _is_of_a_log(disk: Disk, path: str) -> bool:
 
 
 def _can_be_partition(disk: Disk, path: str) -> bool:
-    """Whether what has the name of a partition can be one: many a folder is called java-17."""
+    """Whether a directory with a partition-like name is a partition; java-17 may not be."""
     if not os.path.isdir(path):
         return False
     try:
         return _is_partition(disk, path)
     except (FileNotFoundError, StorageFailure):
-        return True  # which is told when it is looked at
+        return True  # reported when it is read
 
 
 def _findings(
@@ -166,14 +166,14 @@ def _is_partition(disk: Disk, path: str) -> bool:
 
 
 class Progress:
-    """How far a large file is, on a line of stderr that is written over."""
+    """Progress of a large file, on one line of stderr."""
 
     def __init__(self, *, visible: bool) -> None:
         self._visible = visible
         self._shown = ""
 
     def show(self, path: str, done: int, total: int) -> None:
-        """Tell of a file; a small one is not worth the line."""
+        """Show progress, except for small files."""
         if not self._visible or total < PROGRESS_BYTES_MIN:
             return
         line = f"{done * 100 // total:3d} % {escaped(os.path.basename(path))}"
@@ -183,7 +183,7 @@ class Progress:
             self._shown = line
 
     def clear(self) -> None:
-        """Leave no trace of it."""
+        """Clear the line."""
         if self._shown:
             sys.stderr.write("\r" + " " * len(self._shown) + "\r")
             sys.stderr.flush()
@@ -192,14 +192,14 @@ class Progress:
 
 @dataclass(slots=True)
 class _Place:
-    """The file whose entries are being shown."""
+    """The file whose entries are printed."""
 
     path: str
     payloads: Payloads
 
 
 class Printer:
-    """Writes entries and findings in one form, and counts the findings."""
+    """Prints entries and findings in one format and counts the findings."""
 
     def __init__(self, request: Request, progress: Progress) -> None:
         self.levels: Counter[Level] = Counter()
@@ -210,7 +210,7 @@ class Printer:
         self._colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     def show(self, items: Iterator[Entry | Finding]) -> None:
-        """Show each as it comes."""
+        """Print each item."""
         for item in items:
             if isinstance(item, Finding):
                 self._show_finding(item)
@@ -218,7 +218,7 @@ class Printer:
                 self._show_entry(item)
 
     def summary(self, tally: Tally) -> None:
-        """Say what a check came to."""
+        """Print the result of a verification."""
         levels = {level.value: self.levels[level] for level in Level}
         if self._output is Output.TABLE:
             self._write(summary_line(tally, levels))
@@ -254,7 +254,7 @@ class Printer:
         if self._output is Output.JSON:
             self._write(json.dumps(found))
         else:
-            # A JSON value is a YAML value, whatever characters it holds.
+            # JSON is valid YAML, whatever characters it contains.
             self._write("---")
             for name, value in found.items():
                 self._write(f"{name}: {json.dumps(value)}")

@@ -1,7 +1,7 @@
-"""An entry of a log as a line for people, or as an object for programs.
+"""Log entries as lines and as objects.
 
-Invariant: every object has a `kind`, and the keys of a kind are always the same; `key` and `value`
-of a record are there when they were asked for. A line holds nothing that a terminal acts on.
+Invariant: every object has a `kind` with a fixed set of keys; `key` and `value` are present if
+requested. A line has no characters that a terminal acts on.
 """
 
 import json
@@ -42,14 +42,14 @@ _TIMESTAMP_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Whether keys and values are shown, and how."""
+    """Whether and how keys and values are printed."""
 
     keys: Form | None = None
     values: Form | None = None
-    types: CoordinatorRecordTypes | None = None  # of the internal topic that they are records of
+    types: CoordinatorRecordTypes | None = None  # of an internal topic
 
     def of(self, record: RecordEntry) -> dict[str, Json]:
-        """What is shown of a record, by name."""
+        """Return what is printed of a record, by name."""
         both = None
         if self.types is not None and record.control is None:
             both = decoded(self.types, record.key, record.value)
@@ -64,11 +64,11 @@ class Payloads:
         return found
 
 
-# For programs.
+# Objects.
 
 
 def entry_object(entry: Entry, path: str, payloads: Payloads) -> dict[str, Json]:
-    """An entry with its kind and the file it is in."""
+    """Return an entry as an object, with its kind and file."""
     place: dict[str, Json] = {"kind": entry.KIND, "path": path}
     match entry:
         case BatchEntry():
@@ -82,12 +82,12 @@ def entry_object(entry: Entry, path: str, payloads: Payloads) -> dict[str, Json]
 
 
 def finding_object(finding: Finding) -> dict[str, Json]:
-    """A finding as an object."""
+    """Return a finding as an object."""
     return {"kind": "finding", **asdict(finding)}
 
 
 def summary_object(tally: Tally, levels: dict[str, int]) -> dict[str, Json]:
-    """What a check looked at, and how many findings of each level there were."""
+    """Return the summary of a verification as an object."""
     return {"kind": "summary", **asdict(tally), **levels}
 
 
@@ -155,11 +155,11 @@ def _marker(control: ControlRecord) -> EndTxnMarker | None:
         return None
 
 
-# For people.
+# Lines.
 
 
 def entry_line(entry: Entry, payloads: Payloads) -> str:
-    """An entry as a line; those that belong to another are indented behind it."""
+    """Return an entry as a line; subordinate entries are indented."""
     match entry:
         case FileEntry():
             state = "" if entry.state == "live" else f", {entry.state}"
@@ -247,7 +247,7 @@ def _producer_line(entry: ProducerStateEntry) -> str:
 
 
 def finding_line(finding: Finding) -> str:
-    """A finding as one line: how bad, where, what."""
+    """Return a finding as a line: severity, place, text."""
     where = escaped(finding.path)
     if finding.position is not None:
         where += f", position {finding.position}"
@@ -257,7 +257,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def summary_line(tally: Tally, levels: dict[str, int]) -> str:
-    """What a check came to."""
+    """Return the summary of a verification as a line."""
     damage, incomplete = levels["damage"], levels["incomplete"]
     outcome = f"{damage} damaged places" if damage else "no damage"
     if incomplete:

@@ -1,1 +1,1 @@
-"""Offsets of partitions: what `ottla offsets` does, and how offsets are said on a command line."""
+"""`ottla offsets`, and positions on the command line."""

@@ -1,4 +1,4 @@
-"""The administrator of commands on the offsets of partitions, and the partitions they name."""
+"""The administrator for commands about offsets."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from ottla.client.partitions import Partition
 
 
 class OffsetAdmin(Administration, RecordCalls, TopicCalls):
-    """Asks where partitions begin and end."""
+    """Lists offsets of partitions."""
 
 
 async def expanded(
     admin: TopicCalls, choices: Sequence[Choice], *, timeout_s: float | None = None
 ) -> list[Partition]:
-    """The partitions that are meant; the error of a topic that is not there."""
+    """Return the selected partitions; raises the error of a missing topic."""
     topics = [one.topic for one in choices]
     told = (await admin.describe_topics(topics, timeout_s=timeout_s)).or_raise()
     known = {one.name: [two.index for two in one.partitions] for one in told.values()}

@@ -1,4 +1,4 @@
-"""`ottla offsets`: where partitions begin and end, and where they are at a time."""
+"""`ottla offsets`: first and next offsets, and offsets at a time."""
 
 import time
 from typing import Annotated

@@ -1,8 +1,8 @@
-"""The time of the first record at an offset or behind it, which no request but a fetch tells.
+"""The timestamp of the first record at or after an offset, which only Fetch returns.
 
-Invariant: of each partition one batch is fetched, which a broker gives whole however large it is,
-and more only where it holds no record. What cannot be fetched or read has no time, and is no
-failure: who may see how far a group is need not be one who may read the records.
+Invariant: one batch per partition is fetched, and more only if it has no record. A record that
+cannot be fetched or read has no time; that is not a failure, because a user who may see a group's
+lag may not be allowed to read records.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,27 +23,27 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 
-_BY_NAME: Final = 12  # the last version of Fetch that names topics
-_ROUNDS_MAX: Final = 5  # batches without records are rare, and rarely follow each other
+_BY_NAME: Final = 12  # the last version of Fetch with topic names
+_ROUNDS_MAX: Final = 5  # batches without records are rare, and rarely consecutive
 _BYTES_MIN: Final = 1
-_WAIT_MS: Final = 500  # for a broker that has to get it from elsewhere
+_WAIT_MS: Final = 500  # for a broker with remote storage
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a batch showed: a time, or where to look next."""
+    """A timestamp, or the next offset to look at."""
 
     time_ms: int | None
     next_offset: int
 
 
 class FirstRecordCalls(Calls):
-    """The call that looks at records."""
+    """The call that reads first records."""
 
     async def first_times_ms(
         self, offsets: Mapping[Partition, int], *, timeout_s: float | None = None
     ) -> dict[Partition, int]:
-        """The times of the first records from offsets on, where they can be told."""
+        """Return the timestamps of the first records from offsets on."""
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         found: dict[Partition, int] = {}
@@ -91,7 +91,7 @@ def _question(offsets: Mapping[Partition, int]) -> ApiCall[Partition, FetchRespo
         answer=FetchResponse,
         read=read,
         newest=_BY_NAME,
-        batched_since=ONE_EACH,  # a broker gives one batch whole in an answer, not one of each
+        batched_since=ONE_EACH,  # a broker returns one whole batch per response, not per partition
     )
 
 
@@ -101,6 +101,6 @@ def _seen(told: PartitionData, offset: int) -> _Seen | RequestError:
         for batch in () if chunk is None else chunk.batches:
             for record in batch.records(from_offset=offset):
                 return _Seen(or_none(record.timestamp), record.offset + 1)
-    except OttlaError as error:  # damaged, or compressed as nobody here can read
+    except OttlaError as error:  # corrupt, or an unsupported codec
         return RequestError(ErrorCode.CORRUPT_MESSAGE, str(error))
     return _Seen(None, offset if chunk is None else chunk.next_offset)

@@ -1,7 +1,6 @@
-"""Partitions as they are said on a command line: a topic, or a topic with some of its partitions.
+"""Parses partitions on the command line: a topic, or a topic with partitions.
 
-Invariant: a partition comes once, in the order of topics and numbers; none is named that is not
-there.
+Invariant: each partition occurs once, in order, and exists.
 
     orders      all partitions of orders
     orders:0,2  two of them
@@ -18,7 +17,7 @@ NUMBER_MAX: Final = 2**31 - 1
 
 
 class BadPartitions(OttlaError):
-    """What was said names no partitions; `number` is what should have been one, if that is why."""
+    """The text does not name partitions; `number` is the invalid part, if any."""
 
     def __init__(self, text: str, number: str | None = None) -> None:
         why = "use a topic, or a topic with partitions, as orders:0,1"
@@ -30,7 +29,7 @@ class BadPartitions(OttlaError):
 
 
 class NoSuchPartitions(OttlaError):
-    """Partitions that a topic has not."""
+    """Partitions that do not exist."""
 
     def __init__(self, missing: Sequence[Partition]) -> None:
         names = [str(partition(*one)) for one in missing]
@@ -41,14 +40,14 @@ class NoSuchPartitions(OttlaError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A topic with some of its partitions; None stands for all."""
+    """A topic with some of its partitions; None for all."""
 
     topic: str
     numbers: tuple[int, ...] | None = None
 
 
 def parse_choice(text: str) -> Choice:
-    """What a text names; BadPartitions if it names nothing."""
+    """Parse a text; raises BadPartitions."""
     topic, colon, rest = text.partition(":")
     if not topic or (colon and not rest) or ":" in rest:
         raise BadPartitions(text)
@@ -64,7 +63,7 @@ def _number(text: str, number: str) -> int:
 
 
 def chosen(choices: Iterable[Choice], known: Mapping[str, Iterable[int]]) -> list[Partition]:
-    """The partitions that are meant, where topics have those that are known."""
+    """Return the selected partitions of known topics."""
     found: set[Partition] = set()
     missing: set[Partition] = set()
     for choice in choices:

@@ -41,11 +41,11 @@ _SPAN: Final = re.compile(rf"-((?:{_PART.pattern})+)")
 
 
 class BadPosition(OttlaError):
-    """What was said is no position; the text says what would be one."""
+    """The text is not a position; the message lists valid ones."""
 
 
 class PositionKind(StrEnum):
-    """What a position counts from."""
+    """What a position is relative to."""
 
     START = "start"
     END = "end"
@@ -56,11 +56,11 @@ class PositionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to go in a partition."""
+    """A position in a partition."""
 
     kind: PositionKind
     value: int = 0
-    """The offset, by how many records, or milliseconds since 1970; 0 for START and END."""
+    """The offset, the number of records, or milliseconds since 1970; 0 for START and END."""
 
 
 START: Final = Position(PositionKind.START)
@@ -68,7 +68,7 @@ END: Final = Position(PositionKind.END)
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """What a text says, at a time; BadPosition if it says none."""
+    """Parse a position; raises BadPosition."""
     if text == PositionKind.START:
         return START
     if text == PositionKind.END:
@@ -86,7 +86,7 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """The milliseconds since 1970 that a time means, which stands behind the @."""
+    """Parse a time after the @ to milliseconds since 1970."""
     if text == "now":
         return now_ms
     if text.isascii() and text.isdecimal():

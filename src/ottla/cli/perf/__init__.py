@@ -1,1 +1,1 @@
-"""Measurements: what `ottla perf` does."""
+"""`ottla perf`: measurements."""

@@ -1,6 +1,6 @@
-"""`ottla perf`: how fast a cluster takes and gives records, and how long one is on its way.
+"""`ottla perf`: throughput and latency of a cluster.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.cli.perf.load import Latencies, Span
 
 VALUE_BYTES_MAX: Final = (1 << 31) - 1
-"""What a batch can say of its length; producers take less, see max.request.size."""
+"""The limit of a batch's length field; producers accept less, see max.request.size."""
 
 app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True)
 
@@ -33,7 +33,7 @@ SizeOption = Annotated[
     int, typer.Option("--size", min=0, max=VALUE_BYTES_MAX, help="Size of a value in bytes.")
 ]
 
-# Of the settings that a command's clients would take, those that it says itself.
+# Client settings that have an option of their own.
 _LOAD_OPTIONS = {
     "acks": "use --acks",
     "batch.size": "use --batch",

@@ -1,10 +1,9 @@
-"""Loads: how fast records are written and read, and how long one takes.
+"""Measures how fast records are written and read, and how long one takes.
 
-Invariant: what is measured is the client as an application uses it, one record after the other
-unless columns are asked for. Times count from the first record to the last that is acknowledged or
-handed out; connecting is not in them. Records that were refused do not count. Latencies are of
-every so many-th record: to time one costs more than to send it, so of many records few are timed,
-and of few as many as percentiles need.
+Invariant: the client is used like an application does, record by record unless columns are
+requested. Time counts from the first record to the last acknowledged or read one, without
+connecting. Refused records do not count. Latency is sampled, because timing a record costs more
+than sending it; of few records, as many are timed as percentiles need.
 """
 
 import asyncio
@@ -26,10 +25,10 @@ from ottla.ids import TopicPartition
 
 SAMPLE_EVERY_MAX: Final = 1000
 SAMPLES_MIN: Final = 200
-"""As many are timed where there are so many records, or all."""
+"""The minimum number of timed records."""
 
 POLL_RECORDS: Final = 500
-"""As many as stay in the processor's cache: with ten times as many each takes a third longer."""
+"""Fits into the processor's cache: with ten times as many, each takes a third longer."""
 
 POLL_S: Final = 0.1
 
@@ -40,29 +39,29 @@ _VALUE: Final = cast("_Part", itemgetter(Record._fields.index("value")))
 
 @dataclass(slots=True)
 class Latencies:
-    """Milliseconds that were measured."""
+    """Measured milliseconds."""
 
     ms: list[float] = field(default_factory=list[float])
 
     def at(self, share: float) -> float:
-        """What so many of them are at most; 0 when there are none."""
+        """Return a percentile; 0 without samples."""
         found = sorted(self.ms)
         return found[min(len(found) - 1, int(share * len(found)))] if found else 0.0
 
     @property
     def average(self) -> float:
-        """Their mean."""
+        """The mean."""
         return sum(self.ms) / len(self.ms) if self.ms else 0.0
 
     @property
     def largest(self) -> float:
-        """The longest."""
+        """The maximum."""
         return max(self.ms, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What was done in a while."""
+    """What was done in a period."""
 
     records: int
     bytes: int
@@ -71,12 +70,12 @@ class Span:
 
     @property
     def rate(self) -> float:
-        """Records a second."""
+        """Records per second."""
         return self.records / max(self.seconds, 1e-9)
 
     @property
     def mb_rate(self) -> float:
-        """Megabytes a second, of 1024 * 1024 bytes."""
+        """Megabytes (1024 * 1024 bytes) per second."""
         return self.bytes / max(self.seconds, 1e-9) / (1 << 20)
 
 
@@ -87,19 +86,19 @@ class Sending:
     topic: str
     count: int
     payloads: Callable[[], Iterator[bytes]]
-    """Values, as many as one likes."""
+    """An endless iterator of values."""
 
     rate: float | None = None
-    """Records a second at most."""
+    """Maximum records per second."""
 
     report_s: float = 5.0
     warm_up: int = 0
-    """So many are sent before the steady state begins."""
+    """Records sent before the steady state."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """How far it was at a moment."""
+    """The progress at a moment."""
 
     sent: int
     bytes: int
@@ -107,7 +106,7 @@ class _Mark:
     at_s: float
 
     def until(self, end: "_Mark", latencies: Latencies) -> Span:
-        """What was written since then; what was refused was as large as the others, one takes."""
+        """Return what was written since then, assuming that refused records had the same size."""
         sent = end.sent - self.sent
         written = max(0, sent - (end.refused - self.refused))
         size = (end.bytes - self.bytes) * written // max(1, sent)
@@ -115,7 +114,7 @@ class _Mark:
 
 
 class Sender:
-    """Sends, and measures."""
+    """Sends and measures."""
 
     def __init__(
         self,
@@ -123,20 +122,20 @@ class Sender:
         sending: Sending,
         refused: Callable[[RequestError], object] | None = None,
     ) -> None:
-        """`refused` hears why records were not written, and it goes on; without it, it ends."""
+        """`refused` is called for refused records and it continues; without it, it stops."""
         self._producer = producer
         self._sending = sending
         self._refused = refused
-        self._failure: RequestError | None = None  # the first
+        self._failure: RequestError | None = None  # the first one
         self._steady = Latencies()
         self._all = Latencies()
         self._window = Latencies()
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, report: Callable[[Span], object] = lambda span: None) -> tuple[Span, Span]:
-        """Send all of it: the whole, and the steady state; `report` hears of each while.
+        """Send everything; returns the whole and the steady state. `report` is called per period.
 
-        NotAllSent soon after a record was refused, unless it goes on.
+        Raises NotAllSent soon after a record was refused, unless it continues.
         """
         self._producer.hear_failed = lambda error, count: self._refuse(error)
         sending, send, topic = self._sending, self._producer.send, self._sending.topic
@@ -145,7 +144,7 @@ class Sender:
         begun = window = steady = self._mark(sent, size)
         every = sample_every(sending.count) if sending.rate is None else 1
         while sent < sending.count and not self._is_over:
-            # The first of a run is timed; in between nothing runs but the client.
+            # The first record of a run is timed; in between only the client runs.
             until = sending.warm_up if sent < sending.warm_up else sending.count
             count = min(until - sent, every)
             run = [*islice(values, count)]
@@ -190,7 +189,7 @@ class Sender:
     async def _timed(self, ack: Ack, begun_s: float, kept: Sequence[Latencies]) -> None:
         try:
             await ack
-        except RequestError as error:  # which `flush` does not raise, for somebody asked
+        except RequestError as error:  # `flush` does not raise it, because its result was awaited
             self._refuse(error)
             return
         took_ms = (time.perf_counter() - begun_s) * 1000
@@ -205,7 +204,7 @@ class Sender:
 
 
 def sample_every(count: int) -> int:
-    """Of how many records one is timed, of so many in all."""
+    """Return the sampling interval for this many records."""
     return max(1, min(SAMPLE_EVERY_MAX, count // SAMPLES_MIN))
 
 
@@ -215,7 +214,7 @@ async def _until(when_s: float) -> None:
 
 
 def same(size: int) -> Callable[[], Iterator[bytes]]:
-    """One value again and again, of so many bytes."""
+    """Yield the same value endlessly."""
     return partial(repeat, b"x" * size)
 
 
@@ -229,10 +228,10 @@ async def read_load(
     report_s: float = 5.0,
     report: Callable[[Span, Span], object] = lambda window, whole: None,
 ) -> Span:
-    """Read so many records (of columns whole batches), or until none comes for so long.
+    """Read this many records (whole batches of columns), or until none comes for `idle_s`.
 
-    With `ends` it is over there, too: offsets may be without a record, as in compacted topics.
-    `report` hears now and then of what was read since the last time, and since the beginning.
+    With `ends` it also stops there: offsets may be without records in compacted topics. `report` is
+    called with what was read since the last call and in total.
     """
     begun_s = window_s = heard_s = time.perf_counter()
     read = size = window_count = window_size = 0
@@ -259,12 +258,12 @@ async def read_load(
 
 
 def has_reached(consumer: ColumnConsumer, ends: Mapping[TopicPartition, int]) -> bool:
-    """Whether nothing before the ends is left to read."""
+    """Whether everything before the ends was read."""
     return len(consumer.partition_reader.finished(ends)) == len(ends)
 
 
 async def _columns(consumer: ColumnConsumer, timeout_s: float) -> tuple[int, int]:
-    """How many records came, and how many bytes their keys and values have."""
+    """Return the number of records and the bytes of their keys and values."""
     taken = await consumer.columns(timeout_s)
     return (0, 0) if taken is None else (taken.rows, taken.size)
 
@@ -277,7 +276,7 @@ async def _records(consumer: ColumnConsumer, timeout_s: float, most: int) -> tup
 
 @dataclass(frozen=True, slots=True)
 class Trips:
-    """How long one record at a time took: until it was acknowledged, and until it was read."""
+    """Times of single records: to the acknowledgement and to the read."""
 
     acked: Latencies
     read: Latencies
@@ -291,7 +290,7 @@ async def round_trips(
     size: int,
     uncounted: int,
 ) -> Trips:
-    """Send one record after the other, each when the one before was read."""
+    """Send one record after the other, each after the previous one was read."""
     trips = Trips(Latencies(), Latencies())
     value = b"x" * size
     await consumer.position(where)
@@ -315,5 +314,5 @@ async def _read_until(consumer: ColumnConsumer, offset: int) -> None:
 
 
 def shares(latencies: Latencies, of: Sequence[float] = (0.5, 0.95, 0.99, 0.999)) -> list[float]:
-    """What the given shares of the latencies are at most."""
+    """Return percentiles of latencies."""
     return [latencies.at(one) for one in of]

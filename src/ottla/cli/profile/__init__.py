@@ -1,1 +1,1 @@
-"""Profiles: what `ottla profile` does."""
+"""`ottla profile`: named connection settings."""

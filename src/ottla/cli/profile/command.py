@@ -1,6 +1,6 @@
-"""`ottla profile`: the settings of clusters by name.
+"""`ottla profile`: manages named connection settings.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 import os
@@ -141,7 +141,7 @@ def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Ou
 
 
 def _check_encoding(text: str) -> None:
-    """Refuse bytes of the command line that are no UTF-8: the file could not be read again."""
+    """Refuse arguments that are not UTF-8: the file could not be read again."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -157,7 +157,7 @@ def _known() -> Profiles:
 
 
 def _counting(known: Profiles) -> str | None:
-    """The one that counts where none is named."""
+    """Return the default profile."""
     return os.environ.get(profiles.PROFILE_VARIABLE) or known.used
 
 

@@ -1,1 +1,1 @@
-"""Records, read and written: what `ottla consume` and `ottla produce` do."""
+"""`ottla consume` and `ottla produce`."""

@@ -1,7 +1,7 @@
-"""The parts of records, each part as a list, out of columns.
+"""The parts of records as lists, from columns.
 
-Invariant: a list has one entry for each record, in the order of the log. The bytes of a part are
-copied once as a whole, and cut where a record ends.
+Invariant: a list has one entry per record, in log order. The bytes of a part are copied once and
+then cut.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,43 +15,43 @@ from ottla.protocol.primitives import Buffer
 from ottla.records import Column, Columns, TimestampType
 
 STRETCH_BYTES: Final = 4 << 20
-"""So much of keys and values is made into lists at once."""
+"""Bytes of keys and values that are converted at once."""
 
 STRETCH_ROWS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Records of one partition that came together."""
+    """Records of one partition that arrived together."""
 
     partition: TopicPartition
     columns: Columns
     next_offset: int
-    """Behind them, and behind what is no record."""
+    """The offset after them and after what is not a record."""
 
     epochs: Sequence[tuple[int, int]] = ()
-    """The leader's epoch from each offset on; -1 where that is not known."""
+    """Leader epochs by base offset; -1 if unknown."""
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """The number of records."""
         return self.columns.rows
 
     @property
     def size(self) -> int:
-        """The bytes of their keys and values."""
+        """The bytes of keys and values."""
         return _size(self.columns.keys) + _size(self.columns.values)
 
     def before(self, offset: int) -> int:
-        """How many of them are before an offset."""
+        """Return how many of them are before an offset."""
         return bisect_left(_numbers(self.columns.offsets), offset, hi=self.rows)
 
     def offset_of(self, row: int) -> int:
-        """The offset of one of them."""
+        """Return the offset of a row."""
         return _numbers(self.columns.offsets)[row]
 
     def stretches(self, rows: int) -> Iterator["Cells"]:
-        """The first so many of them, in stretches that fit into memory."""
+        """Yield the first rows in stretches that fit into memory."""
         start = 0
         while start < rows:
             stop = min(
@@ -65,7 +65,7 @@ class Taken:
 
 
 def _stop(column: Column | None, start: int) -> int:
-    """The row before which a stretch has become long enough."""
+    """Return the row at which a stretch is long enough."""
     if column is None:
         return start + STRETCH_ROWS
     edges, first = _edges(column), column.start + start
@@ -75,7 +75,7 @@ def _stop(column: Column | None, start: int) -> int:
 
 
 class Cells:
-    """The rows from start to stop of what was taken, part by part."""
+    """Rows of what was taken, part by part."""
 
     __slots__ = ("_taken", "count", "start", "stop")
 
@@ -87,26 +87,26 @@ class Cells:
 
     @property
     def partition(self) -> TopicPartition:
-        """Where all of them are."""
+        """The partition of all rows."""
         return self._taken.partition
 
     def offsets(self) -> list[int]:
-        """Their offsets."""
+        """The offsets."""
         return _numbers(self._taken.columns.offsets)[self.start : self.stop].tolist()
 
     def timestamps(self) -> list[int]:
-        """Milliseconds since 1970; -1 where there is no time."""
+        """Milliseconds since 1970; -1 without a timestamp."""
         return _numbers(self._taken.columns.timestamps)[self.start : self.stop].tolist()
 
     def timestamp_types(self) -> list[TimestampType]:
-        """Whose those times are."""
+        """The timestamp types."""
         found: list[TimestampType] = []
         for kind, rows in self._taken.columns.timestamp_types:
             found += [kind] * rows
         return found[self.start : self.stop]
 
     def epochs(self) -> list[int]:
-        """The epochs of the leaders that appended them."""
+        """The leader epochs."""
         since = [offset for offset, _ in self._taken.epochs]
         return [
             self._taken.epochs[bisect_right(since, offset) - 1][1] if since else -1
@@ -114,15 +114,15 @@ class Cells:
         ]
 
     def keys(self) -> list[bytes | None]:
-        """Their keys."""
+        """The keys."""
         return cut(self._taken.columns.keys, self.start, self.stop)
 
     def values(self) -> list[bytes | None]:
-        """Their values."""
+        """The values."""
         return cut(self._taken.columns.values, self.start, self.stop)
 
     def headers(self) -> list[list[tuple[bytes, bytes | None]]]:
-        """Their headers, the names as they are in UTF-8."""
+        """The headers, names in UTF-8."""
         headers = self._taken.columns.headers
         if headers is None or not headers.keys.length:
             return [[] for _ in range(self.count)]
@@ -138,7 +138,7 @@ class Cells:
 
 
 def cut(column: Column | None, start: int, stop: int) -> list[bytes | None]:
-    """The rows from start to stop of a column."""
+    """Return rows of a column."""
     if column is None:
         return [None] * (stop - start)
     if start == stop:

@@ -1,6 +1,6 @@
-r"""`ottla consume`: the records of a topic.
+r"""`ottla consume`: prints the records of a topic.
 
-Invariant: what does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 from typing import TYPE_CHECKING, Annotated

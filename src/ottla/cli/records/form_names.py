@@ -1,13 +1,13 @@
-"""What can be asked of a command that shows records: how bytes are shown, what is decoded.
+"""Option values of commands that print records.
 
-Invariant: a value is the word that people type. Nothing else is imported for it.
+A value is the word that users type. Nothing else is imported for it.
 """
 
 from enum import StrEnum
 
 
 class Form(StrEnum):
-    """How bytes are shown."""
+    """How bytes are printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -16,7 +16,7 @@ class Form(StrEnum):
 
 
 class Decoder(StrEnum):
-    """The topics whose records have a format of their own."""
+    """The internal topics that can be decoded."""
 
     AUTO = "auto"
     OFFSETS = "offsets"
@@ -24,7 +24,7 @@ class Decoder(StrEnum):
 
 
 class Seen(StrEnum):
-    """What the bytes of a key or a value are, for who shows them."""
+    """The format of keys or values."""
 
     TEXT = "text"
     JSON = "json"

@@ -30,16 +30,16 @@ _PIECE: Final = re.compile(
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Column: TypeAlias = "bytes | list[bytes]"
-"""The same for all records, or one for each."""
+"""One value for all records, or one per record."""
 
 
 class BadFormat(OttlaError):
-    """A format that cannot be understood."""
+    """An invalid format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """How the parts look: what bytes become, None for what they are; and what null is."""
+    """How parts are converted to bytes (None: as they are), and the text for null."""
 
     key: ToBytes | None = None
     value: ToBytes | None = None
@@ -54,7 +54,7 @@ Part: TypeAlias = "bytes | Callable[[Cells, Looks], Column]"
 
 
 def parse(text: str) -> Sequence[Part]:
-    """The parts of a format; BadFormat when it has one that is not known."""
+    """Parse a format; raises BadFormat."""
     parts: list[Part] = []
     for found in _PIECE.finditer(text):
         kind = found.lastgroup
@@ -77,7 +77,7 @@ def parse(text: str) -> Sequence[Part]:
 
 
 def rendered(parts: Sequence[Part], looks: Looks, cells: Cells) -> bytes:
-    """What a format makes of records."""
+    """Format records."""
     columns: list[Column] = []
     for part in parts:
         column = part if isinstance(part, bytes) else part(cells, looks)
@@ -101,20 +101,20 @@ def rendered(parts: Sequence[Part], looks: Looks, cells: Cells) -> bytes:
 
 
 def numbers(found: list[int]) -> list[bytes]:
-    """Numbers as digits."""
-    # The text of a list is made faster than the texts of its numbers.
+    """Format numbers."""
+    # Formatting a whole list is faster than its numbers one by one.
     return repr(found)[1:-1].encode().split(b", ")
 
 
 def printed(data: list[bytes | None], make: ToBytes | None, null: bytes) -> list[bytes]:
-    """Bytes as they are printed."""
+    """Convert bytes for printing."""
     if make is None:
         return [null if one is None else one for one in data]
     return [null if one is None else make(one) for one in data]
 
 
 def header_texts(cells: Cells, looks: Looks) -> list[bytes]:
-    """The headers of each record in a row."""
+    """Format the headers of each record."""
     make = looks.header_value or bytes
     return [
         looks.header_and.join(
@@ -147,7 +147,7 @@ def _date(cells: Cells, looks: Looks) -> Column:
 
 
 def date_of(ms: int) -> str:
-    """A time as people write it, in UTC; a number where no calendar reaches."""
+    """Format a timestamp in UTC; a number outside the calendar."""
     try:
         found = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Keys and values of records in the forms in which somebody wants to see them.
+"""Formats keys and values.
 
-Invariant: what is not of its form is shown all the same: as text where it is text, otherwise in
-base64. Null is no form: it is told apart by who asks.
+Invariant: bytes that do not match the format are shown as text or base64. Null is handled by the
+caller.
 """
 
 import json
@@ -23,7 +23,7 @@ ToBytes: TypeAlias = Callable[[bytes], bytes]
 
 
 class SchemaFile(NamedTuple):
-    """An Avro schema, and where it stands."""
+    """An Avro schema and its file."""
 
     path: str
     text: str
@@ -40,7 +40,7 @@ _FLOATS: Final = {4: Struct(">f"), 8: Struct(">d")}
 
 
 def to_json(form: Seen, schema: SchemaFile | None = None) -> ToJson:
-    """What makes JSON of bytes; ValueError for a schema that is none, which names its file."""
+    """Return the conversion to JSON; raises ValueError with the file name for a bad schema."""
     match form:
         case Seen.AVRO:
             return _avro(schema)
@@ -54,7 +54,7 @@ def to_json(form: Seen, schema: SchemaFile | None = None) -> ToJson:
 
 
 def to_bytes(form: Seen, schema: SchemaFile | None = None) -> ToBytes | None:
-    """What makes the bytes to print; None where they are printed as they are."""
+    """Return the conversion to bytes; None if they are printed as they are."""
     if form is Seen.TEXT:
         return None
     if form is Seen.HEX:
@@ -101,7 +101,7 @@ def _avro(schema: SchemaFile | None) -> ToJson:
     def decoded(data: bytes) -> Json:
         try:
             return _plain(read("", data))
-        # What a decoder raises for bytes of another schema is of any kind.
+        # A decoder may raise anything for bytes of another schema.
         except Exception:
             return shown(data, Form.TEXT)
 
@@ -109,7 +109,7 @@ def _avro(schema: SchemaFile | None) -> ToJson:
 
 
 def _plain(value: object) -> Json:
-    """Of what Avro says, what JSON can say."""
+    """Convert Avro values to JSON values."""
     match value:
         case bytes():
             return {"base64": b64encode(value).decode("ascii")}

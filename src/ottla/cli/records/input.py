@@ -1,7 +1,7 @@
-"""Records out of what somebody wrote: lines of text, or lines of JSON.
+"""Parses records from lines of text or JSON.
 
-Invariant: a line becomes one record or BadLine, which says what is wrong with it. What `ottla
-consume -o json` prints is taken as the records that it tells of.
+Invariant: a line becomes one record, or raises BadLine with the reason. The output of `ottla
+consume -o json` is accepted.
 """
 
 import re
@@ -25,11 +25,11 @@ _HALF: Final = re.compile(rb"(?i:\\ud[89a-f][0-9a-f]{2})")
 
 
 class BadLine(OttlaError):
-    """A line that is no record."""
+    """A line that is not a record."""
 
 
 class Draft(NamedTuple):
-    """A record that is to be written."""
+    """A record to write."""
 
     key: bytes | None
     value: bytes | None
@@ -40,7 +40,7 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineForm:
-    """What a line is, and what all records have."""
+    """The format of lines, and what all records have."""
 
     json: bool = False
     key: bytes | None = None
@@ -48,20 +48,20 @@ class LineForm:
     headers: HeaderPairs = ()
     partition: int | None = None
     null: bytes | None = None
-    """What stands for null."""
+    """The text that stands for null."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether a line is a value and nothing else."""
+        """Whether a line is only a value."""
         no_parts = self.key_separator is None and not self.headers and self.null is None
         return no_parts and not self.json
 
     def draft(self, line: bytes) -> Draft:
-        """The record that a line says."""
+        """Return the record of a line."""
         if self.json:
             try:
                 return self._said(line)
-            except RecursionError:  # to read it, to write it, or to say what is wrong with it
+            except RecursionError:  # on reading, writing or reporting it
                 raise BadLine("JSON is nested too deeply") from None
         key, value = self.key, line
         if self.key_separator is not None:
@@ -97,7 +97,7 @@ class LineForm:
 
 
 def header_of(text: str) -> tuple[str, bytes | None]:
-    """A header out of name=value; a name alone has null for a value."""
+    """Parse name=value; a name alone has a null value."""
     name, equals, value = text.partition("=")
     if not name:
         raise BadLine(f"{text!r} is not a header: use name=value")
@@ -105,7 +105,7 @@ def header_of(text: str) -> tuple[str, bytes | None]:
 
 
 def _bytes(said: Any) -> bytes | None:
-    """Text as UTF-8, {"base64": …} as what it stands for, anything else as its JSON."""
+    """Encode text as UTF-8, {"base64": …} as its bytes, anything else as JSON."""
     match said:
         case None:
             return None
@@ -150,7 +150,7 @@ def _partition(said: Any) -> int | None:
 
 
 def timestamp_of(said: Any) -> int | None:
-    """Milliseconds since 1970, out of themselves or of a date as 2026-11-01T00:00:00Z."""
+    """Parse milliseconds since 1970 or a date such as 2026-11-01T00:00:00Z."""
     if said is None:
         return None
     if type(said) is int and 0 <= said <= TIMESTAMP_MAX:

@@ -1,7 +1,7 @@
-"""Records as objects for programs: one a line as JSON, or one document each as YAML.
+"""Records as JSON lines or YAML documents.
 
-Invariant: every record has the same keys. A key or value that is no text is {"base64": …}, unless
-another form was asked for, and `ottla produce --json` takes it as it is.
+Invariant: every record has the same keys. A key or value that is not text is {"base64": …}, unless
+another format is requested; `ottla produce --json` accepts it.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from ottla.cli.records.forms import SchemaFile, ToJson, to_json
 
 
 class Objects:
-    """How keys and values are told; ValueError at once for a schema that is none."""
+    """Converts keys and values; raises ValueError at once for a bad schema."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Objects:
         self._value = to_json(value, value_schema)
 
     def made(self, cells: Cells) -> list[dict[str, Json]]:
-        """An object for each record."""
+        """Return an object per record."""
         topic, partition = cells.partition
         return [
             {
@@ -55,7 +55,7 @@ class Objects:
 
 
 def written(objects: Sequence[dict[str, Json]], output: Output) -> bytes:
-    """Objects one after the other, as they go to stdout."""
+    """Encode objects for stdout."""
     if output is Output.JSON:
         return msgspec.json.Encoder().encode_lines(objects)
     import yaml
@@ -65,19 +65,19 @@ def written(objects: Sequence[dict[str, Json]], output: Output) -> bytes:
     def document(one: dict[str, Json]) -> bytes:
         try:
             return dump(one, sort_keys=False, allow_unicode=True).encode()
-        except RecursionError:  # JSON is YAML, and its writer goes deeper
+        except RecursionError:  # JSON is YAML, and its writer nests deeper
             return msgspec.json.encode(one) + b"\n"
 
     return b"".join(b"---\n" + document(one) for one in objects)
 
 
 def told(data: list[bytes | None], form: Seen, make: ToJson) -> Sequence[Json]:
-    """Bytes in a form; None for null."""
+    """Convert bytes; None for null."""
     if form is Seen.TEXT:
         try:
             return [None if one is None else one.decode() for one in data]
         except UnicodeDecodeError:
-            pass  # each by itself
+            pass  # one by one
     return [None if one is None else make(one) for one in data]
 
 

@@ -1,8 +1,8 @@
-"""Where a stream of records is written: stdout, in large pieces.
+"""Writes a stream of records to stdout in large pieces.
 
-Invariant: what was written is in order and whole. No more than two pieces are held, one that is
-being gathered and one that is being written. After `flush` all of it has left. What goes to a
-terminal holds nothing that a terminal acts on, but ends of lines and tabs.
+Invariant: output is in order and complete. At most two pieces are held: one being filled and one
+being written. After `flush` everything is written. Output to a terminal has no characters that it
+acts on except line ends and tabs.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from ottla.cli.blocking_calls import BlockingCalls
 
 PIECE_BYTES: Final = 1 << 18
 
-# Control characters but \t and \n, and marks of direction.
+# Control characters except \t and \n, and direction marks.
 _ACTS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
 
 
 class RecordOutput:
-    """Takes bytes, and writes them beside."""
+    """Takes bytes and writes them in a thread."""
 
     def __init__(self, descriptor: int, *, harmless: bool) -> None:
-        """With `harmless` what a terminal would act on is escaped."""
+        """With `harmless`, what a terminal would act on is escaped."""
         self._descriptor = descriptor
         self.is_terminal: Final = os.isatty(descriptor)
         self._harmless = harmless
@@ -36,14 +36,14 @@ class RecordOutput:
         self._writing: asyncio.Future[None] | None = None
 
     async def write(self, piece: bytes) -> None:
-        """Take a piece; OSError when an earlier one could not be written."""
+        """Take a piece; raises OSError if an earlier one could not be written."""
         self._pieces.append(harmless(piece) if self._harmless else piece)
         self._size += len(piece)
         if self._size >= PIECE_BYTES:
             await self._hand_over()
 
     async def flush(self) -> None:
-        """Write what was taken; returns when it has left."""
+        """Write everything and wait for it."""
         await self._hand_over()
         await self._settled()
 
@@ -62,13 +62,13 @@ class RecordOutput:
 
 
 def stdout() -> RecordOutput:
-    """The process's own."""
+    """Return the output for the process's stdout."""
     sys.stdout.flush()
     return RecordOutput(sys.stdout.fileno(), harmless=sys.stdout.isatty())
 
 
 def harmless(piece: bytes) -> bytes:
-    """Bytes as text, with what a terminal would act on as escapes."""
+    """Escape what a terminal would act on."""
     text = piece.decode("utf-8", "backslashreplace")
     return _ACTS.sub(_escape, text).encode("utf-8", "backslashreplace")
 
@@ -82,5 +82,5 @@ def _write(descriptor: int, data: bytes) -> None:
         while left:
             try:
                 left = left[os.write(descriptor, left) :]
-            except BlockingIOError:  # somebody made it so for all who share it
+            except BlockingIOError:  # somebody made it non-blocking for all who share it
                 select.select([], [descriptor], [])

@@ -1,7 +1,7 @@
-"""Keys and values of records in the forms in which a person or a program asks for them.
+"""Keys and values of `ottla log dump`, in the requested format.
 
-Invariant: a payload that is not what its form expects is shown in another form rather than not at
-all, and bytes that are no text are never mixed with text that is.
+Invariant: a payload that does not match its format is shown in another one, and bytes that are not
+text are never mixed with text.
 """
 
 import json
@@ -33,7 +33,7 @@ _TOPICS: Final[Mapping[str, CoordinatorRecordTypes]] = {
 
 
 def records_of(decoder: Decoder, topic: str | None) -> CoordinatorRecordTypes | None:
-    """The types of records that are decoded; None: they are of no topic that is known."""
+    """Return the record types to decode; None for an unknown topic."""
     match decoder:
         case Decoder.OFFSETS:
             return offsets_topic.TYPES
@@ -44,7 +44,7 @@ def records_of(decoder: Decoder, topic: str | None) -> CoordinatorRecordTypes | 
 
 
 def shown(data: bytes | None, form: Form) -> Json:
-    """Bytes in a form. What is no text becomes {"base64": …} in the forms that expect one."""
+    """Format bytes. What is not text becomes {"base64": …} in text formats."""
     if data is None:
         return None
     match form:
@@ -79,7 +79,7 @@ def _finite(digits: str) -> Json:
 def decoded(
     types: CoordinatorRecordTypes, key: bytes | None, value: bytes | None
 ) -> tuple[Json, Json] | None:
-    """Key and value of an internal topic; None when they are not of a type that is known."""
+    """Decode the key and value of an internal topic; None for an unknown type."""
     if key is None:
         return None
     try:
@@ -118,7 +118,7 @@ def _plain(value: object) -> Json:
 
 
 def _member(member: offsets_topic.MemberMetadata) -> Json:
-    """A member of a classic group of consumers, with what it subscribed to and was assigned."""
+    """Return a member of a classic group with its subscription and assignment."""
     fields = _fields(member)
     for name, data, cls in (
         ("subscription", member.subscription, ConsumerProtocolSubscription),
@@ -127,5 +127,5 @@ def _member(member: offsets_topic.MemberMetadata) -> Json:
         try:
             fields[name] = _fields(decode_embedded(cls, data))
         except ProtocolViolation:
-            continue  # other clients put there what they like
+            continue  # other clients may store anything
     return fields

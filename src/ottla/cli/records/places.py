@@ -1,7 +1,7 @@
-"""Where reading begins in each partition, and where it stops.
+"""Start and end offsets of reading.
 
-Invariant: a place is one that the partition has: a position before its first record is the first,
-one behind its end is the end. What stops at the end stops where the end was when it began.
+Invariant: a start is within its partition: a position before the first record is the first record,
+one after the end is the end. The end is the one at the start of reading.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ def places(
     ends: Mapping[TopicPartition, int],
     at_time: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Where a position is in each partition; `at_time` has the first offset that is as late.
+    """Return the start offset per partition; `at_time` has the offsets of a time.
 
-    -10 is ten records before the end, and +10 ten behind the start.
+    -10 is ten records before the end, +10 ten after the start.
     """
     found: dict[TopicPartition, int] = {}
     for where, start in starts.items():
@@ -42,16 +42,16 @@ def places(
 
 @dataclass(slots=True)
 class Limits:
-    """How much more is read: at most so many records, and of each partition up to its end."""
+    """What is left to read: a number of records, and the end of each partition."""
 
     left: int | None = None
-    """None is without an end."""
+    """None for unlimited."""
 
     ends: dict[TopicPartition, int] | None = None
-    """Those that are not reached; None where it does not stop at the end."""
+    """Ends not reached yet; None if reading does not stop at the end."""
 
     def rows(self, taken: Taken) -> int:
-        """How many of the records that came are wanted; they count from now on."""
+        """Return how many of the arrived records are wanted, and count them."""
         rows = taken.rows
         if self.ends is not None:
             end = self.ends.get(taken.partition, 0)
